@@ -102,7 +102,7 @@ def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
     system.insist("delete", "gpunode", node)
     wait_for(lambda: len(devices(system, node)) == 2, seconds=60, what="its old GPUs are forgotten")
     kube.submit(judged.job("waits", gpus=2, gpuModels=["L4"]))
-    wait_for(lambda: phases(system, node), seconds=20, what="they are to be tried")
+    wait_for(lambda: phases(system, node), seconds=60, what="they are to be tried")
     assert kube.phase("waits") == "Pending"
     wait_for(lambda: len(outcomes(system, node)) == 2, seconds=60, what="they are measured")
     assert outcomes(system, node) == {"0": "Passed", "1": "Passed"}
@@ -119,12 +119,12 @@ def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
     burn_in_wants("--limit=min_gemm_tflops=1e9")
     inventory(1)
     wait_for(lambda: graded(system, node, 1)[0] == "Failed", seconds=60, what="one is lost")
-    wait_for(lambda: phases(system, node), seconds=10, what="it is quarantined")
+    wait_for(lambda: phases(system, node), seconds=60, what="it is quarantined")
     inventory(2)
     wait_for(
         lambda: outcomes(system, node)["1"] == "Failed", seconds=60, what="its burn-in finds fault"
     )
-    wait_for(lambda: phases(system, node)["1"] == "Quarantined", seconds=20, what="it stays out")
+    wait_for(lambda: phases(system, node)["1"] == "Quarantined", seconds=60, what="it stays out")
     (entry,) = found(system, node)["spec"]["quarantine"]
     assert "min_gemm_tflops" in entry["cause"]
     assert entry["relapses"] >= 1

@@ -50,7 +50,7 @@ def write_status(kube, name, *flags):
         done = kube.kubectl("replace", "--raw", path, "-f", "-", *flags, stdin=body)
         return None if "(Conflict)" in done.stderr else done
 
-    return wait_for(judged, seconds=10, what=f"nobody else writes GPUNode {name}").stderr
+    return wait_for(judged, seconds=60, what=f"nobody else writes GPUNode {name}").stderr
 
 
 def test_the_token_of_an_agents_pod_names_its_node(system):

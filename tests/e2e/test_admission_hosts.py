@@ -165,7 +165,7 @@ def test_a_tenants_pod_that_reaches_for_nothing_is_nobodys_business(tenant, mani
 def test_what_a_controller_makes_for_a_tenant_is_refused_too(resident):
     template = pod(PLAIN | PRIVILEGED)["spec"]
     assert resident.create(controller("ReplicaSet", "idle", template, replicas=1)) == ""
-    told = wait_for(lambda: refused(resident.kube), seconds=30, what="the ReplicaSet is refused")
+    told = wait_for(lambda: refused(resident.kube), seconds=60, what="the ReplicaSet is refused")
     assert "container plain would see every GPU of its node" in told
 
 
@@ -194,7 +194,7 @@ def debugger(resident):
     resident.kube.insist("create", "rolebinding", "debugger", "--role=debugger", account)
     wait_for(
         lambda: may_debug(resident),
-        seconds=30,
+        seconds=60,
         what="the right to debug",
     )
     return resident
@@ -265,14 +265,14 @@ def test_a_namespace_that_its_administrator_calls_privileged_is_exempt(resident)
     label(kube, f"{level}=privileged")
     wait_for(
         lambda: resident.try_to_create(pod(PLAIN | PRIVILEGED)) == "",
-        seconds=10,
+        seconds=60,
         what="the label counts",
     )
     assert resident.create(pod(PLAIN | PRIVILEGED)) == ""
     label(kube, f"{level}-")
     wait_for(
         lambda: resident.try_to_create(pod(PLAIN | PRIVILEGED)) != "",
-        seconds=10,
+        seconds=60,
         what="its absence counts",
     )
     # What is there already can be changed in other respects, and deleted.

@@ -296,6 +296,7 @@ def test_what_a_job_would_do_is_asked_without_doing_it(kube, cli, administrator)
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_gpus_out_of_service_get_no_work_and_a_drained_node_is_empty(kube, cli, judged):
     """Which GPUs a job gets is looked at: nobody else may take any meanwhile."""
     first, second = (each for each in kube.nodes() if each.startswith("gpupack-"))
@@ -324,6 +325,7 @@ def test_gpus_out_of_service_get_no_work_and_a_drained_node_is_empty(kube, cli, 
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_a_sound_installation_is_called_sound_and_a_broken_part_is_named(cli, system):
     done = cli("doctor")
     assert done.returncode == 0, done.stdout

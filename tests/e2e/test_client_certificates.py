@@ -94,7 +94,7 @@ def test_the_administrators_certificate_sees_everything(kube, system, administra
         assert api.get("status").json()["total_gpus"] > 0
         seen = wait_for(
             lambda: api.get("jobs", params={"namespace": kube.namespace}).json()["jobs"] or None,
-            seconds=30,
+            seconds=60,
             what="the job is shown",
         )
         assert [each["name"] for each in seen] == ["seen"]

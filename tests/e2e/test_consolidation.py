@@ -5,7 +5,7 @@ import pytest
 from harness import wait_for
 from manifests import on_node
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def killed(cluster, system):
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_costs_are_what_objects_tell_whenever_the_accountant_is_killed(
     kube, cluster, system, api, judged
 ):
@@ -98,7 +99,7 @@ def test_costs_are_what_objects_tell_whenever_the_accountant_is_killed(
             )
             return found if close else None
 
-        wait_for(told, seconds=30, what=f"costs are those of {expected}")
+        wait_for(told, seconds=60, what=f"costs are those of {expected}")
         kube.delete("pod", names[0])
         killed(cluster, system)
         found = wait_for(told, seconds=60, what="nothing is lost or counted twice")
@@ -116,7 +117,7 @@ def test_a_tenant_reads_what_is_his_as_json_and_csv(kube, others, api, judged):
         other.wait_pod("secret", "Succeeded", seconds=120)
         answer = wait_for(
             lambda: found if "mine" in (found := costs(api, token, group_by="job")).text else None,
-            seconds=30,
+            seconds=60,
             what="the pod is in the costs",
         )
         assert "secret" not in answer.text

@@ -9,6 +9,7 @@ from harness import wait_for
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_a_gang_takes_what_another_leaves_and_gives_it_back_without_an_attempt_more(
     kube, judged, refusals, tell
 ):
@@ -60,7 +61,7 @@ def test_a_gang_is_no_wider_than_its_quota_and_ends_as_a_whole(kube, judged):
         living = [pod for pod in kube.pods("small") if pod["status"]["phase"] == "Running"]
         return not living
 
-    wait_for(pods, seconds=40, what="no worker outlives the gang")
+    wait_for(pods, seconds=60, what="no worker outlives the gang")
 
 
 def test_what_makes_a_gang_elastic_cannot_change(kube, judged):

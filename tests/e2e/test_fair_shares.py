@@ -46,6 +46,7 @@ TOLERANCE = 0.1
 """In a minute some thirty jobs start; each is a part in thirty, so that 5 % would be luck."""
 
 
+@pytest.mark.slow
 def test_namespaces_of_weight_3_to_1_that_want_more_get_gpu_seconds_as_3_to_1(
     kube, others, judged, tell
 ):

@@ -91,7 +91,7 @@ def test_a_gate_that_a_tenant_takes_off_buys_nothing(one_gpu, resident):
         condition = pod_condition(one_gpu.pod("second"), "PodScheduled")
         return condition if condition["reason"] == "Unschedulable" else None
 
-    condition = wait_for(refused, seconds=30, what="filter refuses the pod")
+    condition = wait_for(refused, seconds=60, what="filter refuses the pod")
     assert f"namespace {one_gpu.namespace} uses 1 GPU" in condition["message"]
 
 
@@ -137,7 +137,7 @@ def test_a_pod_with_a_volume_of_its_own_is_let_in_and_keeps_all_nodes(kube, judg
     kube.submit(made)
     pod = wait_for(
         lambda: (pod := kube.pod("notebook")) and not gates(pod) and pod,
-        seconds=30,
+        seconds=60,
         what="the gate is open",
     )
     assert PLACE in pod["metadata"]["annotations"]
@@ -166,7 +166,7 @@ def guest(kube, others, judged):
 @pytest.mark.alone
 def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(kube, guest, judged):
     kube.submit(judged.job("owner", gpus=4, seconds=30))
-    kube.wait_phase("owner", "Running", seconds=40)
+    kube.wait_phase("owner", "Running", seconds=60)
     evicted = guest.event_texts()
     assert "evicted for a job of another namespace, which takes back what a quota" in evicted
     assert kube.namespace not in evicted
@@ -188,13 +188,13 @@ def test_a_budget_keeps_pods_from_being_evicted(kube, guest, judged):
     )
     wait_for(
         lambda: guest.get("pdb", "web").get("status", {}).get("currentHealthy") == 4,
-        seconds=30,
+        seconds=60,
         what="the budget counts",
     )
     kube.submit(judged.job("owner", gpus=4))
     wait_for(
         lambda: "a PodDisruptionBudget does not allow it now" in guest.event_texts(),
-        seconds=30,
+        seconds=60,
         what="the budget is met",
     )
     assert len(guest.pods_of_app("web")) == 4

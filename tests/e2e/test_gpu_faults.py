@@ -109,17 +109,17 @@ def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_ke
     assert causes == ["Gone"]
     assert (started - moment(since)).total_seconds() <= GOES_ON_SECONDS
     assert kube.phase("most") == "Running"
-    wait_for(lambda: quarantined(kube, node), seconds=10, what="the quarantine is written")
+    wait_for(lambda: quarantined(kube, node), seconds=60, what="the quarantine is written")
     assert quarantined(kube, node) == {lost[1]: "Quarantined"}
     kube.submit(on_node(judged.job("two", gpus=2), node))
     wait_for(
         lambda: "fewer than 2 free GPUs" in kube.gpujob("two").get("status", {}).get("message", ""),
-        seconds=30,
+        seconds=60,
         what="it says for what it waits",
     )
     inventory(8)
     wait_for(lambda: graded(kube, node, 7)[0] == "Healthy", seconds=60, what="it is back")
-    wait_for(lambda: not quarantined(kube, node), seconds=30, what="its probation is over")
+    wait_for(lambda: not quarantined(kube, node), seconds=60, what="its probation is over")
     kube.wait_phase("two", "Succeeded")
     about = f"--field-selector=involvedObject.name={node}"
     told_of = system.kubectl("get", "events", "--namespace=default", about).stdout

@@ -75,7 +75,7 @@ def test_a_pod_of_a_megabyte_of_one_letter_ends_no_part(kube, resident, system, 
 def test_gpujobs_of_a_megabyte_end_no_part(kube, resident, system, judged, others):
     neighbour, before = others("neighbour"), restarts(system)
     create(resident, GPUJOBS, large_gpujob())
-    wait_for(lambda: kube.phase("large") or None, seconds=30, what="a status for the large GPUJob")
+    wait_for(lambda: kube.phase("large") or None, seconds=60, what="a status for the large GPUJob")
     others_run(system, judged, neighbour, before)
 
 

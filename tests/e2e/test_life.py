@@ -68,7 +68,7 @@ def test_what_a_worker_said_last_and_its_pods_stay_after_it_was_tried_again(kube
         # The kubelet's word of a phase follows that of the container's end.
         return [pod["status"]["phase"] for pod in kube.pods("loud")] == ["Failed", "Failed"]
 
-    wait_for(both_failed, seconds=30, what="both pods are there, and failed")
+    wait_for(both_failed, seconds=60, what="both pods are there, and failed")
 
 
 @pytest.mark.slow
@@ -103,8 +103,8 @@ def test_a_job_past_its_deadline_fails_and_gives_its_gpus_back(kube, judged):
 
 def test_a_finished_job_is_deleted_after_its_time_to_live(kube, judged):
     kube.submit(judged.job("short-lived", ttlSecondsAfterFinished=1))
-    wait_for(lambda: kube.gpujobs() == [], seconds=30, what="the job is gone")
-    wait_for(lambda: kube.pods() == [], seconds=30, what="its pods are gone")
+    wait_for(lambda: kube.gpujobs() == [], seconds=60, what="the job is gone")
+    wait_for(lambda: kube.pods() == [], seconds=60, what="its pods are gone")
 
 
 @pytest.mark.alone
@@ -113,7 +113,7 @@ def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_a_new_attempt(kube, 
     kube.wait_phase("pausing", "Running")
     kube.kubectl("patch", "gj", "pausing", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     kube.wait_phase("pausing", "Suspended")
-    wait_for(lambda: kube.pods("pausing") == [], seconds=30, what="its pods are gone")
+    wait_for(lambda: kube.pods("pausing") == [], seconds=60, what="its pods are gone")
     kube.kubectl("patch", "gj", "pausing", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     job = kube.wait_phase("pausing", "Succeeded", "Failed")
     assert outcomes(job) == ["Suspended", "Succeeded"]
@@ -170,7 +170,7 @@ def test_deleting_a_waiting_job_leaves_nothing(kube, judged):
     kube.submit(judged.job("waiting", workers=8, gpus=8))
     kube.wait_phase("waiting", "Pending")
     kube.delete("gpujob", "waiting")
-    wait_for(lambda: leftovers(kube) == "", seconds=30, what="nothing is left")
+    wait_for(lambda: leftovers(kube) == "", seconds=60, what="nothing is left")
 
 
 @pytest.mark.alone
@@ -181,7 +181,7 @@ def test_deleting_a_running_job_leaves_nothing_and_frees_its_gpus(kube, judged):
     kube.submit(judged.job("next", workers=2, gpus=8))
     kube.wait_phase("next", "Succeeded")
     kube.delete("gpujob", "next")
-    wait_for(lambda: leftovers(kube) == "", seconds=30, what="nothing is left")
+    wait_for(lambda: leftovers(kube) == "", seconds=60, what="nothing is left")
 
 
 def test_deleting_a_job_at_once_leaves_nothing(kube, judged):
@@ -196,7 +196,7 @@ def test_the_story_of_a_job_stands_in_its_events(kube, judged):
     kube.wait_phase("told", "Succeeded")
     wait_for(
         lambda: {"Admitted", "Succeeded"} <= set(kube.events("told")),
-        seconds=10,
+        seconds=60,
         what="its events",
     )
 

@@ -49,7 +49,7 @@ def test_a_gpu_in_maintenance_gets_no_new_work_and_what_holds_it_goes_on(kube, n
     assert "a fan" in shown
     assert "Never" in shown
     assert kube.phase("before") == "Running"
-    wait_for(lambda: free(kube, node) == 7, seconds=30, what="the agent goes on to report")
+    wait_for(lambda: free(kube, node) == 7, seconds=60, what="the agent goes on to report")
     maintain(kube, node)
     kube.delete("gpujob", "before")
     kube.wait_phase("all", "Succeeded")
@@ -75,6 +75,7 @@ def test_there_are_at_most_16_entries(kube, node):
     assert "must have at most 16 items" in maintain(kube, node, *({"reason": "x"},) * 17)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_work_one_after_the_other(system, node):
     text = (ROOT / "docs" / "maintenance.md").read_text()
     lines = [line for block in CONSOLE.findall(text) for line in block.splitlines()]
@@ -98,6 +99,7 @@ def test_the_commands_of_the_page_work_one_after_the_other(system, node):
     assert "held 0 shared 0" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_movable_job_leaves_a_gpu_in_maintenance_for_the_place_that_was_kept(
     kube, node, cluster, judged
 ):

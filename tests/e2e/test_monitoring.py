@@ -73,7 +73,7 @@ def test_every_rule_is_evaluated_and_every_record_is_there(asked, busy):
     rules = asked.rules()
     wait_for(
         lambda: {rule["health"] for rule in asked.rules()} == {"ok"},
-        seconds=30,
+        seconds=60,
         what="every rule was evaluated",
     )
     assert [rule["name"] for rule in rules if rule.get("lastError")] == []

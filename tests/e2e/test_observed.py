@@ -57,7 +57,7 @@ def test_gangs_and_pods_are_packed_beside_what_another_scheduler_bound(kube, sta
     assert set(nodes_of(kube).values()) == {stand.node}
     assert all(DEVICES_ANNOTATION not in json.dumps(each["metadata"]) for each in kube.pods())
     kube.submit(pod("later", 3, schedulerName="gpupack"))
-    wait_for(lambda: waits(kube, "later"), seconds=30, what="the pod without room waits")
+    wait_for(lambda: waits(kube, "later"), seconds=60, what="the pod without room waits")
     kube.delete("pod", "theirs")
     kube.wait_pod("later", "Running")
 
@@ -66,13 +66,13 @@ def test_who_holds_which_gpu_is_read_back_from_the_kubelet(kube, stand):
     kube.submit(pod("three", 3), pod("four", 4, schedulerName="gpupack"))
     for name in ("three", "four"):
         kube.wait_pod(name, "Running")
-    wait_for(lambda: len(stand.holders()) == 2, seconds=30, what="two holders")
+    wait_for(lambda: len(stand.holders()) == 2, seconds=60, what="two holders")
     held = stand.holders()
     assert {name: len(uuids) for name, uuids in held.items()} == {"three": 3, "four": 4}
     known = {device["uuid"] for device in stand.gpunode()["devices"]}
     assert len({*held["three"], *held["four"]} & known) == 7
     kube.delete("pod", "three")
-    wait_for(lambda: set(stand.holders()) == {"four"}, seconds=30, what="one holder")
+    wait_for(lambda: set(stand.holders()) == {"four"}, seconds=60, what="one holder")
 
 
 def test_jobs_for_our_own_gpus_go_to_other_nodes(kube, stand):
@@ -95,7 +95,7 @@ def test_neither_a_restart_of_the_other_plugin_nor_one_of_the_agent_takes_its_no
     stand.start()
     kube.submit(job("after", gpus=3, resourceName=THEIRS))
     kube.wait_phase("after", "Running", seconds=120)
-    wait_for(lambda: len(stand.holders()) == 2, seconds=30, what="two holders")
+    wait_for(lambda: len(stand.holders()) == 2, seconds=60, what="two holders")
     held = stand.holders()
     assert len({uuid for uuids in held.values() for uuid in uuids}) == GPUS
 
@@ -104,7 +104,7 @@ def test_two_plugins_on_one_node_are_packed_each_for_itself(kube, stand):
     try:
         stand.serve("second", SECOND, ["other-0", "other-1"])
         both = [THEIRS, SECOND]
-        wait_for(lambda: stand.gpunode()["resources"] == both, seconds=30, what="both are observed")
+        wait_for(lambda: stand.gpunode()["resources"] == both, seconds=60, what="both are observed")
         assert {each["resource"] for each in stand.gpunode()["devices"]} == {THEIRS}
         kube.submit(pod("theirs", 1, resource=SECOND))
         kube.wait_pod("theirs", "Running")
@@ -113,9 +113,9 @@ def test_two_plugins_on_one_node_are_packed_each_for_itself(kube, stand):
         for name in ("first", "second"):
             placed_ = placed(kube.wait_phase(name, "Running", seconds=120))
             assert [(place.node, place.devices) for place in placed_] == [(stand.node, ())]
-        wait_for(lambda: len(stand.holders()) == 3, seconds=30, what="three holders")
+        wait_for(lambda: len(stand.holders()) == 3, seconds=60, what="three holders")
         kube.submit(pod("later", 1, resource=SECOND, schedulerName="gpupack"))
-        wait_for(lambda: waits(kube, "later"), seconds=30, what="the pod without room waits")
+        wait_for(lambda: waits(kube, "later"), seconds=60, what="the pod without room waits")
         kube.delete("pod", "theirs")
         kube.wait_pod("later", "Running")
     finally:

@@ -43,7 +43,7 @@ def _patch(system, node, patch):
         return done.returncode == 0
 
     # The kubelet writes the same status all the time.
-    wait_for(patched, seconds=30, what=f"node {node} is patched")
+    wait_for(patched, seconds=60, what=f"node {node} is patched")
 
 
 def asking(judged, name, resource, **spec):
@@ -76,7 +76,7 @@ def test_a_resource_that_no_node_has_is_told_at_once_and_its_arrival_starts_the_
         message = kube.gpujob("early").get("status", {}).get("message", "")
         return message if resource in message else None
 
-    told = wait_for(why, seconds=30, what="the status names the resource")
+    told = wait_for(why, seconds=60, what="the status names the resource")
     assert "does not have the requested" in told
     assert "placement" not in kube.gpujob("early")["status"]
     node = kube.nodes()[-1]
@@ -100,6 +100,6 @@ def test_what_a_pod_without_gpus_holds_is_not_planned_for(kube, judged, advertis
         message = kube.gpujob("waits").get("status", {}).get("message", "")
         return message if resource in message else None
 
-    assert "too little is free" in wait_for(why, seconds=30, what="the status names the resource")
+    assert "too little is free" in wait_for(why, seconds=60, what="the status names the resource")
     kube.delete("pod", "holder", "--grace-period=1", "--wait=false")
     kube.wait_phase("waits", "Succeeded", seconds=90)

@@ -44,7 +44,7 @@ def test_a_quota_too_small_for_a_gang_pauses_its_namespace_and_not_only_the_job(
     assert job["status"]["attempts"][0]["reason"] == "CreationForbidden"
     kube.delete("gpujob", "poor")
     kube.submit(judged.job("again", workers=2), judged.job("alone"))
-    job = kube.wait_reason("again", "CreationForbidden", seconds=10)
+    job = kube.wait_reason("again", "CreationForbidden", seconds=60)
     assert "attempts" not in job["status"]
     assert "1 of 2 pods exist" in condition(job, "Admitted")["message"]
     kube.wait_phase("alone", "Succeeded")
@@ -58,21 +58,21 @@ def test_however_a_gang_ends_before_all_its_pods_exist_its_namespace_pauses(kube
     limit = {"activeDeadlineSeconds": 5} if how == "deadline" else {}
     kube.submit(judged.job("poor", workers=2, seconds=60, **limit))
     kube.wait_phase("poor", "Admitted")
-    wait_for(lambda: kube.pods("poor"), seconds=20, what="the one pod that the quota allows")
+    wait_for(lambda: kube.pods("poor"), seconds=60, what="the one pod that the quota allows")
     match how:
         case "deadline":
-            kube.wait_phase("poor", "Failed", seconds=20)
+            kube.wait_phase("poor", "Failed", seconds=60)
         case "suspended":
             suspend = ("--type=merge", "--patch", '{"spec": {"suspend": true}}')
             kube.insist("patch", "gpujob", "poor", *suspend)
-            kube.wait_phase("poor", "Suspended", seconds=20)
+            kube.wait_phase("poor", "Suspended", seconds=60)
         case "Job deleted":
             kube.delete("job", "poor-1")
-            kube.wait_phase("poor", "Pending", seconds=20)
+            kube.wait_phase("poor", "Pending", seconds=60)
         case "GPUJob deleted":
             kube.delete("gpujob", "poor")
     kube.submit(judged.job("fresh", workers=2))
-    job = kube.wait_reason("fresh", "CreationForbidden", seconds=10)
+    job = kube.wait_reason("fresh", "CreationForbidden", seconds=60)
     assert "ended before all its pods existed" in condition(job, "Admitted")["message"]
     assert "attempts" not in job["status"]
 

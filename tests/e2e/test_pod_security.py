@@ -20,7 +20,7 @@ def restricted(kube):
     """A namespace at that level."""
     level = "pod-security.kubernetes.io/enforce=restricted"
     kube.insist("label", "namespace", kube.namespace, level)
-    wait_for(lambda: refused(kube), seconds=10, what="the label counts")
+    wait_for(lambda: refused(kube), seconds=60, what="the label counts")
     return kube
 
 

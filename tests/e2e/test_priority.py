@@ -70,7 +70,7 @@ def tried(tenant, name):
         told = try_pod(tenant, asking(), priorityClassName=name)
         return None if "no PriorityClass with name" in told else told
 
-    return wait_for(look, seconds=30, what=f"PriorityClass {name}")
+    return wait_for(look, seconds=60, what=f"PriorityClass {name}")
 
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])

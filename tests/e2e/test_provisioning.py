@@ -123,7 +123,7 @@ def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tel
     }
     assert annotations == '"train-nodes-1"'
     wait_nodes(kube, "NodesGivenBack")
-    wait_for(lambda: not requests_of(kube), seconds=30, what="the request is deleted")
+    wait_for(lambda: not requests_of(kube), seconds=60, what="the request is deleted")
     kube.delete("gpujob", "train")
     wait_shrunk(system)
 
@@ -141,7 +141,7 @@ def test_a_job_that_is_suspended_gives_back_what_it_asked_for(kube, autoscaler):
     kube.submit(large())
     wait_nodes(kube, "NodesAsked")
     kube.insist("patch", "gpujob", "train", "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    wait_for(lambda: not requests_of(kube), seconds=30, what="both objects are gone")
+    wait_for(lambda: not requests_of(kube), seconds=60, what="both objects are gone")
     assert kube.phase("train") == "Suspended"
 
 

@@ -52,7 +52,7 @@ def test_an_example_of_the_page_runs_on_the_cluster(kube, environ, tmp_path, sub
             assert done.returncode == 0, done.stderr
             assert done.stdout
             assert done.stderr == ""
-    wait_for(lambda: not kube.gpujobs(), seconds=30, what="nothing is held any more")
+    wait_for(lambda: not kube.gpujobs(), seconds=60, what="nothing is held any more")
 
 
 def test_gpus_of_a_program_that_is_killed_are_held_until_their_time_is_over(

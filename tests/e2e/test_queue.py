@@ -55,7 +55,7 @@ def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judge
         status = kube.get("gpuquota", "default").get("status", {})
         return status if status.get("waiting") else None
 
-    shown = wait_for(waiting, seconds=30, what="that one waits")
+    shown = wait_for(waiting, seconds=60, what="that one waits")
     assert (shown["nominal"], shown["used"], shown["borrowed"]) == ("1", "1", "0")
     assert (shown["running"], shown["waiting"]) == (1, 1)
     header, row = kube.insist("get", "gpuquotas").splitlines()
@@ -88,7 +88,7 @@ def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
     kube.wait_phase("job", "Succeeded")
     problem = wait_for(
         lambda: kube.get("gpuquota", "default").get("status", {}).get("problem"),
-        seconds=30,
+        seconds=60,
         what="what does not count",
     )
     assert "there is no GPUCohort nowhere" in problem
@@ -162,7 +162,7 @@ def guest(kube, others, judged, cohort):
 @pytest.mark.alone
 def test_who_is_promised_gpus_gets_them_back_and_the_borrower_runs_again(kube, guest, judged):
     kube.submit(judged.job("owner", gpus=4, seconds=5))
-    kube.wait_phase("owner", "Running", seconds=30)
+    kube.wait_phase("owner", "Running", seconds=60)
     borrower = guest.gpujob("borrower")["status"]
     (attempt,) = borrower["attempts"]
     assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "ReclaimedNominalQuota")
@@ -189,7 +189,7 @@ def test_a_preemption_survives_the_loss_of_every_part(kube, guest, judged, syste
             "preemption" in kube.gpujob("owner").get("status", {})
             or kube.phase("owner") in {"Running", "Succeeded"}
         ),
-        seconds=30,
+        seconds=60,
         what="others are told to end",
     )
     for part in ("scheduler", "operator"):

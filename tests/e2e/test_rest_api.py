@@ -56,7 +56,7 @@ def test_a_job_that_waits_says_why(kube, api, judged):
                 ]
                 or None
             ),
-            seconds=30,
+            seconds=60,
             what="the queue tells why",
         )
         assert waiting["reason"] == "TooFewFreeGpus"
@@ -86,7 +86,7 @@ def test_gpus_are_held_for_a_caller_until_he_gives_them_back(kube, api):
         assert released.status_code == 204, released.text
         wait_for(
             lambda: kube.kubectl("get", "gpujob", name).returncode != 0,
-            seconds=30,
+            seconds=60,
             what="the allocation is gone",
         )
 

@@ -61,7 +61,7 @@ def test_the_commands_of_the_page_hold_a_gpu_and_give_it_back(kube, shell):
     assert jobs["jobs"] == []
     assert made["allocation_id"] == held["allocation_id"] == own["allocation_id"]
     assert made["allocation_id"].startswith(f"{kube.namespace}/allocation-")
-    wait_for(lambda: not kube.gpujobs(), seconds=30, what="the GPUJob is gone")
+    wait_for(lambda: not kube.gpujobs(), seconds=60, what="the GPUJob is gone")
 
 
 def test_the_commands_of_the_page_call_with_the_kubeconfigs_certificate(shell):

@@ -5,6 +5,7 @@ long one.
 
 import json
 
+import pytest
 import rest_api
 from rest_clients import forwarded, viewer
 
@@ -12,6 +13,7 @@ SEED = 20261124
 SECONDS = 30
 
 
+@pytest.mark.slow
 def test_what_a_tenant_sends_is_answered_as_the_document_says(kube, system):
     # One job that waits for GPUs for eight seconds, not more.
     kube.submit(*rest_api.quotas(jobs=1))

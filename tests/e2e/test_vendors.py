@@ -43,7 +43,7 @@ def served_and_not_held(idle, stand):
     """AMD's stand-in serves, its GPUs are known, and nobody holds them."""
     stand.serve("amd", AMD, IDS)
     stand.wait_observed()
-    wait_for(lambda: len(theirs(stand)) == len(IDS), seconds=30, what="AMD's GPUs are known")
+    wait_for(lambda: len(theirs(stand)) == len(IDS), seconds=60, what="AMD's GPUs are known")
     wait_for(lambda: stand.holders() == {}, seconds=60, what="nobody holds the observed GPUs")
 
 
@@ -75,14 +75,14 @@ def test_a_job_for_a_model_of_amds_lands_there_and_one_for_nvidias_does_not(kube
     told = {each["name"]: each.get("value") for each in worker["spec"]["containers"][0]["env"]}
     assert told["GPUPACK_VENDOR"] == "amd"
     assert told["GPUPACK_VISIBLE_DEVICES_VARIABLE"] == "ROCR_VISIBLE_DEVICES"
-    wait_for(lambda: len(stand.holders()) == 1, seconds=30, what="the holder of AMD's GPUs")
+    wait_for(lambda: len(stand.holders()) == 1, seconds=60, what="the holder of AMD's GPUs")
     (held,) = stand.holders().values()
     assert len(set(held) & set(IDS)) == 2
 
 
 def test_a_model_that_the_node_has_not_is_refused_with_the_one_that_it_has(kube, stand):
     kube.submit(job("larger", gpus=1, resourceName=AMD, gpuModels=["MI325X"]))
-    wait_for(lambda: "model is not MI325X" in said(kube, "larger"), seconds=30, what="refused")
+    wait_for(lambda: "model is not MI325X" in said(kube, "larger"), seconds=60, what="refused")
     assert f"nearest: {MODEL} ({MIB} MiB)" in said(kube, "larger")
 
 
@@ -90,14 +90,14 @@ def test_two_vendors_on_one_node_serve_each_their_own(kube, stand):
     try:
         stand.start()
         both = [THEIRS, AMD]
-        wait_for(lambda: stand.gpunode()["resources"] == both, seconds=30, what="both are observed")
+        wait_for(lambda: stand.gpunode()["resources"] == both, seconds=60, what="both are observed")
         kube.submit(job("nvidia", gpus=GPUS, resourceName=THEIRS, gpuModels=["H100"]))
         kube.submit(job("amd", gpus=len(IDS), resourceName=AMD, gpuModels=["MI300X"]))
         for name in ("nvidia", "amd"):
             ran = placed(kube.wait_phase(name, "Running", seconds=120))
             assert [(place.node, place.devices) for place in ran] == [(stand.node, ())]
         kube.submit(job("more", gpus=1, resourceName=AMD))
-        wait_for(lambda: "fewer than 1 free GPU" in said(kube, "more"), seconds=30, what="refused")
+        wait_for(lambda: "fewer than 1 free GPU" in said(kube, "more"), seconds=60, what="refused")
     finally:
         stand.stop()
 

@@ -77,7 +77,7 @@ def test_a_drained_node_is_empty_soon_and_nobody_is_treated_worse_than_was_said(
     for name in jobs:
         kube.wait_phase(name, "Running")
     maintain(system, other)
-    wait_for(lambda: held(system, node) == 8, seconds=30, what="all GPUs of the node are held")
+    wait_for(lambda: held(system, node) == 8, seconds=60, what="all GPUs of the node are held")
 
     stop_at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=STOP_AFTER_SECONDS)
     seen, least = Timeline(), 2
@@ -141,7 +141,7 @@ def test_a_move_goes_on_where_it_was_to_go_when_operator_and_scheduler_begin_ane
     kube.wait_phase("train", "Running")
     maintain(system, other)
     maintain(system, node, reason="a new driver", drain="Movable")
-    kept = wait_for(lambda: preemption(kube), seconds=30, what="the move is written")
+    kept = wait_for(lambda: preemption(kube), seconds=60, what="the move is written")
     for part in ("operator", "scheduler"):
         selector = f"--selector=app.kubernetes.io/component={part}"
         system.insist("delete", "pods", selector, "--wait=false", "--grace-period=1")

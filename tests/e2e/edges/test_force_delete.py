@@ -56,13 +56,13 @@ def test_a_gpu_gets_no_new_work_while_a_force_deleted_pod_uses_it_and_is_free_af
         force_delete(kube, "old")
         wait_for(
             lambda: lingering(kube, cluster.nodes()) == [f"{kube.namespace}/old"],
-            seconds=30,
+            seconds=60,
             what="the GPUNode names who still holds the GPU",
         )
         kube.submit(last_gpu("new", **ask))
-        reason = wait_for(lambda: why_it_waits(kube.pod("new")), seconds=30, what="new waits")
+        reason = wait_for(lambda: why_it_waits(kube.pod("new")), seconds=60, what="new waits")
         assert "fewer than 1 free GPU" in reason or "no GPU has 60% and 30000 MiB free" in reason
-    wait_for(lambda: not lingering(kube, cluster.nodes()), seconds=30, what="nobody holds on")
+    wait_for(lambda: not lingering(kube, cluster.nodes()), seconds=60, what="nobody holds on")
     new = kube.wait_pod("new", "Running")
     assert annotated_devices(new) == annotated_devices(old)
     assert refusals() == []

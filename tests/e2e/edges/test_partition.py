@@ -59,7 +59,7 @@ def test_with_the_kubelet_dead_and_the_agent_alive_workers_run_on_and_no_second_
         assert kube.phase("here") == "Pending"
         assert kube.gpujob("job")["status"]["attempt"] == 1
         assert pids_of(cluster, first_there, "judge.py")
-    wait_for(lambda: kube.gpujob("job")["status"]["attempt"] == 2, seconds=30, what="attempt 2")
+    wait_for(lambda: kube.gpujob("job")["status"]["attempt"] == 2, seconds=60, what="attempt 2")
     kube.wait_phase("job", "Running")
     kube.wait_phase("here", "Succeeded")
     assert refusals() == []
@@ -70,7 +70,7 @@ def test_without_an_agent_workers_run_on_and_new_ones_go_elsewhere_until_it_is_b
 ):
     node = first_there["spec"]["nodeName"]
     with agent_down(system, node):
-        wait_for(lambda: hands_out(kube, node) == "0", seconds=30, what="no tickets are left")
+        wait_for(lambda: hands_out(kube, node) == "0", seconds=60, what="no tickets are left")
         kube.submit(judged.job("elsewhere", gpus=4), on_node(judged.job("here"), node))
         assert kube.wait_phase("elsewhere", "Succeeded")["status"]["nodes"] != node
         assert kube.phase("here") == "Pending"
@@ -104,7 +104,7 @@ def test_after_a_power_cut_the_job_starts_again_elsewhere_and_the_node_works_whe
         job = kube.wait_phase("job", "Running")
         assert job["status"]["nodes"] != node
         assert job["status"]["attempts"][0]["outcome"] == "Infrastructure"
-    wait_for(lambda: len(kube.pods("job")) == 1, seconds=30, what="the lost pod is gone")
+    wait_for(lambda: len(kube.pods("job")) == 1, seconds=60, what="the lost pod is gone")
     kube.submit(on_node(judged.job("here", gpus=8), node))
     kube.wait_phase("here", "Succeeded", seconds=90)
     assert refusals() == []

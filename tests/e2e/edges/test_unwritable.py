@@ -31,7 +31,7 @@ def test_with_an_unwritable_cdi_folder_a_start_is_refused_by_its_name_and_works_
     with cdi_read_only(cluster, system, node):
         kube.submit(on_node(judged.job("job", gpus=2), node))
         wait_for(lambda: waiting_because(kube, CDI), seconds=60, what="the folder is named")
-        wait_for(lambda: "Read-only file system" in kube.event_texts(), seconds=30, what="an event")
+        wait_for(lambda: "Read-only file system" in kube.event_texts(), seconds=60, what="an event")
         assert kube.phase("job") == "Admitted"
     job = kube.wait_phase("job", "Succeeded")
     assert job["status"]["attempt"] == 1
