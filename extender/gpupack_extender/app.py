@@ -44,6 +44,7 @@ from gpupack_extender.unconfirmed_writes import (
 )
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.verbs import Verbs
+from gpupack_extender.withheld_resources import WithheldResources
 from gpupack_kube.client import Api
 from gpupack_kube.events import EventWriter, Reporter
 from gpupack_kube.metrics import KubeRequests, UnreadableObjects
@@ -112,6 +113,7 @@ def build(settings: Settings, api: Api) -> App:
         tasks={
             **_deciding(parts, QueueMetrics(metrics.registry)),
             **_telling(parts, events),
+            **_publishing(parts, settings),
             "idle": idle,
             "endpoint": LeaderEndpoint(
                 api=api, pod=_own_pod(settings), decides=parts.readiness.decides
@@ -151,6 +153,20 @@ def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
         "notes": PodNotes(api, parts.ledger.pods, admissions, decides=decides),
         "inventory": InventoryNotes(api, parts.ledger, decides=decides, now=api.clock.now),
     }
+
+
+def _publishing(parts: Parts, settings: Settings) -> dict[str, Runs]:
+    """Return the task that tells the API server's policies of nodes, where there is one."""
+    if not settings.withheld_config_map:
+        return {}
+    task = WithheldResources(
+        parts.api,
+        parts.ledger,
+        name=settings.withheld_config_map,
+        namespace=settings.leader_election.system_namespace,
+        decides=parts.readiness.decides,
+    )
+    return {"withheld": task}
 
 
 def _notes(

@@ -58,6 +58,9 @@ class Settings:
     decisions: Decisions
     serving: Serving
     leader_election: LeaderElection
+    withheld_config_map: str = ""
+    """GPUPACK_WITHHELD_CONFIG_MAP: where it is published which resources no node offers; empty:
+    nowhere."""
     log_level: str = "INFO"
     """GPUPACK_LOG_LEVEL."""
 
@@ -73,6 +76,7 @@ class Settings:
             decisions=Decisions.of(environment),
             serving=_serving(environment),
             leader_election=_leader_election(environment),
+            withheld_config_map=environment.text("GPUPACK_WITHHELD_CONFIG_MAP", ""),
             log_level=environment.log_level(),
         )
 

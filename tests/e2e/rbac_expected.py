@@ -148,6 +148,7 @@ IN_THE_SYSTEM_NAMESPACE = {
         ("endpointslices.discovery.k8s.io", "", "create"),
         ("endpointslices.discovery.k8s.io", "gpupack-extender", "delete get update"),
         ("leases.coordination.k8s.io", "gpupack-scheduler", "get list update watch"),
+        ("configmaps", "gpupack-withheld", "patch"),
     },
 }
 """What comes on top there."""

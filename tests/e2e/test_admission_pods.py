@@ -60,7 +60,7 @@ GOOD = {
 NOT_OURS = {
     "another plugin's GPU, by any scheduler": (
         (asking(limits={"nvidia.com/gpu": "1"}),),
-        {"schedulerName": "default-scheduler"},
+        {"schedulerName": "example-scheduler"},
     ),
     "another plugin's GPU, by ours": ((asking(limits={"nvidia.com/gpu": "1"}),), {}),
     "two containers with another plugin's GPUs": (

@@ -6,6 +6,6 @@
 * `reading`: reads it.
 * `calling`: calls the REST API as the caller would.
 * `finding`: what a check says.
-* `installed`, `parts`, `nodes`, `inventories`: the checks.
+* `installed`, `parts`, `nodes`, `inventories`, `pending_pods`: the checks.
 * `checks`: all of them, in order.
 """

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gpupack_cli.doctor import installed, inventories, nodes, parts
+from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods
 from gpupack_cli.doctor.finding import Finding
 from gpupack_cli.doctor.observed import Observed
 
@@ -26,7 +26,8 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
     inventories.rejected,
     nodes.health,
     nodes.without_agent,
-    nodes.wrong_scheduler,
+    pending_pods.wrong_scheduler,
+    pending_pods.withheld_resources,
     nodes.quotas,
 )
 

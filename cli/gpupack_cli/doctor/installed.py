@@ -30,6 +30,7 @@ BY_VALUE: Final = {
     "gpupack-ephemeral-containers": "admission.checkPods",
     "gpupack-hosts": "admission.protectHosts.enabled",
     "gpupack-host-annotations": "admission.protectHosts.enabled",
+    "gpupack-withheld": "admission.warnWithheld",
     "gpupack-workloads": "admission.warnWorkloads",
 }
 """Policies that a value of the chart can leave out."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of nodes and what waits: agents' reports, GPUs nobody reports, pods that ask in vain."""
+"""Checks of nodes: agents' reports, health, GPUs that no agent reports; and of quotas."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -49,7 +49,7 @@ def reports(seen: Observed) -> Iterator[Finding]:
         for what in _wrong_with(node, seen):
             found.setdefault(what, []).append(node.metadata.name)
     for what, names_ in found.items():
-        yield failed(check, f"{_some(names_)}: {what}", fix=_REPORT_FIXES[what])
+        yield failed(check, f"{some(names_)}: {what}", fix=_REPORT_FIXES[what])
     if not found:
         gpus = sum(each.status.gpus for each in seen.gpu_nodes.items)
         yield ok(check, f"{len(seen.gpu_nodes.items)} nodes with {gpus} GPUs, and all are fresh")
@@ -127,7 +127,7 @@ def without_agent(seen: Observed) -> Iterator[Finding]:
     if lacking:
         yield failed(
             check,
-            f"{_some(lacking)} have GPUs and no agent that reports them",
+            f"{some(lacking)} have GPUs and no agent that reports them",
             fix="look at agent.nodeSelector, agent.affinity and agent.tolerations",
         )
     else:
@@ -138,36 +138,6 @@ def has_gpus(node: objects.Node) -> bool:
     """Whether a device plugin or a discovery says so."""
     served = any(str(node.status.allocatable.get(name, 0)) != "0" for name in GPU_RESOURCES)
     return served or any(node.metadata.labels.get(name) == "true" for name in GPU_LABELS)
-
-
-def wrong_scheduler(seen: Observed) -> Iterator[Finding]:
-    """Pods that ask for gpupack's GPUs of another scheduler, and wait for ever."""
-    check = "pods of other schedulers"
-    if seen.pending.refused:
-        yield skipped(check, seen.pending.refused)
-        return
-    lost = [
-        f"{pod.metadata.namespace}/{pod.metadata.name}"
-        for pod in seen.pending.items
-        if pod.spec.scheduler_name != names.SCHEDULER_NAME and not pod.spec.node_name and _asks(pod)
-    ]
-    if lost:
-        yield failed(
-            check,
-            f"{_some(lost)} ask for gpupack's GPUs of another scheduler",
-            fix=f"set spec.schedulerName: {names.SCHEDULER_NAME} in them",
-        )
-    else:
-        yield ok(check, "no pod asks the wrong scheduler")
-
-
-def _asks(pod: objects.Pod) -> bool:
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    return any(
-        name.startswith(f"{names.GROUP}/")
-        for each in containers
-        for name in (*each.resources.limits, *each.resources.requests)
-    )
 
 
 def quotas(seen: Observed) -> Iterator[Finding]:
@@ -192,6 +162,7 @@ def quotas(seen: Observed) -> Iterator[Finding]:
         yield ok(check, f"{count} quotas, and all of each counts" if count else "there is no quota")
 
 
-def _some(names_: list[str]) -> str:
+def some(names_: list[str]) -> str:
+    """Name the first few, and count the others."""
     more = f" and {len(names_) - SHOWN} more" if len(names_) > SHOWN else ""
     return ", ".join(names_[:SHOWN]) + more

@@ -11,7 +11,7 @@ import pytest
 from self_signed import self_signed
 
 from gpupack_cli.commands.doctor import left_out
-from gpupack_cli.doctor import installed, inventories, nodes, parts, views
+from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, views
 from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import CHECKS, findings
 from gpupack_cli.doctor.finding import Level, ok, skipped
@@ -325,8 +325,26 @@ def test_pods_that_ask_another_scheduler_for_our_gpus_are_named(sound):
         waiting_pod("none", "default-scheduler", {"cpu": "1"}),
     )
     seen = dataclasses.replace(sound, pending=Read(pods))
-    (found,) = said(nodes.wrong_scheduler, seen, Level.FAILED)
+    (found,) = said(pending_pods.wrong_scheduler, seen, Level.FAILED)
     assert found.message.startswith("team/lost ask")
+
+
+def test_pods_that_request_gpus_of_a_plugin_that_no_node_has_are_told_which_lines_to_change(sound):
+    pods = (
+        waiting_pod("lost", "default-scheduler", {"nvidia.com/gpu": "2"}),
+        waiting_pod("ours", "gpupack", {"nvidia.com/gpu": "1"}),
+    )
+    seen = dataclasses.replace(sound, pending=Read(pods))
+    (found,) = said(pending_pods.withheld_resources, seen, Level.FAILED)
+    assert found.message.startswith("team/lost request nvidia.com/gpu, which no node offers")
+    assert "schedulerName: gpupack, and gpupack.dev/gpu: 2" in found.fix
+
+
+def test_where_a_node_offers_them_nothing_is_said_of_such_pods(sound):
+    pods = (waiting_pod("waits", "default-scheduler", {"nvidia.com/gpu": "2"}),)
+    offering = named(objects.Node, "a", status={"allocatable": {"nvidia.com/gpu": "1"}})
+    seen = dataclasses.replace(sound, pending=Read(pods), nodes=offering)
+    assert said(pending_pods.withheld_resources, seen, Level.FAILED) == []
 
 
 def test_a_quota_of_which_a_part_does_not_count_is_a_warning(sound):

@@ -174,3 +174,24 @@ spec:
 {{- define "gpupack.migResources" -}}
 [{{ range $i, $profile := .Values.migProfiles }}{{ if $i }}, {{ end }}'gpupack.dev/mig-{{ $profile | replace "+" "." }}'{{ end }}]
 {{- end }}
+
+{{/* Workloads that make pods of a template. */}}
+{{- define "gpupack.workloadRules" -}}
+- apiGroups: [apps]
+  apiVersions: [v1]
+  operations: [CREATE, UPDATE]
+  resources: [deployments, statefulsets, replicasets, daemonsets]
+- apiGroups: [batch]
+  apiVersions: [v1]
+  operations: [CREATE, UPDATE]
+  resources: [jobs, cronjobs]
+- apiGroups: [""]
+  apiVersions: [v1]
+  operations: [CREATE, UPDATE]
+  resources: [replicationcontrollers]
+{{- end }}
+
+{{/* The spec of the pods that such a workload makes. */}}
+{{- define "gpupack.cel.workloadPod" -}}
+request.resource.resource == 'cronjobs' ? dyn(object).spec.jobTemplate.spec.template.spec : dyn(object).spec.?template.?spec.orValue({'containers': []})
+{{- end }}

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resources of other device plugins that no node offers, since gpupack hands out those GPUs.
+
+A pod that requests one from the default scheduler stays Pending. Our scheduler publishes the names
+in a ConfigMap, by which an admission policy warns; `gpupack doctor` names such pods.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from gpupack_crds import quantity
+from gpupack_crds.kinds import GpuNode
+from gpupack_kube import objects
+
+KEY: Final = "resources"
+"""Of the ConfigMap's data: names, separated by spaces."""
+
+NVIDIA: Final = ("nvidia.com/gpu",)
+"""By these names NVIDIA's plugin hands out GPUs that gpupack can hand out instead."""
+
+
+def withheld(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> tuple[str, ...]:
+    """Return those that no node offers while gpupack hands out GPUs itself."""
+    if not any(each.status.mode == "owned" and each.status.devices for each in gpu_nodes):
+        return ()
+    offered = {
+        name
+        for node in nodes
+        for name in NVIDIA
+        if quantity.count(node.status.allocatable.get(name, 0)) > 0
+    }
+    return tuple(name for name in NVIDIA if name not in offered)
+
+
+def fix(resource: str, number: str) -> str:
+    """Tell which two lines to change."""
+    return (
+        f"in the pod's spec write schedulerName: gpupack, and gpupack.dev/gpu: {number} in place "
+        f"of {resource}: {number}"
+    )
