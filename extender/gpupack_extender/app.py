@@ -33,6 +33,7 @@ from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.queue_metrics import QueueCollector, QueueMetrics
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_extender.queueing.runner import QueueRunner
+from gpupack_extender.queueing.stranded_pods import StrandedPods
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.servers import health_server, plan_server, verbs_server
@@ -149,6 +150,9 @@ def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
     return {
         "quotas": QuotaReporter(api, parts.quotas, admissions, decides=decides),
         "evictions": Evictions(api, admissions.evictions, events, decides=decides),
+        "stranded": StrandedPods(
+            api, parts.ledger, admissions.stranded_pods, events, decides=decides
+        ),
         "failed": _notes(parts, events, FAILED, admissions.failed_pods),
         "notes": PodNotes(api, parts.ledger.pods, admissions, decides=decides),
         "inventory": InventoryNotes(api, parts.ledger, decides=decides, now=api.clock.now),

@@ -224,3 +224,31 @@ def test_a_pod_that_is_promised_gpus_has_a_job_stopped_for_it(kube, others, judg
         assert "gpupack.dev/preemption" not in pod["metadata"]["annotations"]
     finally:
         kube.delete("gpucohort", kube.namespace)
+
+
+def test_a_pod_whose_only_node_is_gone_before_its_binding_is_told_what_to_do(kube, judged):
+    """The scheduler's own write lets it in to a node that is gone when kube-scheduler looks."""
+    kept, gone = "example.test/kept", "gone-before-the-binding"
+    pod = judged.pod("stranded")
+    pod["spec"]["schedulingGates"] = [{"name": kept}]
+    kube.submit(pod)
+    place = {"node": gone, "workers": "0", "gpus": [], "pinned": True}
+    field = {"key": "metadata.name", "operator": "In", "values": [gone]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    let_in = {
+        "metadata": {"annotations": {PLACE: json.dumps(place)}},
+        "spec": {"schedulingGates": [{"name": kept}], "affinity": affinity},
+    }
+    done = merge(kube, "stranded", let_in, f"--as={SCHEDULER}")
+    assert done.returncode == 0, done.stderr
+    assert merge(kube, "stranded", {"spec": {"schedulingGates": None}}).returncode == 0
+    condition = wait_for(
+        lambda: pod_condition(kube.pod("stranded"), "gpupack.dev/Stranded"),
+        seconds=60,
+        what="the pod is told",
+    )
+    assert (condition["status"], condition["reason"]) == ("True", "NodeGone")
+    assert f"node {gone}, to which the queue let the pod in, is gone" in condition["message"]
+    assert "delete the pod and create it again" in condition["message"]
+    wait_for(lambda: "NodeGone" in kube.events("stranded"), seconds=30, what="an event says so")

@@ -92,25 +92,33 @@ class ConditionNotes:
             "status": "True" if note else "False",
             "reason": kind.reason if note else kind.over_reason,
             "message": note.text if note else kind.over_text,
-            "lastTransitionTime": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        body = {"metadata": {"uid": claim.uid}, "status": {"conditions": [condition]}}
-        try:
-            await self._api.merge(
-                WATCHED_PODS,
-                claim.name,
-                body,
-                namespace=claim.namespace,
-                subresource="status",
-                strategic=True,
-            )
-        except (errors.NotFound, errors.Conflict):
-            return
-        except errors.KubeError as error:
-            name = f"{claim.namespace}/{claim.name}"
-            log.warning("cannot tell pod %s of %s: %s", name, kind.condition, error)
-            return
-        if note:
-            meta = objects.ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.uid)
+        meta = objects.ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.uid)
+        if await write_condition(self._api, meta, condition) and note:
             said = Said("Warning", kind.reason, f"{note.text}{note.advice}")
             await self._events.write(About("v1", "Pod", meta), said)
+
+
+async def write_condition(api: Api, pod: objects.ObjectMeta, condition: dict[str, str]) -> bool:
+    """Write a condition that has changed into a pod, and tell whether it was written."""
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {
+        "metadata": {"uid": pod.uid},
+        "status": {"conditions": [condition | {"lastTransitionTime": now}]},
+    }
+    try:
+        await api.merge(
+            WATCHED_PODS,
+            pod.name,
+            body,
+            namespace=pod.namespace,
+            subresource="status",
+            strategic=True,
+        )
+    except (errors.NotFound, errors.Conflict):
+        return False
+    except errors.KubeError as error:
+        name = f"{pod.namespace}/{pod.name}"
+        log.warning("cannot tell pod %s of %s: %s", name, condition["type"], error)
+        return False
+    return True

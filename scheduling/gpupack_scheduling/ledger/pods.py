@@ -68,6 +68,8 @@ class Pods:
         """The same of their condition that a GPU failed."""
         self.held_by_others: set[str] = set()
         """UIDs of pods that were shown behind gates of others, too, since this process began."""
+        self.called_stranded: set[str] = set()
+        """The same of their condition that their only node cannot take them: it could."""
         self.let_in: dict[str, objects.Pod] = {}
         """By UID, those that a queue has let in and that are not bound yet."""
         self._waiting: dict[str, PodAsk] = {}
@@ -144,6 +146,7 @@ class Pods:
         self.reclaimable &= listed
         self.called_idle &= listed
         self.called_failed &= listed
+        self.called_stranded &= listed
         for pod in pods:
             self.upsert(pod)
         self._listed()
@@ -157,6 +160,7 @@ class Pods:
         self.reclaimable.discard(uid)
         self.called_idle.discard(uid)
         self.called_failed.discard(uid)
+        self.called_stranded.discard(uid)
 
     def see_gates(self) -> None:
         """Whoever follows the changes is told of all pods that wait, and of those let in."""
@@ -232,6 +236,7 @@ class Pods:
             (wanted, self.reclaimable),
             (names.IDLE_CONDITION in true, self.called_idle),
             (names.FAILED_CONDITION in true, self.called_failed),
+            (names.STRANDED_CONDITION in true, self.called_stranded),
         ):
             uids.add(uid) if is_so else uids.discard(uid)
 

@@ -62,6 +62,7 @@ from gpupack_scheduling.queueing.moving import Moving
 from gpupack_scheduling.queueing.preempting import Preempting
 from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.running import RunningHolders
+from gpupack_scheduling.queueing.stranded import Stranded
 from gpupack_scheduling.queueing.turns import Orders
 from gpupack_scheduling.queueing.waiting import WaitingAsks
 
@@ -358,6 +359,10 @@ class Admissions:
             *self._idling.evictions(self._queue, self.now()),
             *self._failing.evictions(self._queue),
         )
+
+    def stranded_pods(self) -> list[Stranded]:
+        """Return standalone pods whose only node cannot take them."""
+        return list(self._let_in.stranded())
 
     def failed_pods(self) -> list[Note]:
         """Pods of their own one of whose GPUs failed."""

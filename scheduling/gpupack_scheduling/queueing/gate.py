@@ -80,6 +80,12 @@ def is_pinned(pod: objects.Pod) -> bool:
     return written is not None and written.pinned
 
 
+def node_of(pod: objects.Pod) -> str | None:
+    """Return the node to which it was let in; None: that cannot be read."""
+    written = _place(pod)
+    return written.node if written else None
+
+
 def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
     """Who is stopped for it, as its annotation says."""
     try:

@@ -20,6 +20,7 @@ from gpupack_scheduling.queueing import gate
 from gpupack_scheduling.queueing.ask import GatedAsk, waiting_pod
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.hears import WritesPods
+from gpupack_scheduling.queueing.stranded import Stranded
 
 MOST: Final = 128
 """At once: kube-scheduler binds one after the other.
@@ -100,13 +101,23 @@ class LetIn:
 
         kube-scheduler has looked and found that; their controller makes them anew, and they wait.
         """
+        for pod in self._without_their_node():
+            if pod.metadata.owner_references:
+                why = "to be placed anew: the node to which it was let in cannot take it any more"
+                yield Eviction(pod.metadata.uid, *pod.key, "Displaced", why)
+
+    def stranded(self) -> Iterator[Stranded]:
+        """Return such pods that no controller would make again: they are told, not evicted."""
+        for pod in self._without_their_node():
+            node = gate.node_of(pod)
+            if node is not None and not pod.metadata.owner_references:
+                yield Stranded(pod, node, node_is_gone=node not in self._ledger.nodes.items)
+
+    def _without_their_node(self) -> Iterator[objects.Pod]:
         for uid, pod in self._ledger.pods.let_in.items():
             is_held = uid in self._ledger.claims.pods
-            if is_held or not gate.is_pinned(pod) or not pod.metadata.owner_references:
-                continue
-            if _is_unschedulable(pod):
-                why = "to be placed anew: the node to which it was let in cannot take it any more"
-                yield Eviction(uid, *pod.key, "Displaced", why)
+            if not is_held and gate.is_pinned(pod) and _is_unschedulable(pod):
+                yield pod
 
     def knows(self, uid: str) -> bool:
         """Whether the pod was let in, and is not bound yet as far as is known."""

@@ -5,7 +5,7 @@ import datetime as dt
 
 import msgspec
 import pytest
-from extender_builders import gated, pod, whole
+from extender_builders import gated, node, pod, whole
 
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
@@ -395,6 +395,31 @@ def test_a_pod_whose_node_cannot_take_it_any_more_is_made_anew_by_its_controller
     world.decide()
     found = [each.name for each in world.admissions.evictions()]
     assert found == (["p"] if owned else [])
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_one_without_a_controller_is_told_that_it_waits_for_that_node_alone(world, gone):
+    world.ledger.pods.upsert(gated("p"))
+    world.decide()
+    shown = opened(world, world.gates.opened[0][1])
+    world.ledger.pods.upsert(shown)
+    assert world.admissions.stranded_pods() == []
+    if gone:
+        world.ledger.nodes.remove(node("a"))
+    world.ledger.pods.upsert(unschedulable(shown, owners=()))
+    world.decide()
+    (stranded,) = world.admissions.stranded_pods()
+    assert (stranded.node, stranded.node_is_gone) == ("a", gone)
+    assert "delete the pod and create it again" in stranded.text
+
+
+def test_one_with_a_controller_is_evicted_and_not_told(world):
+    world.ledger.pods.upsert(gated("p"))
+    world.decide()
+    shown = opened(world, world.gates.opened[0][1])
+    owners = (objects.OwnerReference(controller=True, kind="ReplicaSet"),)
+    world.ledger.pods.upsert(unschedulable(shown, owners=owners))
+    assert world.admissions.stranded_pods() == []
 
 
 def by_class(priority, policy):
