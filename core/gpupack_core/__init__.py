@@ -40,7 +40,7 @@ from gpupack_core.policies import DEFAULT_POLICY, POLICIES, policy_named
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Count, Reason, Refusal
 from gpupack_core.refuse import never_fits
-from gpupack_core.request import Gang, Interconnect, Request, Share, Slices, Spread
+from gpupack_core.request import REPLICA, Gang, Interconnect, Request, Share, Slices, Spread
 from gpupack_core.selector import (
     NodeSelector,
     Operator,
@@ -66,6 +66,7 @@ __all__ = [
     "MOST_SPEED",
     "NO_AMOUNTS",
     "POLICIES",
+    "REPLICA",
     "USUAL_SPEED",
     "WHOLE_GPU",
     "AlreadyHeld",

@@ -19,7 +19,7 @@ from gpupack_core.masks import kinds_mask, models_mask
 from gpupack_core.memo import ALL, Rows
 from gpupack_core.model import Health
 from gpupack_core.reasons import Reason
-from gpupack_core.request import Request, Share, Slices
+from gpupack_core.request import REPLICA, Request, Share, Slices
 from gpupack_core.serving import joinable_devices, serving_devices, serving_nodes
 from gpupack_core.units import WHOLE_GPU
 
@@ -277,6 +277,10 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     if serving is not None:
         here = here & serving
         lacking = _nowhere(here)
+    if request.slices is None:
+        replicas = _asked_profile(cluster, Slices(REPLICA))[a.profile]
+        shared = replicas if serving is None else replicas & serving
+        yield Check(Reason.ONLY_REPLICAS, lacking & ~_nowhere(shared))
     yield Check(lacks, lacking)
     if request.models:
         here = here & _asked_models(cluster, request)
@@ -333,7 +337,7 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
     elif request.devices:
         idle = _per_node(idle_of(a, request, eligible))
         slots = _device_slots(a, request, eligible)
-        few = Reason.TOO_FEW_FREE_GPUS if request.gpus else Reason.TOO_FEW_FREE_MIG_SLICES
+        few = _too_few_free(request)
         yield Check(few, idle < request.devices, idle)
         yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)
     yield Check(Reason.CPU_EXHAUSTED, a.free_cpu < request.cpu, a.free_cpu)
@@ -342,6 +346,13 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
         free = [a.extended.free(name, ALL, like=a.pods) for name, _ in request.extended]
         yield _lacking(Reason.RESOURCE_EXHAUSTED, request, free)
     yield Check(Reason.TOO_MANY_PODS, a.free_pods < 1, a.pods)
+
+
+def _too_few_free(request: Request) -> Reason:
+    if request.slices is None:
+        return Reason.TOO_FEW_FREE_GPUS
+    is_replica = request.slices.profile == REPLICA
+    return Reason.TOO_FEW_FREE_REPLICAS if is_replica else Reason.TOO_FEW_FREE_MIG_SLICES
 
 
 def _quotient(free: IntArray, asked: int) -> IntArray:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from gpupack_core.extended import amount_text
 from gpupack_core.miss import Miss
-from gpupack_core.request import Request, Share
+from gpupack_core.request import REPLICA, Request, Share
 
 
 class Reason(StrEnum):
@@ -25,6 +25,7 @@ class Reason(StrEnum):
     NO_GPUS = "NoGpus"
     OTHER_RESOURCE = "OtherResource"
     ONLY_MIG_SLICES = "OnlyMigSlices"
+    ONLY_REPLICAS = "OnlyReplicas"
     NO_SUCH_MIG_SLICES = "NoSuchMigSlices"
     MODEL_MISMATCH = "ModelMismatch"
     GPU_MEMORY_TOO_SMALL = "GpuMemoryTooSmall"
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     GPU_IN_MAINTENANCE = "GpuInMaintenance"
     TOO_FEW_FREE_GPUS = "TooFewFreeGpus"
     TOO_FEW_FREE_MIG_SLICES = "TooFewFreeMigSlices"
+    TOO_FEW_FREE_REPLICAS = "TooFewFreeReplicas"
     NVLINK_CLIQUE_BUSY = "NvlinkCliqueBusy"
     NO_LIMITED_SHARES = "NoLimitedShares"
     SHARE_DOES_NOT_FIT = "ShareDoesNotFit"
@@ -92,7 +94,8 @@ _TEXTS = {
     Reason.NO_GPUS: "node has no GPUs",
     Reason.OTHER_RESOURCE: "its GPUs are asked for by another resource name: {resources}",
     Reason.ONLY_MIG_SLICES: "its GPUs are cut into MIG slices",
-    Reason.NO_SUCH_MIG_SLICES: "no MIG slices {profile}",
+    Reason.ONLY_REPLICAS: "its GPUs are shared, by time-slicing or MPS: no whole GPU is handed out",
+    Reason.NO_SUCH_MIG_SLICES: "no {kinds} {profile}",
     Reason.MODEL_MISMATCH: "model is not {models}",
     Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory} MiB",
     Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
@@ -101,6 +104,7 @@ _TEXTS = {
     Reason.GPU_IN_MAINTENANCE: "too few {kinds} that are not in maintenance",
     Reason.TOO_FEW_FREE_GPUS: "fewer than {free_gpus}",
     Reason.TOO_FEW_FREE_MIG_SLICES: "fewer than {free_gpus}",
+    Reason.TOO_FEW_FREE_REPLICAS: "fewer than {free_gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {free_gpus}",
     Reason.NO_LIMITED_SHARES: "no GPU of which shares are limited",
     Reason.SHARE_DOES_NOT_FIT: "no GPU has {share} free",
@@ -123,6 +127,7 @@ _NEAREST = {
     Reason.GPU_IN_MAINTENANCE: "most on one node: {}",
     Reason.TOO_FEW_FREE_GPUS: "most free on one node: {}",
     Reason.TOO_FEW_FREE_MIG_SLICES: "most free on one node: {}",
+    Reason.TOO_FEW_FREE_REPLICAS: "most free on one node: {}",
     Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",
     Reason.CPU_EXHAUSTED: "most free on one node: {}",
     Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
@@ -196,6 +201,8 @@ def request_text(request: Request) -> str:
 
 def devices_text(request: Request, which: str = "") -> str:
     """«8 free GPUs», «1 free MIG slice 1g.10gb»."""
+    if request.slices is not None and request.slices.profile == REPLICA:
+        return counted(request.slices.number, f"{which}replica") + " of a shared GPU"
     if request.slices is not None:
         noun = counted(request.slices.number, f"{which}MIG slice")
         return f"{noun} {request.slices.profile}"

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from gpupack_core.errors import InvalidRequest
 from gpupack_core.extended import NO_AMOUNTS, Amounts, require_amounts
@@ -38,6 +39,12 @@ class Share:
             raise InvalidRequest(f"a share is 1 to 999 milli-GPU, not {self.milli}")
         if self.memory < 0:
             raise InvalidRequest(f"a share's memory cannot be {self.memory} MiB")
+
+
+REPLICA: Final = "replica"
+"""Profile of a replica of a GPU that another plugin hands out several times (time-slicing, MPS).
+
+It is counted as a slice is: held wholly or not at all, and no whole GPU. It isolates nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,9 @@ EXTENDED_RESOURCE: Final = (
 )
 """What Kubernetes takes for the name of an extended resource, apart from its own prefixes."""
 
+SHARED_SUFFIX: Final = ".shared"
+"""Ends the name by which NVIDIA's plugin hands out replicas of GPUs (renameByDefault)."""
+
 FOREIGN_RESOURCES: Final = (
     f"names of extended resources such as nvidia.com/gpu, none of {GROUP}, separated by commas"
 )

@@ -42,6 +42,7 @@ EVICTING_HELPS = frozenset(
     {
         core.Reason.TOO_FEW_FREE_GPUS,
         core.Reason.TOO_FEW_FREE_MIG_SLICES,
+        core.Reason.TOO_FEW_FREE_REPLICAS,
         core.Reason.NVLINK_CLIQUE_BUSY,
         core.Reason.SHARE_DOES_NOT_FIT,
         core.Reason.SHARED_BY_OTHERS,

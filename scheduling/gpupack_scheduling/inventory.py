@@ -17,6 +17,7 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
 from gpupack_scheduling.asks.needs import is_extended
 from gpupack_scheduling.errors import InventoryInvalid
+from gpupack_scheduling.gpu_replicas import replicas_of_a_gpu
 from gpupack_scheduling.limits import MOST_GPU_MEMORY, MOST_GPUS, MOST_PODS, believed
 
 ACCEPTANCE: Final = "acceptance"
@@ -191,6 +192,10 @@ def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[c
     number = min(quantity.count(node.status.allocatable.get(resource, 0)), MOST_GPUS)
     theirs = (each for each in _whole_gpus(gpus.status.devices) if each.resource == resource)
     kinds = [(each.model, each.memory_mib) for each in theirs] or [_UNKNOWN]
+    replicas = replicas_of_a_gpu(node.metadata.labels, resource, number=number, gpus=len(kinds))
+    if replicas is not None:
+        yield from _replicas(node, resource, kinds, number, replicas)
+        return
     for index, (model, memory) in zip(range(number), itertools.cycle(kinds), strict=False):
         yield core.Device(
             uuid=core.DeviceUuid(f"{node.metadata.name}/{resource}/{index}"),
@@ -198,6 +203,30 @@ def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[c
             model=model,
             memory=core.MiB(memory),
             max_shares=0,
+            resource=resource,
+        )
+
+
+def _replicas(
+    node: objects.Node,
+    resource: str,
+    kinds: list[tuple[str, int]],
+    number: int,
+    replicas: int,
+) -> Iterator[core.Device]:
+    """Yield replicas of GPUs; which is of which GPU, nobody knows, so they count as if in order."""
+    of = f"{node.metadata.name}/{resource}"
+    for index in range(number):
+        gpu = index // replicas
+        model, memory = kinds[gpu % len(kinds)]
+        yield core.Device(
+            uuid=core.DeviceUuid(f"{of}/{index}"),
+            index=index,
+            model=model,
+            memory=core.MiB(max(memory // replicas, 1)),
+            max_shares=0,
+            profile=core.REPLICA,
+            parent=core.DeviceUuid(f"{of}/gpu-{gpu}"),
             resource=resource,
         )
 

@@ -25,7 +25,7 @@ class Inventory:
         return tuple(self._held(node, share) for share in shares)
 
     def unnamed(self, node: str, tickets: dict[str, int]) -> tuple[Held, ...]:
-        """Whole GPUs of which only is known how many of which resource, all of one model.
+        """GPUs, or replicas, of which only is known how many of which resource, all of one model.
 
         Shares and slices that no device explains count nothing: such a pod never starts. Nor does
         one that asks for more GPUs than a node may have: of each resource it counts that many.
@@ -61,15 +61,23 @@ class Inventory:
         return Held(share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib)
 
     def _unnamed(self, node: str, resource: str) -> Held:
-        return Held("", core.WHOLE_GPU, self._model(node, resource), resource=resource)
+        milli, here, first = core.WHOLE_GPU, self._node(node), self._first(node, resource)
+        if here is not None and first is not None and first.is_slice:
+            grant = core.Grant(first.uuid, core.WHOLE_GPU, first.memory)
+            milli = core.MilliGpu(charged(grant, first, here.devices))
+        return Held("", milli, self._model(node, resource), resource=resource)
 
     def _model(self, name: str, resource: str) -> str:
-        """Of the first GPU of that resource; ours have no name of their own in core."""
+        """Of the first GPU of that resource."""
+        first = self._first(name, resource)
+        return label(first.model, first.memory) if first else ""
+
+    def _first(self, name: str, resource: str) -> core.Device | None:
+        """Ours have no name of their own in core."""
         wanted = "" if resource == names.GPU else resource
         node = self._node(name)
         devices = node.devices if node else ()
-        first = next((each for each in devices if each.resource == wanted), None)
-        return label(first.model, first.memory) if first else ""
+        return next((each for each in devices if each.resource == wanted), None)
 
     def _node(self, name: str) -> core.Node | None:
         return self.cluster.node(core.NodeName(name))

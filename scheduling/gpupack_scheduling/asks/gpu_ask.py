@@ -5,6 +5,7 @@ gpupack.dev/gpu: N                                      whole GPUs that gpupack 
 gpupack.dev/gpu-share: 1, -percent: 1-99, -memory: M    a share of one of them
 gpupack.dev/mig-1g.18gb: N, or another profile's        MIG slices of them
 nvidia.com/gpu: N, or another name that is observed     whole GPUs of another device plugin
+nvidia.com/gpu.shared: 1                                a replica of one that it shares
 
 The GPUJobs of one namespace try GPUs before they are used, and get no others.
 """
@@ -77,6 +78,8 @@ def read(
         return GpuAsk(share=share)
     if kind.startswith(names.MIG_PREFIX):
         return GpuAsk(slices=_slices(kind, limits[kind]))
+    if kind.endswith(names.SHARED_SUFFIX):
+        return _replica(kind, _whole(kind, limits[kind]))
     return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
 
 
@@ -99,6 +102,8 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
         return GpuAsk(slices=core.Slices(spec.mig, spec.gpus or 1))
     if spec.share is None and namespace == names.ACCEPTANCE_NAMESPACE and resource == names.GPU:
         return GpuAsk(gpus=spec.gpus, resource=ACCEPTANCE)
+    if spec.share is None and resource.endswith(names.SHARED_SUFFIX):
+        return _replica(resource, spec.gpus or 1)
     if spec.share is None:
         return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
     if resource != names.GPU:
@@ -126,6 +131,16 @@ def _whole(kind: str, asked: str | float) -> int:
             f"{kind} is {gpus}; no node has more than {MOST_GPUS} GPUs: ask for fewer, in more pods"
         )
     return gpus
+
+
+def _replica(kind: str, number: int) -> GpuAsk:
+    """Read a request for a replica; its plugin may reject more than one, and more give no more."""
+    if number != 1:
+        raise AskInvalid(
+            f"{kind} is {number}; ask for 1: it is a replica of a shared GPU, and two may be of "
+            "the same GPU"
+        )
+    return GpuAsk(slices=core.Slices(core.REPLICA), resource=kind)
 
 
 def _slices(kind: str, asked: str | float) -> core.Slices:

@@ -27,6 +27,8 @@ def mismatch(request: core.Request, allocation: Allocation) -> str:
 def _asked(request: core.Request) -> str:
     if request.share is not None:
         return _share(request.share.milli, request.share.memory, request.share.group)
+    if request.slices is not None and request.resource:
+        return _whole(request.slices.number, request.resource)
     if request.slices is not None:
         return _slices(request.slices.number)
     return _whole(request.gpus or 0, request.resource or names.GPU)

@@ -79,8 +79,13 @@ class TicketReservations:
         free: dict[str, list[core.Grant]] = {resource: [] for resource in needed}
         for each in self._cluster.free_devices(name):
             device = devices[each.uuid]
-            if (each.milli, each.memory) == (core.WHOLE_GPU, device.memory):
-                free[device.resource].append(core.Grant(each.uuid, each.milli, each.memory))
+            if device.is_slice:
+                is_free = not self._cluster.holders_of(node=name, uuid=each.uuid)
+            else:
+                is_free = (each.milli, each.memory) == (core.WHOLE_GPU, device.memory)
+            if is_free:
+                grant = core.Grant(each.uuid, core.WHOLE_GPU, device.memory)
+                free[device.resource].append(grant)
         chosen = (_last(free[each], number) for each, number in needed.items())
         return tuple(itertools.chain.from_iterable(chosen))
 
