@@ -60,13 +60,16 @@ class StrandedPods:
         }
         claims = self._ledger.claims.pods
         told = (claims[uid] for uid in sorted(self._ledger.pods.called_stranded) if uid in claims)
-        bound = [objects.ObjectMeta(name=c.name, namespace=c.namespace, uid=c.uid) for c in told]
-        stranded = [each for each in self._stranded() if not _is_told(each)]
-        for each in (*stranded, *bound)[:MAX_WRITES]:
-            meta = each.pod.metadata if isinstance(each, Stranded) else each
-            if meta.uid not in self._written_at:
-                self._written_at[meta.uid] = now
-                await self._tell(meta, each if isinstance(each, Stranded) else None)
+        news: list[tuple[objects.ObjectMeta, Stranded | None]] = [
+            (each.pod.metadata, each) for each in self._stranded() if not _is_told(each)
+        ]
+        for claim in told:
+            meta = objects.ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.uid)
+            news.append((meta, None))
+        due = [(meta, each) for meta, each in news if meta.uid not in self._written_at]
+        for meta, each in due[:MAX_WRITES]:
+            self._written_at[meta.uid] = now
+            await self._tell(meta, each)
 
     async def _tell(self, meta: objects.ObjectMeta, stranded: Stranded | None) -> None:
         condition = {
