@@ -371,10 +371,8 @@ WORDS = torch.zeros(3, device=DEVICE, dtype=torch.int64)
     [
         (lambda: rms_norm(X, X), r"a weight for each, not shape \(3, 4\)"),
         (lambda: rms_norm(X.int(), X[0]), "int32 is not computed here"),
-        (lambda: rms_norm(X[:, :0], X[0, :0]), r"not shape \(3, 0\)"),
-        (lambda: rms_norm(X.new_zeros(1, 70000), X.new_zeros(70000)), "1 to 65536 numbers"),
-        (lambda: swiglu(X, X[:2]), "both must be alike"),
-        (lambda: swiglu(X, X.half()), "both must be alike"),
+        (lambda: rms_norm(X.new_zeros(1, 70000), X.new_zeros(70000)), "at most 65536 numbers"),
+        (lambda: swiglu(X, X[:2]), r"shapes \(3, 4\) and \(2, 4\)"),
         (lambda: rotary(HEADS, HEADS[..., :2], TABLE, TABLE), "alike but for the heads"),
         (lambda: rotary(HEADS, HEADS.half(), TABLE, TABLE), "q is of torch.float32 and k of"),
         (lambda: rotary(X, X, TABLE, TABLE), "must be"),

@@ -45,7 +45,7 @@ def test_nothing_and_nothing_is_nothing():
     ("y", "message"),
     [
         (torch.zeros(4), "cannot add shapes"),
-        (torch.zeros(3, dtype=torch.float16), "both must be one of"),
+        (torch.zeros(3, dtype=torch.float64), "both must be one of"),
         (torch.zeros(3, device="meta"), "are on"),
     ],
 )

@@ -19,6 +19,7 @@ from gpupack_workloads.kernels.attention.tuning import (
     TuningKey,
     configuration_for,
 )
+from gpupack_workloads.kernels.casts import as_product
 from gpupack_workloads.kernels.devices import device_of, is_hopper, properties_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.rows import room_as
@@ -36,6 +37,9 @@ def attention(
 ) -> torch.Tensor:
     """Return softmax(Q K' scale) V. Differentiable once.
 
+    Under torch.autocast the operands are cast first. Rows that see no key, for there are none, are
+    zero.
+
     Args:
         q: (batch, heads, length, dimension), the dimension a multiple of 16 up to 256.
         k: (batch, key heads, length of keys, dimension); key heads divide heads.
@@ -46,6 +50,7 @@ def attention(
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
+    q, k, v = as_product(q, k, v)
     problem = problem_of(q, k, v, causal=causal, scale=scale)
     call = _forward if sees_operators(q, k, v) else _eager
     o: torch.Tensor = call(q, k, v, causal, problem.scale)[0]
@@ -62,6 +67,8 @@ def _compute(
     """Return O, which lies in memory as Q does, and each row's log-sum-exp2 of scaled scores."""
     problem = problem_of(q, k, v, causal=causal, scale=scale)
     o, lse = room_as(q), portable.empty_sums(problem, q.device)
+    if problem.is_empty:
+        return o.zero_(), lse
     qkv = (aligned(q), aligned(k), aligned(v))
     tuned = configuration_of(q, problem)
     with device_of(q):
@@ -83,6 +90,9 @@ def _compute_gradients(
     gradients: Three = (room_as(inputs[0]), room_as(inputs[1]), room_as(inputs[2]))
     q, k, v = (aligned(x) for x in inputs)
     problem = problem_of(q, k, v, causal=causal, scale=scale)
+    if problem.is_empty:
+        dq, dk, dv = (gradient.zero_() for gradient in gradients)
+        return dq, dk, dv
     o, lse = outputs
     do = aligned(do)
     tuned = configuration_of(q, problem)

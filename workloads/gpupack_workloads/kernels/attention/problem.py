@@ -59,6 +59,11 @@ class Problem(Heads):
     keys: int
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to attend to, or nothing that attends."""
+        return 0 in (self.batch, self.rows, self.keys)
+
+    @property
     def padded(self) -> int:
         """How many rows whole tiles have."""
         return -(-self.rows // PAD) * PAD
@@ -126,8 +131,6 @@ def _check_sizes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         raise Unsupported(f"{shapes} are not all (batch, heads, length, dimension)")
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise Unsupported(f"{shapes} do not fit together")
-    if 0 in (*q.shape, *k.shape):
-        raise Unsupported(f"{shapes}: one is empty")
     check_heads(q.shape[1], k.shape[1])
     check_dimension(q.shape[3])
 

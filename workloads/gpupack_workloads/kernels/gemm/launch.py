@@ -85,6 +85,8 @@ def multiply(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None)
     check(a, b)
     kind = dtype or result_type(a)
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=kind)
+    if is_nothing(a, b):
+        return c.zero_()
     # Triton launches on the current device, which need not be the operands'.
     with device_of(a):
         if not multiply_on_hopper(a, b, c):
@@ -100,14 +102,17 @@ def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
     """
     for a, b in pairs:
         check(a, b)
-    (a, b), *others = pairs
+    (a, b), *others = [pair for pair in pairs if not is_nothing(*pair)] or pairs[:1]
+    if is_nothing(a, b):
+        return multiply(a, b)
     with device_of(a):
         tiles = choose_hopper_tiles(a, b.shape[1])
         if tiles is None:
-            return functools.reduce(torch.Tensor.add_, (multiply(*pair) for pair in pairs))
+            products = (multiply(*pair) for pair in ((a, b), *others))
+            return functools.reduce(torch.Tensor.add_, products)
         if len(others) > MOST_OTHERS:
-            first, rest = pairs[: 1 + MOST_OTHERS], pairs[1 + MOST_OTHERS :]
-            return multiply_sum(first).add_(multiply_sum(rest))
+            first, rest = others[:MOST_OTHERS], others[MOST_OTHERS:]
+            return multiply_sum([(a, b), *first]).add_(multiply_sum(rest))
         from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
 
         c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_type(a))
@@ -146,6 +151,11 @@ def has_map(matrix: torch.Tensor) -> bool:
     )
 
 
+def is_nothing(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether a product is empty, or over nothing and so zero: no kernel computes it."""
+    return not a.numel() or not b.numel()
+
+
 def result_type(a: torch.Tensor) -> torch.dtype:
     """Return the type of a product: 8 bits would be too few for a sum."""
     if a.dtype != FP8:
@@ -157,8 +167,6 @@ def check(a: torch.Tensor, b: torch.Tensor) -> None:
     """Refuse what cannot be multiplied."""
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:  # noqa: PLR2004  matrices
         raise Unsupported(f"cannot multiply {tuple(a.shape)} by {tuple(b.shape)}")
-    if 0 in (*a.shape, *b.shape):
-        raise Unsupported(f"a matrix is empty: {tuple(a.shape)} by {tuple(b.shape)}")
     if a.dtype != b.dtype or a.dtype not in DTYPES:
         raise Unsupported(f"cannot multiply {a.dtype} by {b.dtype}; both must be one of {DTYPES}")
     if a.device != b.device:
@@ -172,6 +180,8 @@ def _check_arrivals(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals:
         raise Unsupported(
             f"cannot write {tuple(a.shape)} by {tuple(b.shape)} to {tuple(c.shape)} of {c.dtype}"
         )
+    if 0 in (*a.shape, *b.shape):
+        raise Unsupported(f"nothing arrives: {tuple(a.shape)} by {tuple(b.shape)}")
     if not c.is_contiguous():
         raise Unsupported("the result must be contiguous")
     if not a.is_contiguous():

@@ -7,7 +7,7 @@ first.
 
 A B of 32 bits beside an A of 16, such as a weight under training, is rounded before the product,
 and its gradient leaves the accumulators in 32 bits. Were it rounded by whoever calls, the gradient
-would be written in 16 bits, read again, and written in 32.
+would be written in 16 bits, read again, and written in 32. So under torch.autocast, which casts A.
 
 Gradients are products by an operator that has none itself, so that a second derivative is an error
 and not a wrong number.
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from gpupack_workloads.kernels.casts import as_product, autocast_type
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.launch import (
@@ -36,6 +37,9 @@ MadeBy = tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]
 
 def gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return A @ B in the type of A; of 8-bit operands in bfloat16 (float16 without a GPU).
+
+    Under torch.autocast longer operands are cast first. A product of no rows, of no columns, or
+    over nothing is empty or zero.
 
     Operands may have any strides. On Hopper GPUs 8-bit and 16-bit operands are copied first where
     no tensor map can describe them: rows (or columns) that start off 16 bytes. Differentiable once.
@@ -57,6 +61,10 @@ def gemms(a: torch.Tensor, bs: Sequence[torch.Tensor]) -> Products:
     Raises:
         Unsupported: as `gemm`.
     """
+    if autocast_type(a) is not None:
+        # A B of 32 bits is rounded below, past autograd: its gradient stays in 32 bits.
+        (a,) = as_product(a)
+        bs = [b if b.dtype == torch.float32 else as_product(b)[0] for b in bs]
     rounded = [_rounded(b, a) for b in bs]
     for b in rounded:
         check(a, b)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.casts import as_product
 from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.gemm.launch import has_map, multiply_on_hopper
@@ -33,7 +34,8 @@ def linear_cross_entropy(
 
     Logits are rounded to the type of x, as a product's are, and used in 32 bits. The gradients are
     computed in the forward pass, in the type of x: G of up to 1, before they are divided by the
-    number of tokens. Differentiable once with respect to x and weight.
+    number of tokens. Differentiable once with respect to x and weight. Under torch.autocast x and
+    weight are cast first, as those of a product.
 
     Args:
         x: (..., columns).
@@ -45,6 +47,7 @@ def linear_cross_entropy(
     Raises:
         Unsupported: shapes, types or devices do not fit.
     """
+    x, weight = as_product(x, weight)
     _check(x, weight, targets)
     wanted = [torch.is_grad_enabled() and operand.requires_grad for operand in (x, weight)]
     parts: Parts = _forward(x, weight, targets, ignored, *wanted)
@@ -61,7 +64,7 @@ def _forward(
     wants_weight: bool,  # noqa: FBT001
 ) -> Parts:
     """Return loss, how many tokens count, and sums over tokens of the gradients that are wanted."""
-    rows, right = x.reshape(-1, x.shape[-1]), targets.reshape(-1).contiguous()
+    rows, right = x.reshape(targets.numel(), x.shape[-1]), targets.reshape(-1).contiguous()
     dx, dweight = _sums(x, weight, wants_x=wants_x, wants_weight=wants_weight)
     losses = torch.empty(right.shape, device=x.device, dtype=torch.float32)
     if not x.numel():
@@ -144,7 +147,7 @@ def _check(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> None
     require("linear_cross_entropy", x, weight)
     if x.dtype != weight.dtype:
         raise Unsupported(f"x is of {x.dtype} and the weight of {weight.dtype}")
-    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1] or 0 in weight.shape:  # noqa: PLR2004  a matrix
+    if weight.dim() != 2 or x.dim() == 0 or x.shape[-1] != weight.shape[1] or not weight.shape[0]:  # noqa: PLR2004  a matrix
         raise Unsupported(f"x {tuple(x.shape)} and a weight {tuple(weight.shape)} have no logits")
     if targets.shape != x.shape[:-1] or targets.dtype != torch.int64 or targets.device != x.device:
         raise Unsupported(
@@ -165,7 +168,7 @@ def _sums(
 
 def _write_logits(rows: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor) -> None:
     """Write a product; operands that our kernel would have to copy first are none for it."""
-    mapped = all(has_map(matrix) for matrix in (rows, weight, logits))
+    mapped = rows.numel() and all(has_map(matrix) for matrix in (rows, weight, logits))
     if not (mapped and multiply_on_hopper(rows, weight.T, logits)):
         torch.mm(rows, weight.T, out=logits)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.casts import CASTS_RMS_NORM, as_sum
 from gpupack_workloads.kernels.devices import device_of, properties_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
@@ -43,7 +44,8 @@ class Block:
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float = 1e-5) -> torch.Tensor:
     """Return x over the root of the mean square of its last dimension, times a weight.
 
-    Computed in 32 bits, rounded once to the type of x. Differentiable once.
+    Computed in 32 bits, rounded once to the type of x. Differentiable once. Under torch.autocast
+    the operands are cast to 32 bits first, if the installed torch does so.
 
     Args:
         x: (..., columns), at most 65536 of them.
@@ -54,6 +56,8 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float = 1e-5) -> to
         Unsupported: shapes, types or devices do not fit.
     """
     _check(x, weight)
+    if CASTS_RMS_NORM:
+        x, weight = as_sum(x, weight)
     y: torch.Tensor = (_forward if sees_operators(x, weight) else _eager)(x, weight, epsilon)[0]
     return y
 
@@ -147,9 +151,9 @@ _eager = past_dispatcher(
 
 def _check(x: torch.Tensor, weight: torch.Tensor) -> None:
     require("rms_norm", x, weight)
-    if x.dim() == 0 or not 0 < x.shape[-1] <= LONGEST_ROW:
+    if x.dim() == 0 or x.shape[-1] > LONGEST_ROW:
         raise Unsupported(
-            f"rms_norm takes rows of 1 to {LONGEST_ROW} numbers, not shape {tuple(x.shape)}"
+            f"rms_norm takes rows of at most {LONGEST_ROW} numbers, not shape {tuple(x.shape)}"
         )
     if weight.shape != x.shape[-1:]:
         raise Unsupported(

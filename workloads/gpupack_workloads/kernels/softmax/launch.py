@@ -35,25 +35,27 @@ def forward(x: torch.Tensor) -> torch.Tensor:
     """Return softmax over the last dimension.
 
     Raises:
-        Unsupported: the type or the device does not fit, or rows are empty.
+        Unsupported: the type or the device does not fit, or x is a single number.
     """
     check(x)
     y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
-    _launch("forward", [as_rows(x)], as_rows(y))
+    if x.numel():
+        _launch("forward", [as_rows(x)], as_rows(y))
     return y
 
 
 def backward(y: torch.Tensor, dy: torch.Tensor) -> torch.Tensor:
     """Return the gradient of x, given softmax(x) and its gradient."""
     dx = torch.empty(y.shape, device=y.device, dtype=y.dtype)
-    _launch("backward", [as_rows(y), as_rows(dy)], as_rows(dx))
+    if y.numel():
+        _launch("backward", [as_rows(y), as_rows(dy)], as_rows(dx))
     return dx
 
 
 def check(x: torch.Tensor) -> None:
     """Refuse what has no softmax here."""
-    if x.dim() == 0 or x.shape[-1] == 0:
-        raise Unsupported(f"softmax needs rows of one element at least, not shape {tuple(x.shape)}")
+    if x.dim() == 0:
+        raise Unsupported("softmax needs rows, and not a single number")
     if x.dtype not in DTYPES:
         raise Unsupported(f"softmax of {x.dtype} is not computed here; use one of {DTYPES}")
     if x.dtype == torch.bfloat16 and not x.is_cuda:
@@ -62,8 +64,6 @@ def check(x: torch.Tensor) -> None:
 
 def _launch(direction: Direction, inputs: list[torch.Tensor], output: torch.Tensor) -> None:
     count, columns = output.shape
-    if not count:
-        return
     plan = plan_for(direction, [*inputs, output])
     strides = [matrix.stride(0) for matrix in (*inputs, output)]
     launchers: dict[type, Callable[..., None]] = {

@@ -10,18 +10,20 @@ from typing import Any
 
 import torch
 
+from gpupack_workloads.kernels.casts import as_sum
 from gpupack_workloads.kernels.softmax import launch
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Return softmax over the last dimension, in the type of x, computed in 32 bits.
 
-    Differentiable once.
+    Differentiable once. Under torch.autocast x is cast to 32 bits first.
 
     Raises:
-        Unsupported: the type or the device does not fit, or rows are empty.
+        Unsupported: the type or the device does not fit, or x is a single number.
     """
     launch.check(x)
+    (x,) = as_sum(x)
     y: torch.Tensor = _forward(x)
     return y
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.casts import promoted
 from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
 from gpupack_workloads.kernels.errors import Unsupported
@@ -25,23 +26,23 @@ BACKWARD_BYTES, BACKWARD_WARPS = 2048, 8
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Return silu(gate) * up, element by element, in their type, computed in 32 bits.
+    """Return silu(gate) * up, element by element, computed in 32 bits.
+
+    The result has the type of both, or of several types the one that holds all, as with torch.
 
     Operands with gaps in memory are copied first. Differentiable once.
 
     Args:
         gate: of any shape.
-        up: as gate.
+        up: of the shape of gate.
 
     Raises:
         Unsupported: shapes, types or devices do not fit.
     """
     require("swiglu", gate, up)
-    if gate.shape != up.shape or gate.dtype != up.dtype:
-        raise Unsupported(
-            f"swiglu of {gate.dtype} {tuple(gate.shape)} and {up.dtype} {tuple(up.shape)}:"
-            " both must be alike"
-        )
+    if gate.shape != up.shape:
+        raise Unsupported(f"swiglu of shapes {tuple(gate.shape)} and {tuple(up.shape)}")
+    gate, up = promoted(gate, up)
     z: torch.Tensor = (_forward if sees_operators(gate, up) else _eager)(gate, up)
     return z
 

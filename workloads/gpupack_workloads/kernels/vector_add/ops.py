@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import triton
 
+from gpupack_workloads.kernels.casts import promoted
 from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.vector_add.kernel import vector_add_kernel
@@ -19,12 +20,15 @@ INTERPRETED_BLOCK = 1 << 16
 
 
 def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return x + y, element by element, in their type; differentiable.
+    """Return x + y, element by element; differentiable.
+
+    The result has the type of both, or of several types the one that holds all, as with torch.
 
     Raises:
         Unsupported: shapes, types or devices do not fit.
     """
     _check(x, y)
+    x, y = promoted(x, y)
     z: torch.Tensor = _add(x, y)
     return z
 
@@ -56,9 +60,9 @@ _add.register_autograd(_gradients)
 def _check(x: torch.Tensor, y: torch.Tensor) -> None:
     if x.shape != y.shape:
         raise Unsupported(f"cannot add shapes {tuple(x.shape)} and {tuple(y.shape)}")
-    if x.dtype != y.dtype or x.dtype not in DTYPES:
+    if x.dtype not in DTYPES or y.dtype not in DTYPES:
         raise Unsupported(f"cannot add {x.dtype} and {y.dtype}; both must be one of {DTYPES}")
     if x.device != y.device:
         raise Unsupported(f"the vectors are on {x.device} and on {y.device}")
-    if x.dtype == torch.bfloat16 and not x.is_cuda:
+    if torch.bfloat16 in (x.dtype, y.dtype) and not x.is_cuda:
         raise Unsupported("bfloat16 needs a GPU: Triton's interpreter computes it wrongly")

@@ -6,6 +6,7 @@ import torch
 from gpupack_workloads.kernels.attention.paged import launch
 from gpupack_workloads.kernels.attention.paged.problem import problem_of
 from gpupack_workloads.kernels.attention.problem import aligned
+from gpupack_workloads.kernels.casts import as_product
 from gpupack_workloads.kernels.devices import device_of
 from gpupack_workloads.kernels.errors import Unsupported
 
@@ -23,7 +24,8 @@ def paged_decode_attention(  # noqa: PLR0913  each table by its name
     """Return softmax(Q K' scale) V of one token of each sequence, (rows, heads, dimension).
 
     Position i of a row is token i % page_tokens of page i // page_tokens of its table; its own key
-    and value are there already. A row of length 0 gives zeros. There is no gradient.
+    and value are there already. A row of length 0 gives zeros. There is no gradient. Under
+    torch.autocast q is cast first, and so are pages of another type: better keep them in that one.
 
     Args:
         q: (rows, heads, dimension), the dimension a multiple of 16 up to 256.
@@ -39,6 +41,7 @@ def paged_decode_attention(  # noqa: PLR0913  each table by its name
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
+    q, k_pages, v_pages = as_product(q, k_pages, v_pages)
     problem = problem_of(q, (k_pages, v_pages), page_table, lengths, scale=scale)
     if parts is not None and not 1 <= parts <= launch.MOST_PARTS:
         raise Unsupported(f"{parts} parts are not 1 to {launch.MOST_PARTS}")

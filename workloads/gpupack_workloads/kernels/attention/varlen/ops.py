@@ -12,6 +12,7 @@ import torch
 from gpupack_workloads.kernels.attention.problem import aligned
 from gpupack_workloads.kernels.attention.varlen import launch
 from gpupack_workloads.kernels.attention.varlen.problem import problem_of
+from gpupack_workloads.kernels.casts import as_product
 from gpupack_workloads.kernels.devices import device_of
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -30,6 +31,7 @@ def attention_varlen(  # noqa: PLR0913  in the order in which others have them
     """Return softmax(Q K' scale) V of each sequence by itself, as q is packed. Differentiable once.
 
     Rows that see no key are zero, and so are rows that belong to no sequence and their gradients.
+    Under torch.autocast q, k and v are cast first.
 
     Args:
         q: (tokens, heads, dimension), the dimension a multiple of 16 up to 256; one sequence's
@@ -46,6 +48,7 @@ def attention_varlen(  # noqa: PLR0913  in the order in which others have them
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
     """
+    q, k, v = as_product(q, k, v)
     offsets = [cu_seqlens_q, cu_seqlens_k]
     problem = problem_of((q, k, v), offsets, causal=causal, scale=scale)
     o: torch.Tensor = _forward(q, k, v, offsets, causal, problem.scale)[0]
