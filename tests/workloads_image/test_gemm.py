@@ -209,15 +209,28 @@ def test_any_shape_type_and_order_of_operands_agrees_with_numpy(shape, dtype, tu
     a, b = matrices(*shape, dtype)
     a = a.T.contiguous().T if "a" in turned else a
     b = b.T.contiguous().T if "b" in turned else b
-    c = gemm(a, b)
-    agreement = compare(
-        a=numpy(a),
-        b=numpy(b),
-        c=numpy(c),
-        dtype=str(c.dtype).removeprefix("torch."),
-        narrow=dtype == FP8,
-    )
-    assert agreement.holds, agreement
+    # The second is launched as the first was, with operands that lie elsewhere.
+    for left, right in ((a, b), (a.clone(), b.clone())):
+        c = gemm(left, right)
+        agreement = compare(
+            a=numpy(a),
+            b=numpy(b),
+            c=numpy(c),
+            dtype=str(c.dtype).removeprefix("torch."),
+            narrow=dtype == FP8,
+        )
+        assert agreement.holds, agreement
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
+def test_a_limited_number_of_launches_is_kept():
+    from gpupack_workloads.kernels.gemm.hopper.plans import Plans  # noqa: PLC0415  Gluon
+
+    plans = Plans(most=3)
+    for kind in range(4):
+        plans.keep(kind, kind)
+    assert [plans.find(kind) for kind in range(4)] == [None, None, None, 3]
 
 
 @pytest.mark.gpu

@@ -16,6 +16,8 @@ from gpupack_workloads.kernels.gemm.tuning import (
     SPLIT_TILES,
     choose_hopper_tiles,
     choose_tiles,
+    hopper_tiles,
+    runs_on_hopper,
     splits_for,
 )
 
@@ -122,15 +124,23 @@ def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
 
 def multiply_on_hopper(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> bool:
     """Write A @ B to C if the Hopper kernel takes them, on the current device; return whether."""
-    tiles = choose_hopper_tiles(a, b.shape[1], c.dtype)
-    if tiles is None:
+    if not runs_on_hopper(a):
         return False
     # Here, because Gluon cannot be imported under the interpreter.
     from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
+    from gpupack_workloads.kernels.gemm.hopper.plans import PLANS, kind_of  # noqa: PLC0415
 
+    kind = kind_of(a, b, c)
+    plan = PLANS.find(kind)
+    if plan is not None:
+        plan.launch(a, b, c)
+        return True
     splits = splits_for(a, b, c)
     if splits == 1:
-        launch(a, b, c, tiles)
+        tiles = hopper_tiles(a, b.shape[1], c.dtype)
+        plan = launch(a, b, c, tiles)
+        if plan is not None:
+            PLANS.keep(kind, plan)
         return True
     sums = torch.empty((splits * c.shape[0], c.shape[1]), device=c.device, dtype=torch.float32)
     launch(a, b, sums, SPLIT_TILES)

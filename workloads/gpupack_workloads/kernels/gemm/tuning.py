@@ -104,8 +104,16 @@ def choose_hopper_tiles(
     a: torch.Tensor, columns: int, result: torch.dtype | None = None
 ) -> HopperTiles | None:
     """Return the Hopper kernel's tiles, or None where it does not run or a type is not for it."""
-    if a.dtype == torch.float32 or not is_hopper(a):
-        return None
+    return hopper_tiles(a, columns, result) if runs_on_hopper(a) else None
+
+
+def runs_on_hopper(a: torch.Tensor) -> bool:
+    """Return whether the Hopper kernel runs where A is, and takes its type."""
+    return a.dtype != torch.float32 and is_hopper(a)
+
+
+def hopper_tiles(a: torch.Tensor, columns: int, result: torch.dtype | None = None) -> HopperTiles:
+    """Return the Hopper kernel's tiles, where it runs."""
     device = properties_of(a)
     known = HOPPER_TILES.get((device.name, a.element_size()))
     return cheapest(

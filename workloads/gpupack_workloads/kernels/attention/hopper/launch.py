@@ -4,7 +4,6 @@
 import torch
 import triton
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from gpupack_workloads.kernels.attention.hopper.backward import attention_backward_kernel
 from gpupack_workloads.kernels.attention.hopper.forward import attention_forward_kernel
@@ -12,6 +11,7 @@ from gpupack_workloads.kernels.attention.portable.kernel import attention_round_
 from gpupack_workloads.kernels.attention.problem import Problem
 from gpupack_workloads.kernels.attention.tuning import Configuration, owners_together
 from gpupack_workloads.kernels.devices import properties_of
+from gpupack_workloads.kernels.tensor_maps import TensorMap
 
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 DTYPES = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
@@ -23,13 +23,13 @@ BACKWARD_M = 64
 ROUND_TILE = 4096
 
 
-def descriptor(x: torch.Tensor, rows: int) -> TensorDescriptor:
+def descriptor(x: torch.Tensor, rows: int) -> TensorMap:
     """Describe tiles of `rows` rows of one head; rows beyond the end read as zero, and stay."""
     block = [1, 1, rows, x.shape[3]]
     layout = gl.NVMMASharedLayout.get_default_for(block, DTYPES[x.dtype])
     # A stride that is never used may be anything, and a descriptor wants multiples of 16 bytes.
     strides = [s if n > 1 else x.shape[3] for s, n in zip(x.stride(), x.shape, strict=True)]
-    return TensorDescriptor(x, list(x.shape), [*strides[:3], 1], block, layout)
+    return TensorMap(x, list(x.shape), [*strides[:3], 1], block, layout)
 
 
 def together(owners: int, tiles: int, problem: Problem, q: torch.Tensor) -> int:
@@ -40,9 +40,9 @@ def together(owners: int, tiles: int, problem: Problem, q: torch.Tensor) -> int:
     return owners_together(owners, tiles, programs_at_once=at_once)
 
 
-def sums_descriptor(x: torch.Tensor) -> TensorDescriptor:
+def sums_descriptor(x: torch.Tensor) -> TensorMap:
     """Describe what belongs to one tile of rows of queries."""
-    return TensorDescriptor(x, [x.numel()], [1], [BACKWARD_M], gl.NVMMASharedLayout(0, 32, rank=1))
+    return TensorMap(x, [x.numel()], [1], [BACKWARD_M], gl.NVMMASharedLayout(0, 32, rank=1))
 
 
 def forward(

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from gpupack_workloads.kernels.devices import properties_of
 from gpupack_workloads.kernels.gemm.hopper.compiled import (
@@ -22,8 +21,10 @@ from gpupack_workloads.kernels.gemm.hopper.compiled import (
     specialization,
 )
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
+from gpupack_workloads.kernels.gemm.hopper.plans import Plan, how
 from gpupack_workloads.kernels.gemm.launch import MOST_OTHERS, Pair, has_map
 from gpupack_workloads.kernels.gemm.tuning import MAP_BYTES, HopperTiles
+from gpupack_workloads.kernels.tensor_maps import TensorMap
 
 Turns = tuple[bool, bool]
 
@@ -47,8 +48,11 @@ def launch(
     *,
     arriving: tuple[torch.Tensor, int, int] | None = None,
     others: Sequence[Pair] = (),
-) -> None:
+) -> Plan | None:
     """Write A @ B to C, or the sum of that and up to two others.
+
+    Return how to do it again for operands of the same kind, if it takes these three alone and no
+    copies of them.
 
     Where rows of A still arrive, `arriving` has flags, the first tile and the rows of a part. Where
     C has several times the rows of A it gets the sums of as many parts of K, one below the other.
@@ -62,8 +66,8 @@ def launch(
     for at, (other_a, other_b) in enumerate(others):
         other_maps = maps_of(other_a, other_b, tiles, turns)
         further[3 * at : 3 * at + 3] = (*other_maps, other_a.shape[1])
+    maps = (a_map, b_map, tensor_map(c if by_map else c.new_empty(part), part))
     operands = (
-        *(a_map, b_map, tensor_map(c if by_map else c.new_empty(part), part)),
         *(None if by_map else c, c.stride(0), m, n, k),
         *(arriving or (None, None, None)),
         *further,
@@ -79,7 +83,13 @@ def launch(
     # Not triton.cdiv, which takes microseconds outside a kernel.
     count = -(-m // tiles.m) * -(-n // tiles.n) * splits
     grid = (min(properties_of(c).multi_processor_count, count), 1, 1)
-    KERNELS.run((*kind, c.device.index), grid, (*operands, *constants))
+    key = (*kind, c.device.index)
+    KERNELS.run(key, grid, (*maps, *operands, *constants))
+    pairs = zip(maps, (a, b, c), strict=True)
+    in_place = all(described.base.data_ptr() == x.data_ptr() for described, x in pairs)
+    if not in_place or arriving is not None or others:
+        return None
+    return Plan(KERNELS, key, grid, tuple(map(how, maps)), (*operands, *constants))
 
 
 def turns_of(a: torch.Tensor, b: torch.Tensor) -> Turns:
@@ -92,7 +102,7 @@ def turns_of(a: torch.Tensor, b: torch.Tensor) -> Turns:
 
 def maps_of(
     a: torch.Tensor, b: torch.Tensor, tiles: HopperTiles, turns: Turns
-) -> tuple[TensorDescriptor, TensorDescriptor]:
+) -> tuple[TensorMap, TensorMap]:
     """Return maps of the operands, by columns as said; of copies where no map describes them so."""
     (a_turned, b_turned), half = turns, tiles.m // 2
     return (
@@ -132,9 +142,10 @@ def aligned(matrix: torch.Tensor) -> torch.Tensor:
     return copy
 
 
-def tensor_map(matrix: torch.Tensor, block: list[int]) -> TensorDescriptor:
+def tensor_map(matrix: torch.Tensor, block: list[int]) -> TensorMap:
     """Describe a matrix to the copy engine, which moves a block at a time."""
-    return TensorDescriptor.from_tensor(matrix, block, layout_of(*block, matrix.dtype))
+    layout = layout_of(*block, matrix.dtype)
+    return TensorMap(matrix, matrix.shape, matrix.stride(), block, layout)
 
 
 # Kept, since a third of the time of a launch went into working them out.
