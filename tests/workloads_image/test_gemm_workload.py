@@ -11,7 +11,7 @@ from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.gemm import run
 from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.gemm.problems import GemmProblem, operands, problems, rival
-from gpupack_workloads.gemm.session import measure, repeats
+from gpupack_workloads.gemm.session import head_start_ms, measure, repeats
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 CPU = Device(torch.device("cpu"), "CPU")
@@ -93,3 +93,9 @@ def test_cublas_has_no_ragged_product_of_eight_bits():
 def test_large_products_are_repeated_less():
     small, large = (GemmProblem(shape=(size,) * 3, dtype=FP8) for size in (256, 65536))
     assert (repeats(small), repeats(large)) == (50, 1)
+
+
+def test_short_products_are_launched_while_the_gpu_waits():
+    kinds = [(4096, FP8), (4096, torch.bfloat16), (8192, FP8)]
+    starts = [head_start_ms(GemmProblem(shape=(n, n, n), dtype=dtype)) for n, dtype in kinds]
+    assert [start > 0 for start in starts] == [True, False, False]
