@@ -2,7 +2,7 @@
 """A decoder as most are today: RMS norms, rotary positions, grouped heads, gated inner part.
 
 Parameters are fp32; products and what flows between blocks are of the plan's type. Products round
-their weights themselves, since autocast does not reach into kernels that are not torch's.
+their weights themselves: under autocast norms would return 32 bits, twice the bytes.
 
 Shape legend: B rows, S tokens, W width, V vocabulary, H heads, G key heads, D numbers per head.
 """
