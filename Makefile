@@ -157,7 +157,7 @@ test-cluster: ## Of the tests on the cluster those that are not slow
 
 .PHONY: test-all
 test-all: ## Those of `make test`, the slow ones, every workload, browser, host, wheels; CI does not run it
-	@$(MAKE) -j1 --keep-going wheels test-unit test-browser test-host test-workloads test-e2e
+	@$(MAKE) -j1 --keep-going wheels test-unit test-browser test-host test-workloads launchers test-e2e
 
 .PHONY: test-unit
 test-unit: venv ## The tests that need no cluster
@@ -171,6 +171,15 @@ test-launcher: venv ## go vet and the tests of the launcher, where there is Go; 
 test-frameworks: venv ## The examples of docs/python.md with PyTorch and TensorFlow on the CPU; downloads some GB
 	@$(PY) -m pip install -q --upgrade --target $(DEV)/frameworks torch tensorflow-cpu
 	@PYTHONPATH=$(DEV)/frameworks $(PY) -m pytest --timeout 180 tests/unit/client/test_page.py
+
+.PHONY: test-launchers
+test-launchers: ## examples/launchers on the cluster: ranks by torchrun, Accelerate, DeepSpeed, Lightning, …
+	@$(MAKE) cluster-up launchers
+	@STEP_SHOW=1 $(STEP) test-launchers $(PYTEST_CLUSTER) --timeout 600 tests/e2e/test_launchers.py
+
+.PHONY: launchers
+launchers: venv ## What examples/launchers needs besides torch, in a folder that pods mount
+	@$(STEP) launchers .ci/launchers $(PY) $(DEV)/launchers
 
 .PHONY: test-browser
 test-browser: dashboard chromium ## The dashboard in a browser, on the REST API with a made-up cluster
