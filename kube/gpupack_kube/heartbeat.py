@@ -39,7 +39,7 @@ async def beat_forever(
 async def beat(
     api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
 ) -> None:
-    """Renew the Lease `name`, or create it for its Node.
+    """Renew the Lease `name`, or create it for its Node; one without an owner is given to it.
 
     Raises:
         KubeError: the API server could not be asked; beat again at the next interval.
@@ -50,10 +50,14 @@ async def beat(
         "renewTime": timestamp(dt.datetime.now(dt.UTC)),
     }
     try:
-        await api.merge(LEASES, name, {"spec": spec}, namespace=namespace)
+        lease = await api.merge(LEASES, name, {"spec": spec}, namespace=namespace)
     except errors.NotFound:
         owner = await node_reference(api, node)
         await api.create(LEASES, _lease(name, namespace, owner, spec), namespace=namespace)
+        return
+    if not lease.metadata.owner_references:
+        owned = {"metadata": {"ownerReferences": [await node_reference(api, node)]}}
+        await api.merge(LEASES, name, owned, namespace=namespace)
 
 
 def timestamp(moment: dt.datetime) -> str:

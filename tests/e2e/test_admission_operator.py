@@ -193,9 +193,7 @@ def test_of_a_gpunode_the_scheduler_writes_the_conditions_alone(system):
         ({"conditions": [condition]}, ""),
         ({"gpus": 99}, "the scheduler writes status.conditions alone"),
     ):
-        patch = json.dumps({"status": status})
-        flags = ("--subresource=status", "--type=merge", f"--patch={patch}", "--dry-run=server")
-        told = system.kubectl("patch", "gpunode", node, *flags, AS_SCHEDULER).stderr
+        told = apply_as(AS_SCHEDULER, system, node, {"status": status}, "--subresource=status")
         assert refusal in told if refusal else told == ""
 
 
@@ -213,6 +211,11 @@ def test_of_a_gpunodes_status_the_operator_writes_what_was_measured_alone(system
 
 
 def apply_as_operator(system, node, change, *more):
+    """What is said to a patch of the operator's."""
+    return apply_as(AS_OPERATOR, system, node, change, *more)
+
+
+def apply_as(account, system, node, change, *more):
     """What is said to a patch; by server-side apply, since the others read the object first."""
     metadata = {"name": node, **change.get("metadata", {})}
     kind = {"apiVersion": "gpupack.dev/v1alpha1", "kind": "GPUNode"}
@@ -222,7 +225,7 @@ def apply_as_operator(system, node, change, *more):
         "--dry-run=server",
         "-f",
         "-",
-        AS_OPERATOR,
+        account,
         *more,
     )
     manifest = json.dumps({**kind, **change, "metadata": metadata})

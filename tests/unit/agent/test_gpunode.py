@@ -322,6 +322,15 @@ async def test_the_heartbeat_is_renewed_and_survives_an_outage(cluster):
     assert cluster.server.objects[path]["metadata"]["ownerReferences"] == [OWNER]
 
 
+async def test_a_lease_without_an_owner_is_given_to_the_node(cluster):
+    cluster.server.put(LEASE, {"metadata": {"name": "gpunode-node-1", "resourceVersion": "1"}})
+    beat = {"node": "node-1", "namespace": "s", "holder": "x", "duration_seconds": 1}
+    for _ in range(2):
+        await heartbeat.beat(cluster.api, "gpunode-node-1", **beat)
+    assert cluster.server.objects[LEASE]["metadata"]["ownerReferences"] == [OWNER]
+    assert len(cluster.server.writes) == 3
+
+
 async def test_without_its_node_no_lease_is_created(cluster):
     del cluster.server.objects[NODE]
     beat = heartbeat.beat(

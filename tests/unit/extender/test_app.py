@@ -2,14 +2,17 @@
 """The life of the process: nothing essential may die unnoticed."""
 
 import asyncio
+import time
 
 import pytest
 from starlette.applications import Starlette
 
 from gpupack_extender.app import App, run
+from gpupack_extender.gathering import Gathering
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.servers import health_server, verbs_server
 from gpupack_extender.settings import Serving
+from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.queueing.turns import Turns
 from gpupack_serving.errors import TaskEnded
 
@@ -33,6 +36,7 @@ def app(reflector, server=None):
         turns=Turns(),
         servers=(server,),
         metrics=Metrics(),
+        gathering=Gathering(Ledger(time.monotonic)),
     )
 
 
