@@ -6,7 +6,8 @@
 
 NVIDIA's GPU feature discovery writes them. Where GPUs are shared, each unit of the resource is a
 replica, no whole GPU. With renameByDefault the resource is nvidia.com/gpu.shared: that name alone
-says the same.
+says the same. So does, where there is no label, a kubelet that hands out several times as many
+units as the agent sees GPUs.
 """
 
 from collections.abc import Mapping
@@ -27,14 +28,17 @@ def replicas_of_a_gpu(
         labels: of the node.
         resource: by which its kubelet hands them out.
         number: how many units there are.
-        gpus: how many GPUs of it the agent sees, for where the label is missing or makes no sense.
+        gpus: how many GPUs of it the agent sees; 0: it sees none of them.
     """
     base = resource.removesuffix(names.SHARED_SUFFIX)
     told = _whole(labels.get(f"{base}.replicas", ""))
-    is_shared = labels.get(f"{base}.sharing-strategy") in SHARED
-    replicas = max(-(-number // gpus), 1) if told is None else told
-    is_renamed = base != resource
-    return replicas if is_renamed or (is_shared and replicas > 1) else None
+    replicas = max(-(-number // max(gpus, 1)), 1) if told is None else told
+    if base != resource:
+        return replicas
+    told_how = labels.get(f"{base}.sharing-strategy")
+    is_multiple = gpus > 0 and number % gpus == 0
+    is_shared = is_multiple if told_how is None else told_how in SHARED
+    return replicas if is_shared and replicas > 1 else None
 
 
 def _whole(text: str) -> int | None:

@@ -190,9 +190,9 @@ def _counted(
 
 def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[core.Device]:
     number = min(quantity.count(node.status.allocatable.get(resource, 0)), MOST_GPUS)
-    theirs = (each for each in _whole_gpus(gpus.status.devices) if each.resource == resource)
+    theirs = [each for each in _whole_gpus(gpus.status.devices) if each.resource == resource]
     kinds = [(each.model, each.memory_mib) for each in theirs] or [_UNKNOWN]
-    replicas = replicas_of_a_gpu(node.metadata.labels, resource, number=number, gpus=len(kinds))
+    replicas = replicas_of_a_gpu(node.metadata.labels, resource, number=number, gpus=len(theirs))
     if replicas is not None:
         yield from _replicas(node, resource, kinds, number, replicas)
         return

@@ -31,10 +31,6 @@ def cron_job(pod):
     }
 
 
-def idle_pod(spec):
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "idle"}, "spec": spec}
-
-
 def of_kind(kind, **spec):
     return lambda pod: controller(kind, "idle", pod, **spec)
 
@@ -66,30 +62,3 @@ def test_a_workload_that_asks_for_gpus_of_another_scheduler_says_so(tenant, work
 )
 def test_nothing_is_said_to_any_other_workload(tenant, workload, pod):
     assert tenant.try_to_create(workload(pod)) == ""
-
-
-WITHHELD = "Warning: Validation failed for ValidatingAdmissionPolicy 'gpupack-withheld'"
-NVIDIA = asking(limits={"nvidia.com/gpu": "2"})
-
-
-@pytest.mark.parametrize("workload", [*KINDS.values(), idle_pod], ids=[*KINDS, "Pod"])
-def test_who_requests_gpus_of_a_plugin_that_no_node_has_is_told_which_lines_to_change(
-    tenant, workload
-):
-    told = tenant.try_to_create(workload({"containers": [NVIDIA]}))
-    assert told.startswith(WITHHELD)
-    assert "no node offers nvidia.com/gpu, since gpupack hands out the GPUs" in told
-    assert "schedulerName: gpupack, and gpupack.dev/gpu: 2 in place of nvidia.com/gpu: 2" in told
-
-
-@pytest.mark.parametrize("workload", [of_kind("Deployment"), idle_pod], ids=["Deployment", "Pod"])
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"containers": [NVIDIA], "schedulerName": "example-scheduler"},
-        {"containers": [asking(limits={"example.org/fpga": "1"})]},
-    ],
-    ids=["of another scheduler", "of another plugin"],
-)
-def test_who_requests_something_else_is_told_nothing(tenant, workload, spec):
-    assert tenant.try_to_create(workload(spec)) == ""

@@ -44,7 +44,7 @@ def devices(world):
     return world.ledger.cluster.node("a").devices
 
 
-@pytest.mark.parametrize("labels", [SLICED, MPS], ids=["time-slicing", "mps"])
+@pytest.mark.parametrize("labels", [SLICED, MPS, {}], ids=["time-slicing", "mps", "no labels"])
 def test_replicas_are_no_whole_gpus(labels):
     world = world_of(OBSERVED, labels)
     for gpus, more in ((8, {"minMemory": "79Gi"}), (1, {})):
@@ -123,8 +123,14 @@ def test_quotas_and_costs_count_a_part_of_a_gpu(renamed):
         (SLICED | {"nvidia.com/gpu.replicas": "9" * 99}, OBSERVED, 4),
         (SLICED | {"nvidia.com/gpu.replicas": "0"}, OBSERVED, 4),
         (SLICED | {"nvidia.com/gpu.replicas": "1"}, OBSERVED, None),
-        (SLICED, "amd.com/gpu", None),
+        ({}, OBSERVED, 4),
+        (SLICED | {"nvidia.com/gpu.sharing-strategy": "none"}, OBSERVED, None),
     ],
 )
 def test_what_labels_say_of_replicas(labels, resource, found):
     assert replicas_of_a_gpu(labels, resource, number=8, gpus=2) == found
+
+
+@pytest.mark.parametrize(("number", "gpus"), [(2, 2), (7, 2), (8, 0), (0, 2)])
+def test_without_labels_units_that_are_no_multiple_of_the_gpus_are_whole(number, gpus):
+    assert replicas_of_a_gpu({}, OBSERVED, number=number, gpus=gpus) is None
