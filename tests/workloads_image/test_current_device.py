@@ -94,12 +94,14 @@ def test_a_new_thread_may_begin_with_a_capture():
     graph = torch.cuda.CUDAGraph()
 
     def capture():
-        with torch.cuda.graph(graph):
+        # A graph is captured on a stream of the current device.
+        with torch.cuda.device(LAST), torch.cuda.graph(graph):
             return USES["gemm"](x)
 
     result = in_new_thread(capture)
-    result.zero_()
-    graph.replay()
+    with torch.cuda.device(LAST):
+        result.zero_()
+        graph.replay()
     assert torch.equal(result, expected)
 
 
