@@ -73,7 +73,7 @@ def test_a_pod_that_shrinks_makes_room_for_a_job(kube, judged, node, part_of):
 def test_a_resize_that_is_deferred_keeps_room_until_it_is_withdrawn(kube, judged, node, part_of):
     for name in ("grows", "in-its-way"):
         running(kube, name, node, part_of(0.3))
-    assert resize(kube, "grows", part_of(0.65)).returncode == 0
+    assert resize(kube, "grows", part_of(0.8)).returncode == 0
 
     def deferred():
         return pod_condition(kube.pod("grows"), "PodResizePending").get("reason") == "Deferred"
