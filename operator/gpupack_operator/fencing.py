@@ -11,6 +11,9 @@ resourceVersion, whatever lies between them: clocks of other machines are never 
 server that is away keeps nodes from writing as it keeps us from reading. That is no silence of
 theirs, and not counted as such: the operator, which cannot renew its own Lease then, ends within
 that Lease's duration, which is shorter than a node's, and what was seen dies with it.
+
+Both Leases are owned by the Node, and go with it. Where a host registers again, each is created
+again at its holder's next turn: a Lease that is missing is silent only after MISSING_SECONDS.
 """
 
 import dataclasses
@@ -27,6 +30,9 @@ KUBELET_LEASES = "kube-node-lease"
 
 FRESH_SECONDS = 2.0
 """How long a look at a Lease serves everyone: many jobs may wait for one node."""
+
+MISSING_SECONDS = 40.0
+"""How long a Lease is missing before that is silence: as long as kubelets' Leases are good for."""
 
 KEPT_SECONDS = 600.0
 """How long a look is remembered that nobody asks about: nodes come and go."""
@@ -106,5 +112,5 @@ class Fence:
         try:
             lease = await self._api.get(LEASES, name, namespace=namespace)
         except errors.NotFound:
-            return "", 0.0
+            return "", MISSING_SECONDS
         return lease.metadata.resource_version, float(lease.spec.lease_duration_seconds)

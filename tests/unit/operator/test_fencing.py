@@ -68,11 +68,16 @@ async def test_a_sign_of_life_ends_the_silence(leases):
     assert await leases.look(AGENT) == set()
 
 
-async def test_a_lease_that_is_not_there_is_silent(leases):
+async def test_leases_that_stay_missing_are_silent(leases):
     leases.server.objects.clear()
-    assert await leases.look() == set()
-    leases.clock.now += 3
+    assert await leases.watch(40) == set()
     assert await leases.look() == {"a"}
+
+
+async def test_a_node_whose_leases_are_created_again_with_a_new_node_is_not_silent(leases):
+    leases.server.objects.clear()
+    assert await leases.watch(15) == set()
+    assert await leases.look(AGENT, KUBELET) == set()
 
 
 @pytest.mark.parametrize("apart", [16, 41, 300])
