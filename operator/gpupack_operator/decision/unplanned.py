@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod requests beyond the pod that it was planned as.
+"""What pods request beyond the pod that they were planned as.
 
 Admission may change between the dry run and the creation of the pods. The ledger counts a pod as it
 is; kube-scheduler may find no room for it on the planned node.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -17,16 +17,16 @@ from gpupack_kube.objects import Pod, PodSpec
 Requests = dict[str, str | int | float]
 
 
-def beyond_plan(pod: Pod, planned: PlannedPod | None) -> str:
-    """What the pod requests beyond its plan, the first difference; empty: nothing that is known."""
+def beyond_plan(pods: Iterable[Pod], planned: PlannedPod | None) -> str:
+    """What a pod requests beyond its plan, the first difference; empty: nothing that is known."""
     if planned is None or planned.omitted:
         return ""
     try:
         was = dict(_requests(msgspec.convert(planned.spec, PodSpec)))
     except msgspec.ValidationError:
         return ""
-    found = (_more(part, now, was.get(part)) for part, now in _requests(pod.spec))
-    return next(filter(None, found), "")
+    parts = (part for pod in pods for part in _requests(pod.spec))
+    return next(filter(None, (_more(part, now, was.get(part)) for part, now in parts)), "")
 
 
 def _requests(spec: PodSpec) -> Iterator[tuple[str, Requests]]:

@@ -21,7 +21,7 @@ PLANNED = {"containers": [container(cpu="2", memory="1Gi")], "overhead": {"cpu":
 
 def beyond(**spec):
     pod = msgspec.convert({"spec": PLANNED | spec}, Pod)
-    return beyond_plan(pod, PlannedPod(spec=PLANNED))
+    return beyond_plan([pod], PlannedPod(spec=PLANNED))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_a_pod_requests_beyond_its_plan_is_named(spec, said):
 
 def test_nothing_is_said_where_it_is_not_known_what_was_planned():
     pod = msgspec.convert({"spec": PLANNED}, Pod)
-    assert [beyond_plan(pod, each) for each in (None, PlannedPod(omitted=True))] == ["", ""]
+    assert [beyond_plan([pod], each) for each in (None, PlannedPod(omitted=True))] == ["", ""]
 
 
 @pytest.fixture
