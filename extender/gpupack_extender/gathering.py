@@ -10,6 +10,7 @@ and no container of it starts: the others wait until the operator gives the atte
 (BindTimeout), which takes their places away.
 
 A worker is here, too, if it is bound already: after a restart those that come again find the rest.
+One whose caller has gone away is not, although it holds its place until it looks.
 An attempt that has begun once does not wait again, whatever becomes of its pods.
 
 Workers of an elastic gang beyond the least, gangs of one, and pods without a GPUJob do not wait.
@@ -40,7 +41,8 @@ class Gathering:
         self._ledger = ledger
         self._begun: set[AttemptKey] = set()
         self._news: dict[AttemptKey, asyncio.Event] = defaultdict(asyncio.Event)
-        self._waiting: dict[AttemptKey, int] = defaultdict(int)
+        self._waiting: dict[AttemptKey, dict[WorkerKey, Callable[[], bool]]] = defaultdict(dict)
+        """The workers that wait, and whether their callers still do."""
         self._is_closed = False
 
     def close(self) -> None:
@@ -63,7 +65,7 @@ class Gathering:
         if worker is None or self._may_begin(worker):
             return
         attempt = worker.attempt
-        self._waiting[attempt] += 1
+        self._waiting[attempt][worker] = is_wanted
         was_shown = False
         try:
             while not self._may_begin(worker):
@@ -72,10 +74,11 @@ class Gathering:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._news[attempt].wait(), LOOK_SECONDS)
         finally:
-            self._leave(attempt)
+            self._leave(worker)
 
-    def _leave(self, attempt: AttemptKey) -> None:
-        self._waiting[attempt] -= 1
+    def _leave(self, worker: WorkerKey) -> None:
+        attempt = worker.attempt
+        self._waiting[attempt].pop(worker, None)
         if not self._waiting[attempt]:
             del self._waiting[attempt]
             self._news.pop(attempt, None)
@@ -95,8 +98,12 @@ class Gathering:
         return True
 
     def _are_here(self, attempt: AttemptKey, least: int) -> bool:
-        here = self._ledger.claims.served(attempt)
-        return len(here) >= least and sum(each.index < least for each in here) >= least
+        served = self._ledger.claims.served(attempt)
+        if len(served) < least:
+            return False
+        waiting = self._waiting.get(attempt, {})
+        gone = {each for each, is_wanted in waiting.items() if not is_wanted()}
+        return sum(each.index < least and each not in gone for each in served) >= least
 
     def _begin(self, attempt: AttemptKey) -> None:
         if len(self._begun) >= MAX_BEGUN:

@@ -95,7 +95,10 @@ async def test_a_pod_that_a_new_list_does_not_show_is_not_waited_for(binder, wor
     assert bound(server) == []
 
 
-async def test_a_worker_whose_scheduler_has_gone_away_is_not_bound_later(binder, world, server):
+async def test_a_worker_whose_scheduler_has_gone_away_is_not_bound_later(
+    binder, world, server, monkeypatch
+):
+    monkeypatch.setattr(gathering, "LOOK_SECONDS", 0.2)
     admitted(world)
     async with calls(binder, world, server, 0):
         pass
