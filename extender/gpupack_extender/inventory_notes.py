@@ -26,7 +26,7 @@ MAX_MESSAGE: Final = 1024
 
 
 class InventoryNotes:
-    """A task beside the queue's.
+    """A task of the extender.
 
     Args:
         api: where GPUNodes are.

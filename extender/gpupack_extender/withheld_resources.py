@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 5.0
 
 
 class WithheldResources:
-    """A task beside the queue's.
+    """A task of the extender.
 
     Args:
         api: where the ConfigMap is.

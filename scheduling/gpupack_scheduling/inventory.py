@@ -214,7 +214,7 @@ def _replicas(
     number: int,
     replicas: int,
 ) -> Iterator[core.Device]:
-    """Yield replicas of GPUs; which is of which GPU, nobody knows, so they count as if in order."""
+    """Yield replicas of GPUs; which is of which GPU is not known, so they count as if in order."""
     of = f"{node.metadata.name}/{resource}"
     for index in range(number):
         gpu = index // replicas

@@ -22,13 +22,13 @@ AGAIN_SECONDS: Final = 60.0
 
 
 class StrandedPods:
-    """A task beside the queue's.
+    """A task of the extender.
 
     Args:
         api: where the pods are.
         ledger: which pods are bound after all.
         stranded: which pods are, whenever it is asked.
-        events: told to the pods' owners.
+        events: writes events about the pods.
         decides: whether this process does.
     """
 
