@@ -20,7 +20,7 @@ from gpupack_core import Device, DeviceUuid, MiB, MilliCpu, Node, NodeName
 from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 
-RESOURCES: Final = ("gpupack.dev/gpu", "nvidia.com/gpu", "amd.com/gpu")
+RESOURCES: Final = ("gpupack.dev/gpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu")
 MODEL_LABELS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
 MEMORY_LABELS: Final = ("nvidia.com/gpu.memory", "amd.com/gpu.vram")
 REPLICAS: Final = "nvidia.com/gpu.replicas"

@@ -78,10 +78,11 @@ def test_json_is_read_too(read):
     assert len(node.devices) == 2
 
 
-def test_time_sliced_gpus_count_as_the_boards_that_there_are(read):
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared"])
+def test_time_sliced_gpus_count_as_the_boards_that_there_are(read, resource):
     replicas = 'nvidia.com/gpu.replicas: "4"\n      zone: z1'
     text = LISTED.replace("zone: z1", replicas).replace("A100-SXM4-80GB", "A100-SXM4-80GB-SHARED")
-    gpus, _ = read(text)
+    gpus, _ = read(text.replace("nvidia.com/gpu:", f"{resource}:"))
     assert (len(gpus.devices), gpus.devices[0].model) == (2, "NVIDIA-A100-SXM4-80GB")
 
 
