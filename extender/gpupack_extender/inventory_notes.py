@@ -93,7 +93,7 @@ def wanted_condition(
     why: InventoryInvalid | None, before: Condition | None, now: dt.datetime
 ) -> Condition:
     """Build the condition of a node that is rejected for `why`, or not any more."""
-    status, reason, message = "False", "InventoryAccepted", "the node gets work"
+    status, reason, message = "False", "InventoryAccepted", "nothing contradicts it any more"
     if why is not None:
         status, reason, message = "True", why.reason, f"the node gets no work: {why}"
     at = now.strftime("%Y-%m-%dT%H:%M:%SZ")

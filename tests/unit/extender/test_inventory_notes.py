@@ -79,6 +79,7 @@ async def test_the_end_of_it_is_told_too(cluster, world, notes):
     await notes.look()
     (condition,) = said(cluster, "b")
     assert (condition["status"], condition["reason"]) == ("False", "InventoryAccepted")
+    assert condition["message"] == "nothing contradicts it any more"
 
 
 async def test_so_many_are_written_at_a_look(cluster, world, notes):
