@@ -28,7 +28,7 @@ COMPILED = ("kube", "containerd", "containerd-shim-runc-v2", "image-seed", "paus
 BINARIES = (
     *COMPILED,
     *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns"),
-    *("kubectl", "kubelet", "kube-proxy"),
+    *("kubelet", "kube-proxy"),
 )
 NATIVE_TOOLS = ("runc",)
 WRAPPED_TOOLS = ("ip", "nft")
@@ -122,6 +122,8 @@ def stage_tools(folder: Path) -> None:
     """Collect programs."""
     for name in BINARIES:
         shutil.copy2(DEV / "bin" / name, folder / name, follow_symlinks=False)
+    # As a program of its own it starts faster, and would be 12 MB more to carry.
+    (folder / "kubectl").symlink_to("kube")
     for name in NATIVE_TOOLS:
         shutil.copy2(find(name), folder / name)
     (folder / "cni").mkdir()

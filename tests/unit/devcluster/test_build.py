@@ -9,20 +9,12 @@ from pathlib import Path
 import pytest
 
 from gpupack_devcluster import build as builder
-from gpupack_devcluster.build import (
-    COMPONENTS,
-    KUBERNETES,
-    TARGETS,
-    Target,
-    build_target,
-    flags,
-    hash_inputs,
-    required,
-)
+from gpupack_devcluster.build import COMPONENTS, KUBERNETES, TARGETS, Target, flags, required
 from gpupack_devcluster.errors import BuildFailed, UnknownName
 
 ROOT = Path(__file__).parents[3]
-TARGET = Target(name="tool", module="m", packages={"tool": "."}, links=("alias",))
+TOOL = Target("tool", packages=("./tool", "./other"), links=("alias",))
+SECOND = Target("second", packages=("example.org/second",))
 
 
 @pytest.fixture
@@ -31,61 +23,63 @@ def module(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("go.mod", "go.sum", "main.go"):
         (folder / name).touch()
-    monkeypatch.setattr(builder, "MODULES", tmp_path)
+    monkeypatch.setattr(builder, "MODULE", folder)
+    monkeypatch.setattr(builder, "TARGETS", {"tool": TOOL, "second": SECOND})
     return folder
 
 
 @pytest.fixture
-def compiled(monkeypatch):
+def compiled(module, monkeypatch):
+    """The packages of each call of the compiler."""
     calls = []
 
-    def compile_package(_target, package, output):
-        calls.append(package)
-        output.touch()
+    def compile_packages(packages, folder):
+        calls.append(packages)
+        for package in packages:
+            (folder / package.rpartition("/")[2]).touch()
 
-    monkeypatch.setattr(builder, "compile_package", compile_package)
+    monkeypatch.setattr(builder, "compile_packages", compile_packages)
     return calls
 
 
 def test_a_target_is_built_once_and_again_after_a_change_of_its_source(module, tmp_path, compiled):
-    binaries = tmp_path / "bin"
-    build_target(TARGET, binaries)
-    build_target(TARGET, binaries)
-    assert compiled == ["."]
+    builder.build(tmp_path / "bin", ["tool"])
+    builder.build(tmp_path / "bin", ["tool"])
+    assert compiled == [["./tool", "./other"]]
     (module / "main.go").write_text("package main")
-    build_target(TARGET, binaries)
-    assert compiled == [".", "."]
-
-
-def test_a_binary_that_is_gone_is_built_again(module, tmp_path, compiled):
-    assert module.is_dir()
-    build_target(TARGET, tmp_path / "bin")
-    (tmp_path / "bin" / "tool").unlink()
-    build_target(TARGET, tmp_path / "bin")
+    builder.build(tmp_path / "bin", ["tool"])
     assert len(compiled) == 2
 
 
-def test_other_flags_make_another_binary(module):
-    changed = Target(name="tool", module="m", packages={"tool": "."}, variables={"v": "2"})
-    assert hash_inputs(TARGET, module) != hash_inputs(changed, module)
+def test_all_that_is_out_of_date_is_compiled_by_one_call(tmp_path, compiled):
+    builder.build(tmp_path / "bin")
+    assert compiled == [["./tool", "./other", "example.org/second"]]
+    (tmp_path / "bin" / "second").unlink()
+    builder.build(tmp_path / "bin")
+    assert compiled[1:] == [["example.org/second"]]
 
 
-def test_the_components_are_names_of_one_binary(module, tmp_path, compiled):
-    assert module.is_dir()
-    build_target(TARGET, tmp_path / "bin")
+def test_other_flags_make_another_binary(tmp_path, compiled, monkeypatch):
+    builder.build(tmp_path / "bin", ["tool"])
+    monkeypatch.setattr(builder, "VARIABLES", {"v": "2"})
+    builder.build(tmp_path / "bin", ["tool"])
+    assert len(compiled) == 2
+
+
+def test_the_components_are_names_of_one_binary(tmp_path, compiled):
+    builder.build(tmp_path / "bin", ["tool"])
     assert (tmp_path / "bin" / "alias").readlink().name == "tool"
     assert TARGETS["kube"].links == COMPONENTS
-    assert compiled
 
 
 def test_kubernetes_says_its_version():
     said = f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}"
-    assert said in flags(TARGETS["kube"])[-1]
+    assert said in flags()[-1]
 
 
 def test_a_module_that_nothing_requires_has_no_version():
     with pytest.raises(BuildFailed, match=r"go\.mod requires no k8s.io/kubernetes/v2"):
-        required("go", "k8s.io/kubernetes/v2")
+        required("k8s.io/kubernetes/v2")
 
 
 @pytest.mark.parametrize("file", [".ci/load-images", "images/gpupack_images/catalog.py"])
@@ -102,15 +96,15 @@ def test_an_unknown_target_is_answered_with_the_known_ones(tmp_path):
 def test_a_failed_build_says_what_the_compiler_said(module, tmp_path):
     (module / "go.mod").write_text("nonsense")
     with pytest.raises(BuildFailed, match="nonsense"):
-        build_target(TARGET, tmp_path / "bin")
+        builder.build(tmp_path / "bin", ["tool"])
 
 
 def test_progress_is_told_while_packages_are_compiled(monkeypatch, caplog):
     caplog.set_level("INFO", logger="gpupack_devcluster")
     monkeypatch.setattr(builder, "TOLD_EVERY_SECONDS", 0)
     lines = ["go: downloading x v1\n", "k8s.io/api/core/v1\n", "k8s.io/api/apps/v1\n"]
-    assert list(builder.told("kube", lines)) == lines
-    assert caplog.messages[-1].endswith("kube: 2 packages compiled")
+    assert list(builder.told(lines)) == lines
+    assert caplog.messages[-1].endswith(" 2 packages compiled")
 
 
 def test_the_build_needs_no_library_and_says_in_one_line_what_is_wrong(tmp_path):

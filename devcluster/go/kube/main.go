@@ -18,12 +18,11 @@ import (
 	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	"gpupack.dev/devcluster/command"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -40,7 +39,7 @@ var components = map[string]func() int{
 	"kube-scheduler":          func() int { return cli.Run(kubescheduler.NewSchedulerCommand()) },
 	"kube-proxy":              func() int { return cli.Run(kubeproxy.NewProxyCommand()) },
 	"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
-	"kubectl":                 runKubectl,
+	"kubectl":                 command.Kubectl,
 }
 
 func main() {
@@ -66,13 +65,5 @@ func runEtcd() int {
 func runCoreDNS() int {
 	dnsserver.Directives = []string{"bind", "errors", "kubernetes", "forward"}
 	coremain.Run()
-	return 0
-}
-
-// runKubectl prints errors as kubectl does, without the daemons' usage and logging.
-func runKubectl() int {
-	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err)
-	}
 	return 0
 }
