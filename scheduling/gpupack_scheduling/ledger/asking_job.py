@@ -94,7 +94,7 @@ class AskingJob(PlacedJob, frozen=True):
     @property
     def keeps_rules(self) -> bool:
         """Whether it is kept on which nodes it may run."""
-        return self.may_move or self.waits
+        return super().keeps_rules or self.waits
 
     @property
     def waits(self) -> bool:

@@ -32,6 +32,7 @@ class ShownJob:
         attempts: the last few, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
         movable: as it was shown, where it has places and may be moved to others.
+        growing: likewise, where more workers may get places.
         least, extra: workers that start together, and those that may run beside them.
         runs: all workers that start together have started.
         held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
@@ -48,6 +49,7 @@ class ShownJob:
     attempts: tuple[PlacedAttempt, ...]
     tickets: dict[str, int]
     movable: PlacedJob | None = None
+    growing: PlacedJob | None = None
     least: int = 1
     extra: int = 0
     runs: bool = False
@@ -169,6 +171,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         attempts=job.status.attempts[-ATTEMPTS_TOLD:],
         tickets=job.tickets,
         movable=job if job.may_move else None,
+        growing=job if job.may_grow else None,
         least=job.spec.least,
         extra=job.spec.extra,
         runs=job.status.phase == "Running",

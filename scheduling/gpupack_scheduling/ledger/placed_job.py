@@ -174,12 +174,17 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def keeps_rules(self) -> bool:
         """Whether it is kept on which nodes it may run."""
-        return self.may_move
+        return self.may_move or self.may_grow
 
     @property
     def may_move(self) -> bool:
         """Whether it has places, and may be moved to others."""
         return self.spec.movable and self.status.holds_placement
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it has places, and more workers may get some."""
+        return self.spec.extra > 0 and self.status.holds_placement
 
     @property
     def may_wait(self) -> bool:

@@ -82,12 +82,13 @@ def gang_job(
 ) -> Job:
     """An attempt that was found running: nobody here has let it in.
 
-    It may be moved if it says so, and it can be read where it may be.
+    It may be moved or grow if it says so, and it can be read where it may be.
     """
-    asked = gang_ask.of_placed(shown.movable, observed) if shown and shown.movable else None
-    movable = asked is not None and asked.workers == len(places)
+    job = (shown.movable or shown.growing) if shown else None
+    asked = gang_ask.of_placed(job, observed) if job else None
+    is_read = asked is not None and asked.workers == len(places)
     created = shown.created_at if shown else None
-    found = asked if asked is not None and movable else _gang(places)
+    found = asked if asked is not None and is_read else _gang(places)
     return Job(
         id=job_id(attempt),
         gang=found,
@@ -97,8 +98,8 @@ def gang_job(
         duration=shown.seconds_left if shown else None,
         estimate=estimate,
         name=attempt.job,
-        movable=movable,
-        extra=shown.extra if shown and found.spread == core.Spread() else 0,
+        movable=is_read and shown is not None and shown.movable is not None,
+        extra=shown.extra if shown and is_read and found.spread == core.Spread() else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
     )
 

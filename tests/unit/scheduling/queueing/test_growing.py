@@ -297,6 +297,17 @@ def test_after_a_restart_gang_and_extra_workers_run_as_they_did(world):
     assert running["uid-train/1+2"].extends == "uid-train/1"
 
 
+@pytest.mark.parametrize(("models", "extra"), [((), 2), (("B200",), 0)])
+def test_after_a_restart_a_gang_grows_only_to_gpus_that_its_spec_lets_it(world, models, extra):
+    placement = writes(world, asks(world), but={2, 3})
+    again = new_world()
+    again.ledger.jobs.upsert(shown("train", placement, gpuModels=models))
+    again.decide()
+    again.now += GROW_AFTER
+    again.decide()
+    assert len(ids(again)) == 1 + extra
+
+
 def test_after_a_restart_who_was_to_shrink_still_is(world):
     answer = asks(world, workers=8, least=4)
     placement = writes(world, answer, workers=8, least=4)
