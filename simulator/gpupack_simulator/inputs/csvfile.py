@@ -193,8 +193,8 @@ class _Reader(Generic[RowT]):
             try:
                 values[each.name] = msgspec.convert(cell, each.type, strict=False)
             except msgspec.ValidationError as error:
-                told = f"{_shown(cell)}: {_message(error)}{self._blank_hint(cell)}"
-                self._faults.add(line, each.encode_name, told)
+                message = f"{_shown(cell)}: {_message(error)}{self._blank_hint(cell)}"
+                self._faults.add(line, each.encode_name, message)
         return values if len(self._faults) == before else None
 
     def _blank_hint(self, cell: str) -> str:

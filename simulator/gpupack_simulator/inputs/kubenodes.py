@@ -73,8 +73,8 @@ def read_kube_nodes(path: Path) -> tuple[Node, ...]:
     try:
         items = decode(text, type=_List).items
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        told = f"is no list as `kubectl get nodes -o yaml` prints it: {error}"
-        raise faults.fatal(told) from error
+        message = f"is no list as `kubectl get nodes -o yaml` prints it: {error}"
+        raise faults.fatal(message) from error
     nodes = [_node(item, f"items[{n}]", faults) for n, item in enumerate(items)]
     if not nodes:
         faults.add(0, "items", "there are no nodes")

@@ -164,15 +164,15 @@ class _Rows:
     def _judge(self, line: Line[Any], duration: float, workers: int, each: float) -> None:
         gpus, most = line.row.gpus, self._mapping.max_gpus_per_worker
         if not _can_be_had(each):
-            told = f"{gpus:g} GPUs are not divisible by {workers} workers"
-            self._fault(line, "gpus", f"{told}; `leaveOut: [{LeaveOut.UNEVEN}]` skips such jobs")
+            message = f"{gpus:g} GPUs are not divisible by {workers} workers"
+            self._fault(line, "gpus", f"{message}; `leaveOut: [{LeaveOut.UNEVEN}]` skips such jobs")
         elif each > most:
             self._fault(line, "gpus", f"{each:g} GPUs per worker are more than {most}")
         if duration <= 0:
             column = "duration" if "duration" in self._names else "ended"
-            told = f"the job lasts {duration:g} s, which is not positive"
+            message = f"the job lasts {duration:g} s, which is not positive"
             help_ = f"give a minDuration, or `leaveOut: [{LeaveOut.INSTANT}]`"
-            self._fault(line, column, f"{told}; {help_}")
+            self._fault(line, column, f"{message}; {help_}")
 
     def _duration(self, line: Line[Any]) -> float:
         if "duration" in self._names:

@@ -52,8 +52,8 @@ def test_rows_without_an_end_are_left_out_and_counted_where_the_mapping_says_so(
 
 
 def test_a_blank_time_says_how_to_leave_its_row_out(refused):
-    told = refused("id,t,d,g\na,,1,1\n", f"time: iso\n{COLUMNS}")
-    assert "jobs.csv:2: t: '' is not a time as in ISO 8601; `leaveOut: [blank]` skips" in told
+    message = refused("id,t,d,g\na,,1,1\n", f"time: iso\n{COLUMNS}")
+    assert "jobs.csv:2: t: '' is not a time as in ISO 8601; `leaveOut: [blank]` skips" in message
 
 
 def test_gpus_that_the_workers_cannot_share_evenly_are_left_out_and_counted(read, refused):
@@ -72,8 +72,8 @@ def test_jobs_of_no_time_and_of_no_gpus_are_left_out_where_the_mapping_says_so(r
 
 
 def test_where_all_rows_are_left_out_the_reasons_are_given(refused):
-    told = refused("id,t,d,g\na,0,5,0\n", f"{COLUMNS}leaveOut: [noGpus]\n")
-    assert told == "jobs.csv: has no jobs; 1 row left out (1: no GPUs)"
+    message = refused("id,t,d,g\na,0,5,0\n", f"{COLUMNS}leaveOut: [noGpus]\n")
+    assert message == "jobs.csv: has no jobs; 1 row left out (1: no GPUs)"
 
 
 def test_a_fraction_of_a_gpu_is_a_share(read):
@@ -114,8 +114,8 @@ def test_durations_may_be_of_another_unit_than_times(read):
 
 
 def test_milliseconds_are_not_taken_for_seconds(refused):
-    told = refused("id,t,d,g\na,1700000000000,60000,1\n")
-    assert "1700000000000 s are 53,871 years; say `time: ms` if that is its unit" in told
+    message = refused("id,t,d,g\na,1700000000000,60000,1\n")
+    assert "1700000000000 s are 53,871 years; say `time: ms` if that is its unit" in message
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_durations_as_a_clock_shows_them_are_read(read, cell, seconds):
 
 
 def test_what_is_no_duration_is_reported(refused):
-    told = refused("id,t,d,g\na,0,soon,1\n", f"durations: clock\n{COLUMNS}")
-    assert "jobs.csv:2: d: 'soon' is not a duration such as 01:30:00" in told
+    message = refused("id,t,d,g\na,0,soon,1\n", f"durations: clock\n{COLUMNS}")
+    assert "jobs.csv:2: d: 'soon' is not a duration such as 01:30:00" in message
 
 
 def test_iso_times_are_read_with_and_without_fractions_and_zones(read):
@@ -139,8 +139,8 @@ def test_iso_times_are_read_with_and_without_fractions_and_zones(read):
 
 def test_a_format_that_fails_where_iso_would_read_says_so(refused):
     form = 'time: "%Y-%m-%dT%H:%M:%S.%f%z"\n'
-    told = refused("id,t,d,g\na,2020-01-01T00:00:10Z,1,1\n", f"{form}{COLUMNS}")
-    assert told.endswith("; `time: iso` reads it")
+    message = refused("id,t,d,g\na,2020-01-01T00:00:10Z,1,1\n", f"{form}{COLUMNS}")
+    assert message.endswith("; `time: iso` reads it")
 
 
 @pytest.mark.parametrize(("written", "mark"), [("tab", "\t"), ('";"', ";"), ("space", " ")])
@@ -150,8 +150,8 @@ def test_columns_are_separated_as_the_mapping_says(read, written, mark):
 
 
 def test_a_table_with_tabs_is_called_one(refused):
-    told = refused("id\tt\td\tg\na\t0\t10\t1\n", name="x.tsv")
-    assert told == (
+    message = refused("id\tt\td\tg\na\t0\t10\t1\n", name="x.tsv")
+    assert message == (
         "x.tsv:1: its columns are separated by tabs; say `separator: tab` in the mapping"
     )
 
@@ -170,8 +170,10 @@ def test_a_file_without_a_header_is_read_by_the_numbers_of_its_columns(read):
 
 
 def test_a_file_without_a_header_is_called_one(refused):
-    told = refused("a,0,10,1\nb,5,10,2\n")
-    assert told.startswith("jobs.csv:1: has no header: its first line is 'a,0,10,1'; say `header:")
+    message = refused("a,0,10,1\nb,5,10,2\n")
+    assert message.startswith(
+        "jobs.csv:1: has no header: its first line is 'a,0,10,1'; say `header:"
+    )
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
@@ -180,8 +182,8 @@ def test_compressed_tables_are_read(read, pack):
 
 
 def test_a_damaged_table_is_reported(refused):
-    told = refused(gzip.compress(b"id,t,d,g\na,0,10,1\n" * 99)[:-9])
-    assert told.startswith("jobs.csv: cannot be read: Compressed file ended")
+    message = refused(gzip.compress(b"id,t,d,g\na,0,10,1\n" * 99)[:-9])
+    assert message.startswith("jobs.csv: cannot be read: Compressed file ended")
 
 
 @pytest.mark.parametrize(
