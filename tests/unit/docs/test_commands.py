@@ -27,6 +27,11 @@ COMMAND = re.compile(r"^ *(?:\$ )?(?:\.dev/venv/bin/)?(gpupack-.*?)(?:  +#.*)?$"
 REPLAYED = "--nodes NODES.csv --pods PODS.csv --policies best-fit --demand 1.3"
 """What the guide's `…` stands for."""
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn2,64000,262144,4,T4\n"
+LISTED = """
+items:
+  - metadata: {name: n1, labels: {nvidia.com/gpu.product: H100, nvidia.com/gpu.memory: "81559"}}
+    status: {allocatable: {cpu: "64", memory: 256Gi, nvidia.com/gpu: "8"}}
+"""
 PODS = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
     "a,1000,1,1,460,\nb,1000,1,1,1000,T4|P100\nc,1000,1,0,0,\nd,1000,1,2,1000,\n"
@@ -64,6 +69,8 @@ def folder(tmp_path):
     (tmp_path / "jobs.yaml").symlink_to("more.yaml")
     (tmp_path / "NODES.csv").write_text(NODES)
     (tmp_path / "PODS.csv").write_text(PODS)
+    (tmp_path / "nodes-of-mine.yaml").write_text(LISTED)
+    (tmp_path / "rules.yaml").write_text("discipline: backfill\n")
     return tmp_path
 
 
