@@ -244,7 +244,7 @@ def test_a_pod_whose_only_node_is_gone_before_its_binding_is_told_what_to_do(kub
     assert done.returncode == 0, done.stderr
     assert merge(kube, "stranded", {"spec": {"schedulingGates": None}}).returncode == 0
     condition = wait_for(
-        lambda: pod_condition(kube.pod("stranded"), "gpupack.dev/Stranded"),
+        lambda: pod_condition(kube.pod("stranded"), "gpupack.dev/Stranded") or None,
         seconds=60,
         what="the pod is told",
     )
