@@ -21,8 +21,9 @@ jobs = [
         JobId(f"job-{n}"),
         arrival=n,
         request=Request(gpus=random.choice([1, 1, 2, 8])),
-        duration=random.randrange(2, 12),
+        duration=(duration := random.randrange(2, 12)),
         priority=random.randrange(2),
+        walltime=2 * duration,
     )
     for n in range(60)
 ]

@@ -619,7 +619,7 @@ def test_only_a_template_that_is_new_to_the_api_server_is_judged(render):
         assert "object" not in variables[name]
 
 
-def test_every_policy_is_bound_and_only_the_one_about_templates_merely_warns(render):
+def test_every_policy_is_bound_and_only_those_about_templates_and_resources_warn(render):
     objects = render().objects
     policies = {name for kind, name in objects if kind == "ValidatingAdmissionPolicy"}
     bindings = {
@@ -628,10 +628,8 @@ def test_every_policy_is_bound_and_only_the_one_about_templates_merely_warns(ren
         if kind == "ValidatingAdmissionPolicyBinding"
     }
     assert set(bindings) == policies
-    assert {name for name, actions in bindings.items() if actions != ["Deny"]} == {
-        "gpupack-workloads"
-    }
-    assert bindings["gpupack-workloads"] == ["Warn"]
+    warn = {name: actions for name, actions in bindings.items() if actions != ["Deny"]}
+    assert warn == {"gpupack-workloads": ["Warn"], "gpupack-withheld": ["Warn"]}
 
 
 def test_the_policy_guards_the_annotations_that_the_code_reads(render):

@@ -94,7 +94,7 @@ def test_a_run_cannot_be_measured_from_beyond_its_end():
 
 
 def test_an_unknown_discipline_is_refused_with_those_that_exist():
-    with pytest.raises(InvalidParameter, match="use one of: backfill, drop, fair-share, fifo"):
+    with pytest.raises(InvalidParameter, match="use one of: backfill, drop, easy, fair-share"):
         run([node("a")], [job("any")], discipline="lifo")
 
 
