@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from gpupack_crds import indices
 from gpupack_crds.condition import BY_TYPE, Condition
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
@@ -40,7 +41,23 @@ class Attempt(Wire, frozen=True):
 
     number: Annotated[int, described("1 for the first.", ge=1)]
     started_at: Annotated[Timestamp, described("When it was admitted.")]
-    finished_at: Annotated[Timestamp, described("When it ended.")] | None = None
+    ended_at: (
+        Annotated[
+            Timestamp,
+            described(
+                "When the last of its workers' containers ended, by what its pods or its Job say; "
+                "absent: no object says it."
+            ),
+        ]
+        | None
+    ) = None
+    finished_at: (
+        Annotated[
+            Timestamp,
+            described("When that was written here."),
+        ]
+        | None
+    ) = None
     outcome: (
         Annotated[
             Outcome,
@@ -88,6 +105,29 @@ class WorkerResult(Wire, frozen=True):
             schema={"x-kubernetes-preserve-unknown-fields": True},
         ),
     ] = {}
+
+
+class EndedWorkers(Wire, frozen=True):
+    """Workers of the attempt that runs which have ended: their pods may be gone with their node."""
+
+    succeeded: Annotated[
+        str,
+        described(
+            "Indices of those that ended by themselves with exit code 0, such as 0-3,6.",
+            max_length=indices.MAX_CHARACTERS,
+        ),
+    ] = ""
+    ignored: Annotated[
+        str,
+        described(
+            "Indices of those that failed with an exit code that failurePolicy ignores.",
+            max_length=indices.MAX_CHARACTERS,
+        ),
+    ] = ""
+    last_at: Annotated[Timestamp, described("When the last of them ended.")] | None = None
+    results: Annotated[
+        tuple[WorkerResult, ...], described("What they measured.", max_length=MAX_WORKERS)
+    ] = ()
 
 
 Ground = Literal[
@@ -290,6 +330,9 @@ class GpuJobStatus(Wire, frozen=True):
             "The attempts so far, newest last; the last 20 are kept.", max_length=ATTEMPTS_KEPT
         ),
     ] = ()
+    ended_workers: (
+        Annotated[EndedWorkers, described("Workers of the current attempt that have ended.")] | None
+    ) = None
     width: Annotated[Width, described("Of an elastic gang: how wide it is.")] | None = None
     preemption: (
         Annotated[
@@ -339,7 +382,8 @@ class GpuJobStatus(Wire, frozen=True):
         str, described("The result in a few words, for the column.", max_length=64)
     ] = ""
     results: Annotated[
-        tuple[WorkerResult, ...], described("What the workers measured.", max_length=1024)
+        tuple[WorkerResult, ...],
+        described("What the workers measured.", max_length=MAX_WORKERS),
     ] = ()
 
     @property

@@ -12,16 +12,13 @@ takes in an object. GPUs stand by their UUIDs: an index is no identity.
 """
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from typing import Annotated, Final
+from typing import Annotated
 
+from gpupack_crds import indices
 from gpupack_crds.devices import MAX_UUID, WHOLE_PERCENT, DeviceShare, HeldIsolation
-from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
+from gpupack_crds.gpujob import MAX_GPUS
 from gpupack_crds.wire import Wire, described
-
-_RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 class NodePlacement(Wire, frozen=True):
@@ -33,7 +30,7 @@ class NodePlacement(Wire, frozen=True):
         described(
             "Indices of the workers there, such as 0-3,6.",
             pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$",
-            max_length=5 * MAX_WORKERS,
+            max_length=indices.MAX_CHARACTERS,
         ),
     ] = ""
     gpus: Annotated[
@@ -110,7 +107,7 @@ def _entry(node: str, percent: int, workers: list[WorkerPlacement]) -> NodePlace
     memory = tuple(device.memory_mib for device in devices)
     return NodePlacement(
         node=node,
-        workers=_ranges([each.worker for each in workers]),
+        workers=indices.written([each.worker for each in workers]),
         gpus=tuple(device.uuid for device in devices),
         percent=percent,
         memory_mib=memory[:1] if len(set(memory)) == 1 else memory,
@@ -120,7 +117,7 @@ def _entry(node: str, percent: int, workers: list[WorkerPlacement]) -> NodePlace
 
 
 def _workers(entry: NodePlacement) -> Iterator[WorkerPlacement]:
-    indices = _indices(entry.workers)
+    workers = indices.read(entry.workers)
     memory = entry.memory_mib * (len(entry.gpus) if len(entry.memory_mib) == 1 else 1)
     memory += (1,) * (len(entry.gpus) - len(memory))
     devices = [
@@ -133,19 +130,7 @@ def _workers(entry: NodePlacement) -> Iterator[WorkerPlacement]:
         )
         for uuid, each in zip(entry.gpus, memory, strict=False)
     ]
-    share = len(devices) // len(indices) if indices else 0
-    for place, index in enumerate(indices):
-        end = None if place == len(indices) - 1 else (place + 1) * share
+    share = len(devices) // len(workers) if workers else 0
+    for place, index in enumerate(workers):
+        end = None if place == len(workers) - 1 else (place + 1) * share
         yield WorkerPlacement(index, entry.node, tuple(devices[place * share : end]))
-
-
-def _ranges(indices: list[int]) -> str:
-    """`0-3,6` for 0, 1, 2, 3, 6."""
-    runs = groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0])
-    ends = [(run[0][1], run[-1][1]) for run in (list(group) for _, group in runs)]
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
-
-
-def _indices(ranges: str) -> list[int]:
-    pairs = ((int(first), int(last or first)) for first, last in _RANGE.findall(ranges))
-    return [index for first, last in pairs for index in range(first, min(last + 1, MAX_WORKERS))]

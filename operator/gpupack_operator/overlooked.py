@@ -7,7 +7,7 @@ pods are missing when it completed would run again: so both are read from the AP
 
 import logging
 
-from gpupack_crds import names
+from gpupack_crds import indices, names
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube import client, errors, listing
 from gpupack_kube.client import Api
@@ -40,6 +40,9 @@ async def overlooked_pods(
     if current is None or not _is_complete(current):
         return ()
     shown = {index_of(pod) for pod in pods if is_controlled_by(pod, current)}
+    ended = job.status.ended_workers
+    if ended is not None:
+        shown.update(indices.read(ended.succeeded), indices.read(ended.ignored))
     if shown.issuperset(range(job.spec.least)):
         return ()
     known = {pod.metadata.uid for pod in pods}

@@ -256,7 +256,7 @@ class Reconciler:
             return await self._actor.write_status(job, status)
         except errors.Refused as error:
             refused = isinstance(error, errors.Invalid) or TOO_LARGE in error.said
-            if not refused or status.results == job.status.results:
+            if not refused or results.all_of(status) == results.all_of(job.status):
                 raise
             bare = results.refused(status, error, self._writer(job))
             return await self._actor.write_status(job, bare)

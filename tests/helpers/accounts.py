@@ -161,7 +161,10 @@ def bound_pod(
 
 
 def gpu_job(name, *, attempts=(), placed=(), phase="Running", namespace="team", spec=None):
-    """A GPUJob; `attempts` are (started, finished or None), `placed` (node, devices) by worker."""
+    """A GPUJob; `placed` are (node, devices) by worker.
+
+    `attempts` are (started, finished or None), and when the last worker ended, where that is known.
+    """
     workers = [WorkerPlacement(i, where, devices) for i, (where, devices) in enumerate(placed)]
     built = {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
@@ -175,9 +178,10 @@ def gpu_job(name, *, attempts=(), placed=(), phase="Running", namespace="team", 
                     "number": number,
                     "startedAt": when(started),
                     **({} if finished is None else {"finishedAt": when(finished)}),
+                    **({"endedAt": when(ended[0])} if ended else {}),
                     "nodes": "a +1",
                 }
-                for number, (started, finished) in enumerate(attempts, 1)
+                for number, (started, finished, *ended) in enumerate(attempts, 1)
             ],
         },
     }

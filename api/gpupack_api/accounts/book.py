@@ -288,8 +288,8 @@ class Book:
 
     def _release(self, job: ShownJob, attempt: ShownAttempt) -> None:
         """An attempt has ended; what nobody saw of it is counted by its entry."""
-        assert attempt.finished_at is not None  # noqa: S101 - who calls has looked
-        uid, at = job.metadata.uid, min(attempt.finished_at.timestamp(), self._now())
+        assert attempt.last_ran_at is not None  # noqa: S101 - who calls has looked
+        uid, at = job.metadata.uid, min(attempt.last_ran_at.timestamp(), self._now())
         seen = self._of_attempt(uid, attempt.number)
         unseen = job.spec.least - len({claim.key for claim in seen if claim.pod or claim.admitted})
         if unseen > 0 and attempt.started_at is not None and not any(c.admitted for c in seen):

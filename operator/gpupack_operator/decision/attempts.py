@@ -85,8 +85,10 @@ def closed(
 
     `ended_at`: when its last worker ended, if that is known and was before this is written.
     """
+    started_at = times.read(status.attempts[-1].started_at)
     ended = structs.replace(
         status.attempts[-1],
+        ended_at=times.write(_between(started_at, ended_at, now)) if ended_at else None,
         finished_at=times.write(now),
         outcome=verdict.outcome,
         reason=str(verdict.reason),
@@ -97,6 +99,7 @@ def closed(
     return structs.replace(
         status,
         attempts=(*status.attempts[:-1], ended),
+        ended_workers=None,
         active_seconds=status.active_seconds + active,
     )
 
@@ -172,6 +175,11 @@ def _stuck(status: GpuJobStatus) -> int:
 
 def _doubled(row: int, first: float = FIRST_BACKOFF_SECONDS) -> float:
     return first * 2.0 ** (row - 1)
+
+
+def _between(started_at: dt.datetime, ended_at: dt.datetime, now: dt.datetime) -> dt.datetime:
+    """By the API server's clock: a node's may be ahead or behind."""
+    return max(started_at, min(ended_at, now))
 
 
 def _active_seconds(attempt: Attempt, until: dt.datetime) -> int:

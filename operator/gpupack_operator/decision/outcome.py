@@ -81,14 +81,16 @@ def out_of_time(view: AttemptView) -> Finding | None:
 def failures_ignored(view: AttemptView) -> Finding | None:
     """Every worker ended, well or by an exit code that the failure policy ignores."""
     workers = by_index(view.workers)
-    if not all(worker.has_ended for worker in workers.values()):
+    left = [each for index, each in workers.items() if index not in view.ended.indices]
+    if view.missing or not all(worker.has_ended for worker in left):
         return None
-    failed = [worker for worker in workers.values() if not worker.succeeded]
+    failed = [worker for worker in left if not worker.succeeded]
     found = [causes.cause_of(worker, view) for worker in failed]
     ignored = all(cause is not None and causes.is_ignored(cause, view) for cause in found)
-    if len(workers) < view.count or not failed or not ignored:
+    indices = sorted({worker.index for worker in failed} | view.ended.ignored)
+    if not indices or not ignored:
         return None
-    which = ", ".join(str(worker.index) for worker in failed)
+    which = ", ".join(map(str, indices))
     message = f"all workers ended; failurePolicy ignores the exit codes of workers {which}"
     return Finding(view.now, _verdict("Succeeded", JobReason.FAILURES_IGNORED, message))
 
@@ -118,8 +120,7 @@ def ended_unseen(view: AttemptView) -> Finding | None:
 
     Only a pod whose deletion was requested goes, and whether that was before its end stood in it.
     """
-    complete = view.job_condition("Complete")
-    missing = sorted(set(view.indices) - by_index(view.workers).keys())
+    complete, missing = view.job_condition("Complete"), view.missing
     if not complete or not missing:
         return None
     which = ", ".join(map(str, missing[:MISSING_NAMED]))
@@ -146,7 +147,7 @@ def not_created(view: AttemptView) -> Finding | None:
     creations = [worker.pod.metadata.creation_timestamp or began for worker in view.workers]
     seconds = view.limits.create_seconds_of(view.count)
     due = times.after(max([began, *creations]), seconds)
-    message = _why_not_created(view, len(by_index(view.workers)))
+    message = _why_not_created(view, view.count - len(view.missing))
     return Finding(due, _verdict("Infrastructure", JobReason.CREATION_FORBIDDEN, message))
 
 
@@ -160,8 +161,7 @@ def not_bound(view: AttemptView) -> Finding | None:
     A worker that kube-scheduler refuses names its node: the next attempt avoids that. What stands
     in its way there (a host port, a volume, another pod's affinity) no plan knows of.
     """
-    workers = by_index(view.workers)
-    bound = sum(worker.bound for worker in workers.values())
+    bound = view.bound
     if bound >= view.count:
         return None
     seconds = view.limits.bind_seconds_of(view.count)
@@ -170,7 +170,7 @@ def not_bound(view: AttemptView) -> Finding | None:
         gone = view.count - bound
         message = f"{gone} of {view.count} pods are gone, and with them why they ended"
         return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
-    unbound = [worker for worker in workers.values() if not worker.bound]
+    unbound = [worker for worker in by_index(view.workers).values() if not worker.bound]
     refused = next((worker for worker in unbound if worker.refused), None)
     waits = refused or next(iter(unbound), None)
     why = _why_unbound(waits, view) if waits else "see the events of the Job"
@@ -243,8 +243,8 @@ def _verdict(
 
 
 def _all_succeeded(view: AttemptView) -> bool:
-    workers = by_index(view.workers)
-    return all(index in workers and workers[index].succeeded for index in view.indices)
+    succeeded = {index for index, each in by_index(view.workers).items() if each.succeeded}
+    return succeeded.union(view.ended.succeeded).issuperset(view.indices)
 
 
 def _why_not_created(view: AttemptView, created: int) -> str:

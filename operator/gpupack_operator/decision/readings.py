@@ -6,6 +6,7 @@ decided without it.
 """
 
 import dataclasses
+from collections.abc import Iterable
 
 import msgspec
 
@@ -14,6 +15,7 @@ from gpupack_crds.gpujob_status import WorkerResult
 from gpupack_crds.results import Result, looks_like_result, read_result
 from gpupack_crds.wire import stored_bytes
 from gpupack_operator.decision import ends
+from gpupack_operator.decision.view import NONE_ENDED, Ended
 from gpupack_operator.decision.workers import Worker, by_index
 
 RESULTS_BYTES = 196_608
@@ -43,15 +45,17 @@ NONE = Readings(results=(), problems=())
 """Of a job that ends while it has no workers."""
 
 
-def read(workers: tuple[Worker, ...]) -> Readings:
+def read(workers: Iterable[Worker], ended: Ended = NONE_ENDED) -> Readings:
     """Read the results of all workers, of those that failed too: a sick GPU's is worth most.
+
+    Where there is no pod of a worker any more, its result is the one that was kept of it (`ended`).
 
     Words that a failed worker wrote are no attempt at a result: they say why it failed. What a
     worker wrote when it was asked to end is about a part of its work, and is no result of the job.
     """
-    results: list[WorkerResult] = []
     problems: list[str] = []
     each = by_index(workers)
+    results = [result for result in ended.results if result.worker not in each]
     for index, worker in each.items():
         if not isinstance(worker.end, ends.ByItself):
             continue
@@ -64,8 +68,9 @@ def read(workers: tuple[Worker, ...]) -> Readings:
             continue
         if result:
             results.append(_of_worker(index, result))
-    failed = frozenset(index for index, worker in each.items() if worker.exit)
-    return Readings(results=_within_budget(results), problems=tuple(problems), failed=failed)
+    failed = ended.ignored.union(index for index, worker in each.items() if worker.exit)
+    in_order = sorted(results, key=lambda result: result.worker)
+    return Readings(results=_within_budget(in_order), problems=tuple(problems), failed=failed)
 
 
 def _of_worker(index: int, result: Result) -> WorkerResult:

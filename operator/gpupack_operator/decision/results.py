@@ -6,7 +6,7 @@ Those of attempts before it are never kept. Whether the job has ended never wait
 
 from msgspec import structs
 
-from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.gpujob_status import GpuJobStatus, WorkerResult
 from gpupack_kube import errors
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.readings import Readings
@@ -26,8 +26,16 @@ def written(status: GpuJobStatus, found: Readings, write: Writer) -> GpuJobStatu
     return write.set(status, Type.RESULTS_VALID, "True", JobReason.RESULTS_READ, message)
 
 
+def all_of(status: GpuJobStatus) -> tuple[WorkerResult, ...]:
+    """Return the results of the job, and those of workers that ended before the others."""
+    ended = status.ended_workers
+    return status.results + (ended.results if ended else ())
+
+
 def refused(status: GpuJobStatus, error: errors.Refused, write: Writer) -> GpuJobStatus:
     """Without results that the API server does not take."""
-    status = structs.replace(status, results=(), headline="")
+    ended = status.ended_workers
+    bare = structs.replace(ended, results=()) if ended else None
+    status = structs.replace(status, results=(), headline="", ended_workers=bare)
     message = f"the API server takes no such results: {error.said}"
     return write.set(status, Type.RESULTS_VALID, "False", JobReason.RESULT_UNREADABLE, message)

@@ -12,6 +12,7 @@ from gpupack_operator.decision import (
     attempts,
     beside,
     ended,
+    ended_workers,
     outcome,
     readings,
     restarts,
@@ -36,7 +37,7 @@ from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.restarts import Step
 from gpupack_operator.decision.revised import held_since, kept, revised
 from gpupack_operator.decision.view import AttemptView, Verdict, view
-from gpupack_operator.decision.workers import by_index, may_run
+from gpupack_operator.decision.workers import may_run
 
 DEADLINE_SLACK_SECONDS = 2.0
 """Whole seconds on both sides: a Job's deadline within this of the GPUJob's is the same."""
@@ -62,18 +63,24 @@ def decide(
     if seen.job is None:
         return _created(observation, status, seen, again_at)
     status = _progress(seen, status, write)
+    ends = ended_workers.recorded(seen, status.ended_workers)
+    status = structs.replace(status, ended_workers=ends.ended)
     others = beside.decide(observation, status, seen)
     return Decision(
         status=others.status,
         actions=(*_deadline(seen, seen.job), *others.actions),
-        again_at=times.earliest(again_at, others.again_at),
+        again_at=times.earliest(again_at, others.again_at, ends.again_at),
     )
 
 
 def _created(
     observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
 ) -> Decision:
-    """Workers of a Job that was deleted before all had started must be gone first."""
+    """Workers of a Job that was deleted before all had started must be gone first.
+
+    Those of the next one all begin again.
+    """
+    status = structs.replace(status, ended_workers=None)
     if isinstance(observation.answer, NotYet):
         look_at = times.after(observation.now, NAME_LOOK_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
@@ -132,8 +139,7 @@ def _refused(answer: NotCreated) -> Verdict:
 def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
     if seen.running:
         return status
-    started = sum(worker.started for worker in by_index(seen.workers).values())
-    if started < seen.count:
+    if seen.started < seen.count:
         trouble = outcome.not_starting(seen)
         if trouble is None:
             message = STARTING_MESSAGE + seen.told_of_strangers + seen.told_of_more
@@ -211,7 +217,7 @@ def _succeeded(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    status = results.written(status, readings.read(seen.workers), write)
+    status = results.written(status, readings.read(seen.workers, seen.ended), write)
     status = ended_now(status, observation.now)
     message = f"{verdict.message}: {status.headline}" if status.headline else verdict.message
     status = _given_back(status, write)
@@ -227,7 +233,7 @@ def _failed(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    found = readings.read(seen.workers)
+    found = readings.read(seen.workers, seen.ended)
     status = failed(status, found, reason=verdict.reason, message=verdict.message, write=write)
     status = ended_now(status, observation.now)
     return ended.decide(observation, status)

@@ -10,10 +10,18 @@ one of as many as there are.
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping
+from typing import Final
 
-from gpupack_crds import names
+from gpupack_crds import indices, names
 from gpupack_crds.gpujob import FailureAction, GpuJobSpec
-from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome, PlannedPod
+from gpupack_crds.gpujob_status import (
+    Attempt,
+    EndedWorkers,
+    GpuJobStatus,
+    Outcome,
+    PlannedPod,
+    WorkerResult,
+)
 from gpupack_crds.placement import by_worker
 from gpupack_kube.objects import Condition, Job
 from gpupack_operator.decision import times
@@ -56,6 +64,36 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Ended:
+    """Workers that the status says have ended; there may be no pod of them any more.
+
+    Attributes:
+        succeeded: indices of those that succeeded.
+        ignored: indices of those whose failure the failure policy ignores.
+        last_at: when the last of them ended.
+        results: what they measured.
+    """
+
+    succeeded: frozenset[int] = frozenset()
+    ignored: frozenset[int] = frozenset()
+    last_at: dt.datetime | None = None
+    results: tuple[WorkerResult, ...] = ()
+
+    @property
+    def indices(self) -> frozenset[int]:
+        """Indices of all of them."""
+        return self.succeeded | self.ignored
+
+    @property
+    def moments(self) -> list[dt.datetime]:
+        """When the last of them ended, if any has."""
+        return [self.last_at] if self.last_at is not None else []
+
+
+NONE_ENDED: Final = Ended()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class AttemptView:
     """One attempt: its Job, its pods, and the rules that it is judged by.
 
@@ -67,6 +105,7 @@ class AttemptView:
         strangers: names of those that say to be the Job's and are no workers of it.
         planned: by worker index, the node of its place.
         planned_pod: the pod that each worker was planned as; None: that is not known.
+        ended: workers that are known to have ended, whether or not their pods are there.
     """
 
     number: int
@@ -82,11 +121,29 @@ class AttemptView:
     limits: Limits
     planned: Mapping[int, str]
     planned_pod: PlannedPod | None = None
+    ended: Ended = NONE_ENDED
 
     @property
     def all_created(self) -> bool:
         """Whether there is a pod of each worker, or what is left of one that ended."""
-        return len(by_index(self.workers)) >= self.count
+        return not self.missing
+
+    @property
+    def missing(self) -> list[int]:
+        """Indices of the workers that have no pod and are not known to have ended."""
+        return sorted(set(self.indices) - by_index(self.workers).keys() - self.ended.indices)
+
+    @property
+    def bound(self) -> int:
+        """How many workers have a node, or had one until they ended."""
+        bound = {index for index, each in by_index(self.workers).items() if each.bound}
+        return len(bound | self.ended.indices)
+
+    @property
+    def started(self) -> int:
+        """How many workers have started."""
+        started = {index for index, each in by_index(self.workers).items() if each.started}
+        return len(started | self.ended.indices)
 
     @property
     def count(self) -> int:
@@ -99,8 +156,9 @@ class AttemptView:
         over = self.job_condition("Failed") or self.job_condition("Complete")
         ends = [worker.ended_at for worker in self.workers]
         known = [end for end in ends if end is not None]
-        if self.all_created and len(known) == len(ends):
-            return max(known)
+        moments = known + self.ended.moments
+        if moments and self.all_created and len(known) == len(ends):
+            return max(moments)
         gone = not any(may_run(worker.pod, ()) for worker in self.workers)
         return over.last_transition_time if over and gone else None
 
@@ -143,13 +201,13 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
     name = names.job_name(observation.job.metadata.name, attempt=attempt.number)
     job = next((job for job in observation.jobs if job.metadata.name == name), None)
     spec = observation.job.spec
-    indices = range(spec.least)
-    workers, strangers = _workers(observation, job, indices)
+    wanted = range(spec.least)
+    workers, strangers = _workers(observation, job, wanted)
     return AttemptView(
         number=attempt.number,
         started_at=times.read(attempt.started_at),
         running=status.phase == "Running",
-        indices=indices,
+        indices=wanted,
         job=job,
         workers=workers,
         strangers=strangers,
@@ -159,37 +217,50 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         limits=observation.limits,
         planned={place.worker: place.node for place in by_worker(status.placement)},
         planned_pod=status.planned_pod,
+        ended=_ended(status.ended_workers),
     )
 
 
 def view_beside(observation: Observation, attempt: AttemptView, job: Job) -> AttemptView:
     """Look at the worker of a Job of its own, which began when that was created."""
-    indices = range(index_of(job), index_of(job) + 1)
-    workers, strangers = _workers(observation, job, indices)
+    wanted = range(index_of(job), index_of(job) + 1)
+    workers, strangers = _workers(observation, job, wanted)
     return dataclasses.replace(
         attempt,
         started_at=job.metadata.creation_timestamp or attempt.started_at,
         running=any(worker.started for worker in workers),
-        indices=indices,
+        indices=wanted,
         job=job,
         workers=workers,
         strangers=strangers,
         deadline=None,
+        ended=NONE_ENDED,
+    )
+
+
+def _ended(found: EndedWorkers | None) -> Ended:
+    if found is None:
+        return NONE_ENDED
+    return Ended(
+        succeeded=frozenset(indices.read(found.succeeded)),
+        ignored=frozenset(indices.read(found.ignored)),
+        last_at=times.read(found.last_at) if found.last_at else None,
+        results=found.results,
     )
 
 
 def _workers(
-    observation: Observation, job: Job | None, indices: range
+    observation: Observation, job: Job | None, wanted: range
 ) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
     """The pods that are a Job's workers, and the names of those that only say so."""
-    wanted = limits(observation.job.spec)
+    of_gpus = limits(observation.job.spec)
     workers: list[Worker] = []
     strangers: list[str] = []
     for pod in observation.pods:
         if job is None or not is_controlled_by(pod, job):
             continue
-        container = gpu_container(pod, wanted)
-        if index_of(pod) in indices and container is not None:
+        container = gpu_container(pod, of_gpus)
+        if index_of(pod) in wanted and container is not None:
             workers.append(Worker(pod, container))
         else:
             strangers.append(pod.metadata.name)

@@ -3,7 +3,7 @@
 
 import dataclasses
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from gpupack_crds import names
 from gpupack_kube.objects import (
@@ -196,7 +196,7 @@ def is_overdue(pod: Pod, now: dt.datetime) -> bool:
     return not pod.finished and grace_ends is not None and now >= grace_ends
 
 
-def by_index(workers: tuple[Worker, ...]) -> dict[int, Worker]:
+def by_index(workers: Iterable[Worker]) -> dict[int, Worker]:
     """One pod for each index, in order: a succeeded one rather than its duplicate."""
     ordered = sorted(workers, key=lambda worker: (worker.index, worker.succeeded))
     return {worker.index: worker for worker in ordered if worker.index >= 0}

@@ -105,15 +105,26 @@ class PlacedAttempt(objects.View, frozen=True):
 
     number: int = 0
     started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
     finished_at: dt.datetime | None = None
     outcome: str | None = None
 
     @property
+    def last_ran_at(self) -> dt.datetime | None:
+        """When its last worker ended, or else when its end was written; None: it has not ended.
+
+        The end may be written much later, by an operator that was down.
+        """
+        if self.finished_at is None or self.ended_at is None:
+            return self.finished_at
+        return min(self.ended_at, self.finished_at)
+
+    @property
     def seconds(self) -> float | None:
         """How long it took; None: it has not ended."""
-        if self.started_at is None or self.finished_at is None:
+        if self.started_at is None or self.last_ran_at is None:
             return None
-        return (self.finished_at - self.started_at).total_seconds()
+        return max((self.last_ran_at - self.started_at).total_seconds(), 0.0)
 
 
 class PlacedVictims(objects.View, frozen=True):

@@ -5,9 +5,10 @@ import json
 
 from msgspec import structs
 
+from gpupack_crds import indices
 from gpupack_crds.devices import MAX_UUID, DeviceShare
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
-from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.gpujob_status import EndedWorkers, GpuJobStatus
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.wire import stored_bytes
 from gpupack_operator.decision import attempts, beside, readings
@@ -65,13 +66,17 @@ def largest(build, *, name_length):
     )
     pod = {"nodeSelector": {"pool": "<" * ((MAX_STORED_BYTES - 64) // 6)}}
     planned = planned_pod(json.dumps(pod).encode())
-    return structs.replace(status, results=results, planned_pod=planned)
+    every_second = indices.written(range(0, MAX_WORKERS, 2))
+    ended = EndedWorkers(
+        succeeded=every_second, ignored=every_second, last_at=build.stamp(0), results=results
+    )
+    return structs.replace(status, ended_workers=ended, planned_pod=planned)
 
 
 def test_the_largest_status_fits_into_etcd(build):
     status = largest(build, name_length=253)
     assert (len(status.placement), len(status.attempts)) == (MAX_WORKERS, 20)
-    assert status.results
+    assert status.ended_workers.results
     assert not status.planned_pod.omitted
     assert stored_bytes(status) < MIB
 

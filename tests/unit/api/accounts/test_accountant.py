@@ -59,6 +59,17 @@ def test_attempts_that_nobody_saw_are_counted_by_their_entries(accounts):
     assert accounts.seconds(Group.MODEL) == {"NVIDIA H100 80GB HBM3": 600}
 
 
+def test_attempts_that_ended_unseen_count_until_their_workers_ended(accounts):
+    accounts.kill()
+    spec = {"workers": 2}
+    unseen = gpu_job("gang", attempts=[(100, 900, 200), (1000, None)], spec=spec, phase="Pending")
+    accounts.show("jobs", unseen, seen=False)
+    accounts.time = 1000
+    accounts.start()
+    accounts.at(1000)
+    assert accounts.seconds() == {"gang": 2 * 100}
+
+
 def test_a_job_that_came_and_went_meanwhile_is_counted_by_its_placement(accounts):
     accounts.kill()
     done = gpu_job("gang", attempts=[(100, 200)], placed=PLACED, phase="Succeeded")

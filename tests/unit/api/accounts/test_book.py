@@ -132,6 +132,17 @@ def test_a_gang_holds_its_places_from_its_admission_until_the_attempt_has_ended(
     assert accounts.seconds() == {"gang": 180}
 
 
+def test_what_ended_while_the_operator_was_down_counts_until_its_workers_ended(accounts):
+    accounts.time = 10
+    accounts.show("jobs", gpu_job("gang", attempts=[(10, None)], placed=PLACED))
+    accounts.at(4000)
+    done = gpu_job("gang", attempts=[(10, 9000, 60)], placed=PLACED, phase="Succeeded")
+    accounts.time = 9000
+    accounts.show("jobs", done)
+    accounts.at(9100)
+    assert accounts.seconds() == {"gang": 2 * 50}
+
+
 def test_it_is_the_same_whichever_of_pod_and_job_is_seen_first(accounts):
     accounts.time = 14
     accounts.show("pods", worker(1, bound=13))

@@ -4,6 +4,8 @@
 import datetime as dt
 from types import SimpleNamespace
 
+from msgspec import structs
+
 from gpupack_scheduling.ledger.placed_job import PlacedAttempt
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing.learned import LearnedDurations
@@ -22,7 +24,9 @@ def key(name, *, namespace="team", uid="u", number=1):
 
 
 def tried(number, seconds, outcome="Succeeded"):
-    return PlacedAttempt(number, BEGAN, BEGAN + dt.timedelta(seconds=seconds), outcome)
+    return PlacedAttempt(
+        number, BEGAN, finished_at=BEGAN + dt.timedelta(seconds=seconds), outcome=outcome
+    )
 
 
 def learned(*jobs, counts=True):
@@ -66,6 +70,13 @@ def test_what_was_stopped_for_taking_too_long_makes_its_name_look_longer():
     stopped = ("train-9", tried(1, 500, "Preempted"))
     found, _ = learned(*runs(50, 60, 70, 80, 90), stopped)
     assert found.estimate(key("train")) == 500
+
+
+def test_a_job_whose_end_was_written_late_took_until_its_workers_ended():
+    """The operator was down for an hour."""
+    late = structs.replace(tried(1, 3600), ended_at=BEGAN + dt.timedelta(seconds=90))
+    found, _ = learned(*runs(50, 60, 70, 80), ("train-9", late))
+    assert found.estimate(key("train")) == 90
 
 
 def test_where_it_is_turned_off_nothing_is_learned():
