@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Final
 
 from gpupack_crds.placement import WorkerPlacement, by_worker
-from gpupack_scheduling.asks.needs import Needs
+from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claim_table import ClaimTable
 from gpupack_scheduling.ledger.claims import Allocation, State, WorkerClaim
@@ -29,6 +29,7 @@ class ShownJob:
         ends_at: when its deadline is over, while an attempt runs.
         priority: by which it was admitted.
         preemption: who is stopped for it while it waits.
+        needs: what a worker takes besides GPUs, where there is a preemption for it.
         attempts: the last few, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
         movable: as it was shown, where it has places and may be moved to others.
@@ -48,6 +49,7 @@ class ShownJob:
     preemption: PlacedPreemption | None
     attempts: tuple[PlacedAttempt, ...]
     tickets: dict[str, int]
+    needs: Needs = NO_NEEDS
     movable: PlacedJob | None = None
     growing: PlacedJob | None = None
     least: int = 1
@@ -170,6 +172,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         preemption=job.status.preemption,
         attempts=job.status.attempts[-ATTEMPTS_TOLD:],
         tickets=job.tickets,
+        needs=job.needs if job.status.preemption is not None else NO_NEEDS,
         movable=job if job.may_move else None,
         growing=job if job.may_grow else None,
         least=job.spec.least,

@@ -169,10 +169,15 @@ class PlacedJob(objects.Object, frozen=True):
     status: PlacedJobStatus = PlacedJobStatus()
 
     def __post_init__(self) -> None:
-        """Who waits says where he may run when he asks; of the others, who is moved is asked."""
-        for pod in (self.spec.template, self.status.planned_pod):
-            if pod is not None and not (self.keeps_rules and pod is self.planned):
-                msgspec.structs.force_setattr(pod, "rules", NO_RULES)
+        """Keep one pod of the two, and where it may run only if the job itself is read for that.
+
+        A job that waits says it when it asks; of the others, those that may move or grow are read.
+        """
+        planned = self.planned
+        if planned is self.status.planned_pod:
+            msgspec.structs.force_setattr(self.spec, "template", None)
+        if not self.keeps_rules:
+            msgspec.structs.force_setattr(planned, "rules", NO_RULES)
 
     @property
     def planned(self) -> PlacedJobTemplate:

@@ -187,7 +187,7 @@ class Moving:
         if owes and all(each.ground == Ground.REVISED for each in told.victims):
             self._over[uid] = told
             return
-        placed = preemptions.places(told, shown.tickets)
+        placed = preemptions.places(told, shown.tickets, shown.needs)
         if not placed:
             return
         running = queue.state.running.get(job)

@@ -19,6 +19,7 @@ from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.gpujob_status import GROUNDS, Preemption
 from gpupack_crds.plan import Stop
 from gpupack_scheduling.asks.mismatch import mismatch
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger.claims import Allocation, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
@@ -189,7 +190,7 @@ class Preempting:
         now: float,
     ) -> None:
         gang = self._waiting[job].ask.gang
-        victims, held = preemptions.read(shown, job, gang.request, tickets)
+        victims, held = preemptions.read(shown, job, Needs.of(gang.request), tickets)
         if len(held) != gang.workers or self._made.is_over(job, shown):
             return
         if pod_uid(job) is not None and not self._is_possible(gang.request, held[0]):

@@ -19,7 +19,7 @@ import gpupack_core as core
 from gpupack_core.queueing import Ground, JobId, Preempt, Victim
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
-from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
+from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
@@ -123,7 +123,7 @@ def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
 
 
 def read(
-    shown: PlacedPreemption, job: JobId, request: core.Request, tickets: dict[str, int]
+    shown: PlacedPreemption, job: JobId, needs: Needs, tickets: dict[str, int]
 ) -> tuple[tuple[Victim, ...], tuple[Allocation, ...]]:
     """Victims and places as a status has them; what a newer release wrote is passed over."""
     grounds = set(Ground)
@@ -134,11 +134,11 @@ def read(
         for attempt in each.attempts
         if attempt != job
     )
-    return victims, places(shown, tickets, Needs.of(request))
+    return victims, places(shown, tickets, needs)
 
 
 def places(
-    shown: PlacedPreemption, tickets: dict[str, int], needs: Needs = NO_NEEDS
+    shown: PlacedPreemption, tickets: dict[str, int], needs: Needs
 ) -> tuple[Allocation, ...]:
     """Where the workers will run, as a status has it; what they need is not written there."""
     return tuple(

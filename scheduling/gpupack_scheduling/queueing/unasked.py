@@ -7,7 +7,6 @@ is that of any preemption (preempting.py).
 
 import dataclasses
 
-import gpupack_core as core
 from gpupack_core.queueing import Ground, JobId, Preempt, Queue, Victim
 from gpupack_scheduling.ledger.jobs import ShownJob
 from gpupack_scheduling.ledger.ledger import Ledger
@@ -66,8 +65,8 @@ class Unasked:
     def _keep(
         self, job: JobId, told: PlacedPreemption, shown: ShownJob, queue: Queue, now: float
     ) -> None:
-        """What the workers need of CPU and memory is known when it asks."""
-        victims, held = preemptions.read(told, job, core.Request(gpus=1), shown.tickets)
+        """Hold the places with all that the job's planned pod takes."""
+        victims, held = preemptions.read(told, job, shown.needs, shown.tickets)
         is_over = self._made.is_over(job, told)
         if is_over or not held or not all(leaves(victim, queue) for victim in victims):
             return

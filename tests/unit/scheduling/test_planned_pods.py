@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs whose pods are not what their templates say: admission adds to them."""
 
+import msgspec
 import pytest
 from extender_builders import job, places, plan_request
 
@@ -28,6 +29,13 @@ def test_an_onlooker_plans_the_pod_that_admission_made():
     planned = {"spec": pod_spec("20", nodeSelector={"pool": "gold"})}
     request = gang_ask.of_placed(asking(planned), ()).request
     assert (request.cpu, request.selector.labels) == (20_000, (("pool", "gold"),))
+
+
+def test_of_template_and_planned_pod_one_is_kept():
+    large = {"spec": {"containers": [worker("1")], "nodeSelector": {"pool": "x" * 9000}}}
+    shown = job("train", template=large, planned={"spec": pod_spec("20")}, kind=AskingJob)
+    assert shown.spec.template is None
+    assert len(msgspec.json.encode(shown)) < 1000
 
 
 @pytest.mark.parametrize(

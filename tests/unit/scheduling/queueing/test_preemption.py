@@ -5,7 +5,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from extender_builders import World, job, pod, whole
+from extender_builders import World, job, node, pod, whole
 
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.kinds import GpuQuota
@@ -43,9 +43,9 @@ def promise(world):
     world.quotas.quotas.upsert(msgspec.convert({"metadata": meta, "spec": spec}, GpuQuota))
 
 
-def pending(name, preemption):
+def pending(name, preemption, **shown):
     """The beneficiary, as its status says for whom others are stopped."""
-    built = msgspec.to_builtins(job(name))
+    built = msgspec.json.decode(msgspec.json.encode(job(name, **shown)))
     if preemption is not None:
         built["status"]["preemption"] = msgspec.to_builtins(preemption)
     return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
@@ -225,12 +225,12 @@ def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(worl
     assert world.called()[-1] == "mine"
 
 
-def begun_anew(world, shown, *, runs=("one",)):
+def begun_anew(world, shown, *, runs=("one",), **node):
     """A process that begins when the victim has ended, and before the beneficiary asks it."""
     after = World()
     after.decisions = world.decisions
     after.use(after.new_ledger())
-    after.add_node("a")
+    after.add_node("a", **node)
     promise(after)
     for name in runs:
         held = world.ledger.plan_of(world.attempt(name, namespace="guest"))
@@ -254,6 +254,23 @@ def test_after_a_restart_nobody_who_asks_first_gets_the_room(world):
     assert isinstance(answer, PlanResponse)
     assert answer.placement == preemption.placement
     assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
+
+
+def test_after_a_restart_the_planned_pod_s_cpu_and_other_resources_are_kept_too(world):
+    """Of 32 CPUs and two network devices nothing is left for a job of one GPU that asks first."""
+    rdma = {"rdma/hca": 2}
+    requests = {"cpu": "31", "memory": "8Gi", "rdma/hca": "2"}
+    pod_spec = {"containers": [{"name": "worker", "resources": {"requests": requests}}]}
+    world.ledger.nodes.upsert(node("a", **rdma))
+    preemption = world.asks("mine", gpus=1, pod_spec=pod_spec).preemption
+    mine = pending("mine", preemption, planned={"spec": pod_spec})
+    after = begun_anew(world, mine, runs=(), **rdma)
+    after.decide()
+    (kept,) = after.admissions.queue.state.reserved.values()
+    place = kept.placements[0]
+    assert (place.cpu, place.memory, place.extended) == (31_000, 8192, (("rdma/hca", 2),))
+    small = {"containers": [{"name": "worker", "resources": {"requests": {"cpu": "2"}}}]}
+    assert isinstance(after.asks("thief", gpus=1, pod_spec=small, submitted=0), PlanRefusal)
 
 
 def test_a_victim_that_runs_on_is_counted_once_before_and_after_the_beneficiary_asks(world):
