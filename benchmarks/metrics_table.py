@@ -129,10 +129,15 @@ def _registry(
     collectors: Iterable[Collector], folder: pathlib.Path
 ) -> prometheus_client.CollectorRegistry:
     from gpupack_kube.metrics import KubeRequests  # noqa: PLC0415
-    from gpupack_serving.certificate import CertificateExpiry  # noqa: PLC0415
+    from gpupack_serving.certificate import (  # noqa: PLC0415
+        CertificateMetrics,
+        ServedCertificate,
+        ServerFiles,
+    )
 
     registry = prometheus_client.CollectorRegistry()
-    expiry = CertificateExpiry(str(folder / "tls.crt"))
+    files = ServerFiles(str(folder / "tls.crt"), str(folder / "tls.key"))
+    expiry = CertificateMetrics(ServedCertificate(files))
     for collector in (*collectors, KubeRequests(_api()), expiry):
         registry.register(collector)
     return registry

@@ -50,7 +50,8 @@ from gpupack_crds.kinds import GpuQuota
 from gpupack_kube.client import Api
 from gpupack_kube.clock import steady
 from gpupack_kube.reflector import Reflector
-from gpupack_serving.client_certificates import ClientCertificates, ServerFiles
+from gpupack_serving.certificate import ServedCertificate
+from gpupack_serving.client_certificates import ClientCertificates
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import ConnectionLimits
 from gpupack_serving.process import essential, serve
@@ -209,7 +210,8 @@ def build(settings: Settings, api: Api) -> App:
     seconds = Config().sample_seconds
     history = History(lambda: _sample(model, views), seconds=seconds)
     quota_history = QuotaHistory(lambda: _quotas(model), seconds=seconds)
-    certificates = _certificates(settings, api)
+    certificate = ServedCertificate(settings.files)
+    certificates = ClientCertificates(api, settings.files) if settings.certificates_port else None
     rights, streams = Rights(api, certificates), StreamLimits()
     tuned = Tuned(history, quota_history, rights, streams, settings.log_level)
     config_file = ConfigFile(settings.config, tuned.apply)
@@ -229,7 +231,7 @@ def build(settings: Settings, api: Api) -> App:
         api=api,
         placeholder_image=settings.placeholder_image,
     )
-    metrics.register(parts.registry, watches=reflectors, api=api, tls_cert=settings.tls_cert)
+    metrics.register(parts.registry, watches=reflectors, api=api, certificate=certificate)
     dashboard = page.Page.read(settings.page_folder)
     calls = application(parts, settings.accountant, dashboard)
     return App(
@@ -245,19 +247,16 @@ def build(settings: Settings, api: Api) -> App:
             "questions": questions,
             "configuration": config_file,
         },
-        servers=_servers(settings, calls, certificates),
+        servers=_servers(settings, calls, certificate, certificates),
         registry=parts.registry,
     )
 
 
-def _certificates(settings: Settings, api: Api) -> ClientCertificates | None:
-    if not settings.certificates_port:
-        return None
-    return ClientCertificates(api, ServerFiles(settings.tls_cert, settings.tls_key))
-
-
 def _servers(
-    settings: Settings, calls: Litestar, certificates: ClientCertificates | None
+    settings: Settings,
+    calls: Litestar,
+    certificate: ServedCertificate,
+    certificates: ClientCertificates | None,
 ) -> tuple[Server, ...]:
     """Together they have the connections and handshakes of one.
 
@@ -266,9 +265,8 @@ def _servers(
     """
     limits, handshakes = ConnectionLimits(), Handshakes()
     served = configured(calls, host="", port=settings.port)
-    served.ssl_certfile, served.ssl_keyfile = settings.tls_cert, settings.tls_key
     served.timeout_keep_alive = IDLE_SECONDS
-    by_token = Server(served, limits, handshakes)
+    by_token = Server(served, limits, handshakes, certificate.context)
     if certificates is None:
         return (by_token,)
     other = configured(calls, host="", port=settings.certificates_port)

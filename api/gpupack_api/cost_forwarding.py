@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions about cost go to the accountant, with the caller's token: it judges by it, as we do."""
 
-import ssl
+from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -12,6 +12,7 @@ from gpupack_api.rights import require_left
 from gpupack_api.routes.cost import Asked, Call, questions
 from gpupack_api.routes.parts import PREFIX, Parts, token_of
 from gpupack_api.settings import Accountant
+from gpupack_kube.ca_file import CaFile
 from gpupack_scheduling.errors import NotReady
 
 SECONDS: Final = 20.0
@@ -38,7 +39,7 @@ class ForwardingDesk:
         """What the accountant answers; see CostDesk."""
         del asked
         user = await self._parts.user(call)
-        if self._accountant is None:
+        if self._accountant is None or self._trusted is None:
             raise Missing("cost is not accounted for here; an administrator can set cost.enabled")
         headers = {"Authorization": token_of(call)}
         require_left(self._questions, user)
@@ -46,7 +47,7 @@ class ForwardingDesk:
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS)) as session,
-                session.get(url, headers=headers, ssl=self._trusted or True) as found,
+                session.get(url, headers=headers, ssl=self._trusted.context()) as found,
             ):
                 body = await found.read()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -59,5 +60,5 @@ class ForwardingDesk:
         )
 
 
-def _trusted(accountant: Accountant) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=accountant.ca or None)
+def _trusted(accountant: Accountant) -> CaFile:
+    return CaFile(Path(accountant.ca) if accountant.ca else None)

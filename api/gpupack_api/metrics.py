@@ -23,7 +23,7 @@ from gpupack_api.routes.parts import Call, shown_of
 from gpupack_kube.client import Api
 from gpupack_kube.metrics import KubeRequests, UnreadableObjects
 from gpupack_kube.reflector import Reflector
-from gpupack_serving.certificate import CertificateExpiry
+from gpupack_serving.certificate import CertificateMetrics, ServedCertificate
 
 _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 
@@ -104,14 +104,14 @@ def register(
     *,
     watches: Mapping[str, Reflector[Any]],
     api: Api,
-    tls_cert: str,
+    certificate: ServedCertificate,
 ) -> None:
-    """Show what every part shows, too; raises OSError, ValueError for the certificate."""
+    """Show what every part shows, too."""
     for collector in (
         WatchAges(watches),
         UnreadableObjects(watches),
         KubeRequests(api),
-        CertificateExpiry(tls_cert),
+        CertificateMetrics(certificate),
     ):
         registry.register(collector)
 

@@ -9,6 +9,7 @@ from typing import Final
 from gpupack_crds import names
 from gpupack_kube.environment import Environment
 from gpupack_scheduling.decisions import MOST_SECONDS, Decisions
+from gpupack_serving.certificate import ServerFiles
 
 LEAST_FRESH: Final = 75.0
 """Seconds. A watch whose other end is gone is asked for anew after 60."""
@@ -108,6 +109,11 @@ class Settings:
     """GPUPACK_PAGE_FOLDER: holds the built dashboard; empty: it is not served."""
     log_level: str = "INFO"
     """GPUPACK_LOG_LEVEL."""
+
+    @property
+    def files(self) -> ServerFiles:
+        """Paths of the certificate chain and its key."""
+        return ServerFiles(self.tls_cert, self.tls_key)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":

@@ -54,7 +54,7 @@ from gpupack_scheduling.planning import Plan
 from gpupack_scheduling.queueing.conditions import FAILED, IDLE, Kind, Note
 from gpupack_scheduling.queueing.turns import Turns
 from gpupack_serving.access import Access
-from gpupack_serving.certificate import CertificateExpiry
+from gpupack_serving.certificate import CertificateMetrics, ServedCertificate
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.process import essential, serve
 from gpupack_serving.server import Server
@@ -90,6 +90,7 @@ class App:
 def build(settings: Settings, api: Api) -> App:
     """Put everything together; a loop must run."""
     parts, metrics = parts_of(settings, api), Metrics()
+    certificate = ServedCertificate(settings.serving.files)
     binder = _binder(parts)
     events = EventWriter(api, Reporter(CONTROLLER, settings.leader_election.pod_name, "Evict"))
     idle = _notes(parts, events, IDLE, lambda: [pod.note for pod in parts.admissions.idle_pods()])
@@ -100,7 +101,7 @@ def build(settings: Settings, api: Api) -> App:
         UnreadableObjects(parts.reflectors),
         KubeRequests(api),
         ReadinessCollector(parts.readiness),
-        CertificateExpiry(settings.serving.tls_cert),
+        CertificateMetrics(certificate),
         QueueCollector(parts.admissions, parts.quotas, decides=parts.readiness.decides),
     )
     for each in collectors:
@@ -122,7 +123,7 @@ def build(settings: Settings, api: Api) -> App:
         },
         turns=parts.turns,
         gathering=binder.gathering,
-        servers=_servers(parts, settings.serving, metrics, binder),
+        servers=_servers(parts, settings.serving, metrics, binder, certificate),
         metrics=metrics,
     )
 
@@ -188,7 +189,11 @@ def _binder(parts: Parts) -> Binder:
 
 
 def _servers(
-    parts: Parts, serving: Serving, metrics: Metrics, binder: Binder
+    parts: Parts,
+    serving: Serving,
+    metrics: Metrics,
+    binder: Binder,
+    certificate: ServedCertificate,
 ) -> tuple[Server, ...]:
     """Of kube-scheduler's verbs, of the plan API, and of health."""
     ledger, decisions, readiness = parts.ledger, parts.decisions, parts.readiness
@@ -216,7 +221,7 @@ def _servers(
     )
     return (
         verbs_server(verbs.app(), serving),
-        plan_server(plan_api.app(), serving, handshakes),
+        plan_server(plan_api.app(), serving, certificate, handshakes),
         health_server(Health(readiness).app(), serving),
     )
 

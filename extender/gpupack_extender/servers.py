@@ -4,6 +4,7 @@
 from starlette.applications import Starlette
 
 from gpupack_extender.settings import Serving
+from gpupack_serving.certificate import ServedCertificate
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import ConnectionLimits
 from gpupack_serving.server import Server, configured
@@ -26,12 +27,17 @@ def verbs_server(app: Starlette, serving: Serving) -> Server:
     return Server(config)
 
 
-def plan_server(app: Starlette, serving: Serving, handshakes: Handshakes | None = None) -> Server:
-    """Reachable from the cluster."""
+def plan_server(
+    app: Starlette,
+    serving: Serving,
+    certificate: ServedCertificate | None = None,
+    handshakes: Handshakes | None = None,
+) -> Server:
+    """Reachable from the cluster; without a certificate by plain HTTP, as some tests have it."""
     config = configured(app, host="", port=serving.plan_port)
-    config.ssl_certfile, config.ssl_keyfile = serving.tls_cert, serving.tls_key
     config.timeout_keep_alive = PLAN_IDLE_SECONDS
-    return Server(config, ConnectionLimits(), handshakes)
+    tls = certificate.context if certificate else None
+    return Server(config, ConnectionLimits(), handshakes, tls)
 
 
 def health_server(app: Starlette, serving: Serving) -> Server:

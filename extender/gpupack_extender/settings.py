@@ -8,6 +8,7 @@ from typing import Final
 from gpupack_crds import names
 from gpupack_kube.environment import Environment
 from gpupack_scheduling.decisions import MOST_SECONDS, Decisions
+from gpupack_serving.certificate import ServerFiles
 
 LEAST_FRESH: Final = 75.0
 """Seconds. A watch whose other end is gone is asked for anew after 60: with less, one that was cut
@@ -30,6 +31,11 @@ class Serving:
     """GPUPACK_TLS_CERT: path of the certificate chain (PEM)."""
     tls_key: str = ""
     """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
+
+    @property
+    def files(self) -> ServerFiles:
+        """Both paths."""
+        return ServerFiles(self.tls_cert, self.tls_key)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ than that (`plain_kubeconfig`).
 
 import contextlib
 import os
-import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ import aiohttp
 import msgspec
 
 from gpupack_kube import errors
+from gpupack_kube.ca_file import CaFile
 from gpupack_kube.environment import SettingsInvalid
 from gpupack_kube.identity import Identity
 from gpupack_kube.plain_kubeconfig import Credentials, PlainKubeconfig, credentials, plain
@@ -137,9 +137,10 @@ class InCluster:
     """As the pod's service account.
 
     Args:
-        session: with the cluster's certificate.
+        session: to the API server.
         address: of the API server.
         token_file: read anew as it changes.
+        trusted: the cluster's CAs, which may be renewed.
         authorization: another's header; empty: our own.
     """
 
@@ -148,17 +149,23 @@ class InCluster:
         session: aiohttp.ClientSession,
         address: str,
         token_file: Path,
+        trusted: CaFile,
         *,
         authorization: str = "",
     ) -> None:
         self._session, self._address, self._token_file = session, address, token_file
+        self._trusted = trusted
         self._token, self._read_at = _token(token_file), time.monotonic()
         self._authorization = authorization
 
     def on_behalf(self, authorization: str) -> "InCluster":
         """With another's header, on the same connections."""
         return InCluster(
-            self._session, self._address, self._token_file, authorization=authorization
+            self._session,
+            self._address,
+            self._token_file,
+            self._trusted,
+            authorization=authorization,
         )
 
     @classmethod
@@ -169,15 +176,15 @@ class InCluster:
         host = f"[{host}]" if ":" in host else host
         certificate = account / "ca.crt"
         try:
-            context = ssl.create_default_context(cafile=str(certificate))
+            trusted = CaFile(certificate)
         except OSError as error:
             raise SettingsInvalid(f"{certificate} is no certificate: {error}") from error
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context)
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS)
         async with aiohttp.ClientSession(
             connector=connector, trust_env=True, read_bufsize=LINE_BYTES
         ) as session:
             port = environ.get("KUBERNETES_SERVICE_PORT") or "443"
-            yield cls(session, f"https://{host}:{port}", account / "token")
+            yield cls(session, f"https://{host}:{port}", account / "token", trusted)
 
     async def identity(self) -> Identity:
         """By the account's token, in the pod's namespace."""
@@ -203,6 +210,7 @@ class InCluster:
             headers={"User-Agent": "gpupack", **headers, "Authorization": self._bearer()},
             data=None if body is None else msgspec.json.encode(body),
             timeout=timeout,
+            ssl=self._trusted.context(),
         )
 
     def _bearer(self) -> str:

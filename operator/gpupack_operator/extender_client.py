@@ -7,6 +7,7 @@ from typing import Self
 
 import aiohttp
 
+from gpupack_kube.ca_file import CaFile
 from gpupack_operator.settings import PlanSettings
 
 
@@ -23,6 +24,7 @@ class ExtenderClient:
 
     def __init__(self, settings: PlanSettings, *, seconds: float) -> None:
         self._settings, self._seconds = settings, seconds
+        self._trusted: CaFile | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -58,17 +60,21 @@ class ExtenderClient:
         url, headers = f"{self._settings.url}{route}", self._headers()
         session = self._connected()
         async with session.request(
-            method, url, data=body, params=query, headers=headers
+            method, url, data=body, params=query, headers=headers, ssl=self._context()
         ) as response:
             return response.status, await response.read()
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=self._seconds)
-            tls = ssl.create_default_context(cafile=self._settings.ca)
-            connector = aiohttp.TCPConnector(ssl=tls)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
+            self._session = aiohttp.ClientSession(timeout=timeout)
         return self._session
+
+    def _context(self) -> ssl.SSLContext:
+        """By which the extender is known now; raises OSError."""
+        if self._trusted is None:
+            self._trusted = CaFile(self._settings.ca)
+        return self._trusted.context()
 
     def _headers(self) -> dict[str, str]:
         token = self._settings.token.read_text().strip()

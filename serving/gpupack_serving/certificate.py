@@ -1,33 +1,186 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Until when a server's certificate is good, as a metric."""
+"""The certificate of a server, which may be renewed while the server runs.
 
+    a handshake, a scrape ──► last look LOOK_SECONDS ago? ──► read both files ──► other bytes?
+                                                                                     │
+          a new TLS context for the handshakes that follow ◄── a pair, valid now ────┤
+          the last pair is served on; log and metric say so ◄── anything else ───────┘
+
+Connections that are open keep the context by which they were opened, so a renewal drops none. A
+context is never changed: OpenSSL loads the chain before the key, and a context whose key does not
+fit can serve nobody. No task runs: a server that no caller connects to needs no certificate, and an
+agent at rest stays at rest.
+
+The kubelet swaps all files of a Secret at once, but a chain and a key that are read one after the
+other may still be of two Secrets. Then they do not fit, or have changed after they were loaded, and
+the next look finds both.
+"""
+
+import dataclasses
+import datetime as dt
+import logging
 import pathlib
-from collections.abc import Iterator
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+log = logging.getLogger(__name__)
 
-class CertificateExpiry(Collector):
-    """Of the certificate that a server began with: one that replaces it counts after a restart.
+LOOK_SECONDS: Final = 10.0
+"""Between two looks at the files."""
 
-    Args:
-        path: its chain (PEM), of which the first is the server's own.
 
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no certificate.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """Where a server's certificate is.
+
+    Attributes:
+        chain: path of the certificate chain (PEM), of which the first is the server's own.
+        key: path of its key (PEM).
     """
 
-    def __init__(self, path: str) -> None:
-        certificate = x509.load_pem_x509_certificate(pathlib.Path(path).read_bytes())
-        self._until = certificate.not_valid_after_utc.timestamp()
+    chain: str
+    key: str
+
+
+class _Pair(NamedTuple):
+    """Contents of both files."""
+
+    chain: bytes
+    key: bytes
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return a server's context without a certificate."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+class ServedCertificate:
+    """The last usable certificate of two files.
+
+    Args:
+        files: where the certificate is.
+        bare: makes a context without a certificate.
+        now: the time by which a certificate is valid.
+        clock: monotonic seconds.
+
+    Raises:
+        OSError: a file cannot be read, or the key does not fit the certificate.
+        ValueError: a file is no certificate.
+    """
+
+    def __init__(
+        self,
+        files: ServerFiles,
+        *,
+        bare: Callable[[], ssl.SSLContext] = tls_context,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._files, self._bare, self._now, self._clock = files, bare, now, clock
+        self._served = self._read()
+        # Served whatever its dates say: a server without any certificate says less to its callers.
+        self._context, self.good_until = self._load(self._served), _dates(self._served)[1]
+        self._looked_at, self._is_outdated = clock(), False
+        self.rejected = ""
+        """Why the files cannot be served now; empty: they are what is served."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next handshake."""
+        if self._clock() - self._looked_at >= LOOK_SECONDS:
+            self.look()
+        return self._context
+
+    def replace_context(self) -> None:
+        """Serve by another context, as `bare` now makes it; as soon as the files can be loaded."""
+        self._is_outdated = True
+        self.look()
+
+    def look(self) -> None:
+        """Serve what the files hold now, if it can be served."""
+        self._looked_at = self._clock()
+        try:
+            found = self._read()
+            if found != self._served:
+                self._require_valid(found)
+            elif not self._is_outdated:
+                self._accept()
+                return
+            self._context, self.good_until = self._load(found), _dates(found)[1]
+        except (OSError, ValueError) as error:
+            self._reject(str(error))
+            return
+        if found != self._served:
+            log.info(
+                "%s: the certificate was renewed: good until %s",
+                self._files.chain,
+                self.good_until,
+            )
+        self._served, self._is_outdated = found, False
+        self._accept()
+
+    def _require_valid(self, pair: _Pair) -> None:
+        begins, ends = _dates(pair)
+        if not begins <= self._now() <= ends:
+            raise ValueError(f"it is good from {begins:%FT%TZ} to {ends:%FT%TZ}")
+
+    def _read(self) -> _Pair:
+        return _Pair(
+            *(pathlib.Path(each).read_bytes() for each in dataclasses.astuple(self._files))
+        )
+
+    def _load(self, pair: _Pair) -> ssl.SSLContext:
+        """Load the files, which must hold this pair; raises OSError."""
+        context = self._bare()
+        # Without a password an encrypted key would be asked for on the terminal.
+        context.load_cert_chain(self._files.chain, self._files.key, password=lambda: b"")
+        if self._read() != pair:
+            raise OSError("the files change while they are read")
+        return context
+
+    def _accept(self) -> None:
+        if self.rejected:
+            log.info("%s: the certificate can be served again", self._files.chain)
+        self.rejected = ""
+
+    def _reject(self, reason: str) -> None:
+        if reason != self.rejected:
+            log.error(
+                "%s: the certificate cannot be served, the last one (good until %s) still is: %s",
+                self._files.chain,
+                self.good_until,
+                reason,
+            )
+        self.rejected = reason
+
+
+def _dates(pair: _Pair) -> tuple[dt.datetime, dt.datetime]:
+    """Return between which moments the certificate is valid; raises ValueError."""
+    certificate = x509.load_pem_x509_certificate(pair.chain)
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+
+class CertificateMetrics(Collector):
+    """What a scrape is shown of a server's certificate."""
+
+    def __init__(self, certificate: ServedCertificate) -> None:
+        self._certificate = certificate
 
     def collect(self) -> Iterator[Metric]:
-        """Seconds since the epoch."""
+        """Look at the files, so that a server without callers shows what it would serve."""
+        self._certificate.context()
         yield GaugeMetricFamily(
             "gpupack_certificate_expiry_timestamp_seconds",
-            "Until when the certificate is good by which this part is known.",
-            value=self._until,
+            "End of the certificate that this part serves, in seconds since the epoch.",
+            value=self._certificate.good_until.timestamp(),
+        )
+        yield GaugeMetricFamily(
+            "gpupack_certificate_rejected",
+            "1 while the certificate's files cannot be served, so that the last pair still is.",
+            value=float(bool(self._certificate.rejected)),
         )

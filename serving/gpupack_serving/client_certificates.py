@@ -16,12 +16,13 @@ reason a TLS session is never resumed: a ticket would be good for longer than ei
 """
 
 import asyncio
-import dataclasses
 import datetime as dt
 import hashlib
 import http
 import logging
 import ssl
+import time
+import weakref
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ from gpupack_kube import objects
 from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError, NotFound
 from gpupack_kube.resources import Resource
+from gpupack_serving.certificate import ServedCertificate, ServerFiles, tls_context
 from gpupack_serving.errors import Denied
 from gpupack_serving.user import User
 
@@ -73,19 +75,6 @@ class AuthenticationConfig(objects.Object, frozen=True):
 AUTHENTICATION_CONFIGS: Final = Resource("/api/v1", "configmaps", AuthenticationConfig)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServerFiles:
-    """By which a server is known.
-
-    Attributes:
-        chain: path of the certificate chain (PEM).
-        key: path of its key (PEM).
-    """
-
-    chain: str
-    key: str
-
-
 class ClientCertificates:
     """Who callers are by their certificates.
 
@@ -95,9 +84,11 @@ class ClientCertificates:
         api: the API server, of which the ConfigMap is read.
         files: of the server that callers connect to.
         now: the time by which certificates are valid.
+        clock: monotonic seconds.
 
     Raises:
         OSError: a file of the server's cannot be read, or is no certificate or key.
+        ValueError: a file of the server's is no certificate.
     """
 
     def __init__(
@@ -106,11 +97,18 @@ class ClientCertificates:
         files: ServerFiles,
         *,
         now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api, self._files, self._now = api, files, now
+        self._api, self._now = api, now
         self._authority = ""
-        self.context = _context(files, "")
+        self._authorities = weakref.WeakKeyDictionary[ssl.SSLContext, str]()
+        """The CAs of each context by which connections are open."""
+        self._served = ServedCertificate(files, bare=self._context, clock=clock)
+
+    @property
+    def context(self) -> ssl.SSLContext:
         """For the next handshake."""
+        return self._served.context()
 
     async def run(self) -> None:
         """Look at the ConfigMap for ever."""
@@ -134,13 +132,14 @@ class ClientCertificates:
         if authority == self._authority:
             return
         try:
-            context = _context(self._files, authority)
+            _asking_for(authority)
         except (OSError, ValueError) as error:
             log.error(  # noqa: TRY400 - no bug
                 "%s/%s: %s cannot be used, the last one counts: %s", NAMESPACE, NAME, KEY, error
             )
             return
-        self._authority, self.context = authority, context
+        self._authority = authority
+        self._served.replace_context()
         told = "another" if authority else "none"
         log.info("the cluster's client CA is %s from now on", told)
 
@@ -150,7 +149,7 @@ class ClientCertificates:
         Raises:
             Denied: it does not count any more or yet, or names nobody.
         """
-        if shown.context is not self.context:
+        if self._authorities.get(shown.context) != self._authority:
             raise _unknown("the cluster's client CA has changed meanwhile; connect anew")
         if len(shown.der) > MOST_BYTES:
             raise _unknown(f"the client certificate has more than {MOST_BYTES} bytes")
@@ -174,6 +173,11 @@ class ClientCertificates:
             extra={CREDENTIAL_ID: (f"X509SHA256={digest}",)},
         )
 
+    def _context(self) -> ssl.SSLContext:
+        context = _asking_for(self._authority)
+        self._authorities[context] = self._authority
+        return context
+
     async def _published(self) -> str:
         """Empty: there is none."""
         try:
@@ -183,16 +187,15 @@ class ClientCertificates:
         return found.data.get(KEY, "")
 
 
-def _context(files: ServerFiles, authority: str) -> ssl.SSLContext:
+def _asking_for(authority: str) -> ssl.SSLContext:
     """TLS 1.3 alone, in which certificates travel encrypted.
 
     A certificate that was shown and is none of these CAs' ends the handshake; event loops
     tell the caller nothing of why.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = tls_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
-    context.load_cert_chain(files.chain, files.key)
     if authority:
         # Beside certificates there may be remarks in any script, which OpenSSL passes over.
         ascii_alone = authority.encode("ascii", errors="replace").decode("ascii")

@@ -24,7 +24,7 @@ from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError
 from gpupack_kube.metrics import KubeRequests
 from gpupack_serving.access import Access, Caller
-from gpupack_serving.certificate import CertificateExpiry
+from gpupack_serving.certificate import CertificateMetrics, ServedCertificate, ServerFiles
 from gpupack_serving.errors import Denied, TaskEnded
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import ConnectionLimits
@@ -108,6 +108,7 @@ async def shown(
 
     Raises:
         OSError: the port is taken, or a file of the certificate cannot be read.
+        ValueError: the certificate is none.
     """
     if not settings.port:
         idle = asyncio.create_task(_nothing(), name="no metrics")
@@ -115,9 +116,10 @@ async def shown(
         await _cancelled(idle)
         return
     registry = prometheus_client.CollectorRegistry()
-    for collector in (*collectors, KubeRequests(api), CertificateExpiry(settings.tls_cert)):
+    certificate = ServedCertificate(ServerFiles(settings.tls_cert, settings.tls_key))
+    for collector in (*collectors, KubeRequests(api), CertificateMetrics(certificate)):
         registry.register(collector)
-    served = _server(registry, api, settings)
+    served = _server(registry, api, settings.port, certificate)
     serving = asyncio.create_task(_serve(served), name="metrics")
     try:
         await _until_listening(served, serving)
@@ -131,15 +133,17 @@ async def shown(
 
 
 def _server(
-    registry: prometheus_client.CollectorRegistry, api: Api, settings: MetricsSettings
+    registry: prometheus_client.CollectorRegistry,
+    api: Api,
+    port: int,
+    certificate: ServedCertificate,
 ) -> RestingServer:
     handshakes = Handshakes()
     access = Access(api, clock=time.monotonic, on_allowed=handshakes.welcome)
-    config = configured(MetricsApp(registry, access), host="", port=settings.port)
-    config.ssl_certfile, config.ssl_keyfile = settings.tls_cert, settings.tls_key
+    config = configured(MetricsApp(registry, access), host="", port=port)
     config.timeout_keep_alive = IDLE_SECONDS
     limits = ConnectionLimits(most=CONNECTIONS, per_peer=PEER_CONNECTIONS)
-    return RestingServer(config, limits, handshakes)
+    return RestingServer(config, limits, handshakes, certificate.context)
 
 
 async def _serve(server: Server) -> None:

@@ -19,7 +19,7 @@ class Server(uvicorn.Server):
     """A server that leaves signals to the process, of which it is one of several.
 
     With `limits` it is reachable from pods, and accepts connections within them. `tls` is asked for
-    each of these; None: as the configuration has it.
+    each of these, since a certificate may be renewed (certificate.py); None: plain HTTP.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Server(uvicorn.Server):
         self.servers = []
         self._limits = limits
         self._handshakes = handshakes or Handshakes()
-        self._tls = tls
+        self._tls: Callable[[], ssl.SSLContext | None] = tls or _no_tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
         listener = Listener(
             listening,
             self._protocol,
-            tls=self._tls or (lambda: config.ssl),
+            tls=self._tls,
             limits=self._limits,
             handshakes=self._handshakes,
             on_failed=self._fail,
@@ -70,6 +70,10 @@ class Server(uvicorn.Server):
         """Stop listening at once, as when the rest of the process has died."""
         for listener in self.servers:
             listener.close()
+
+
+def _no_tls() -> None:
+    """Return no context: plain HTTP."""
 
 
 def configured(app: Any, *, host: str, port: int) -> uvicorn.Config:

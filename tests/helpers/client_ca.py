@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster's client CA, and certificates that it signs for users."""
+"""A CA, and certificates that it signs for users and servers."""
 
 import datetime as dt
 import ssl
@@ -30,17 +30,18 @@ class ClientCa:
     def pem(self):
         return self.certificate.public_bytes(PEM).decode()
 
-    def signed(self, name="", *groups, lasts=HOUR, usage=ExtendedKeyUsageOID.CLIENT_AUTH):
-        """A certificate and its key."""
+    def signed(self, name="", *groups, lasts=HOUR, usage=ExtendedKeyUsageOID.CLIENT_AUTH, dns=()):
+        """A certificate and its key; `dns`: names of a server."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = [(NameOID.ORGANIZATION_NAME, each) for each in groups]
         subject += [(NameOID.COMMON_NAME, name)] if name else []
-        certificate = (
-            _builder(_name(subject), self.name, key, lasts)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .sign(self.key, hashes.SHA256())
+        builder = _builder(_name(subject), self.name, key, lasts).add_extension(
+            x509.ExtendedKeyUsage([usage]), critical=False
         )
-        return certificate, key
+        if dns:
+            names = x509.SubjectAlternativeName(map(x509.DNSName, dns))
+            builder = builder.add_extension(names, critical=False)
+        return builder.sign(self.key, hashes.SHA256()), key
 
     def written(self, folder, name, *groups, **how):
         """The same in files below the folder, tls.crt and tls.key."""

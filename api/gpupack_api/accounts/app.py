@@ -40,6 +40,7 @@ from gpupack_scheduling.errors import NotReady
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduling.queueing.quotas import Shown
+from gpupack_serving.certificate import ServedCertificate, ServerFiles
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import ConnectionLimits
 from gpupack_serving.process import essential, serve
@@ -146,9 +147,9 @@ def build(settings: AccountsSettings, api: Api) -> AccountsApp:
     meter = Meter(accountant, ledger.cluster, readings, seconds=settings.meter_seconds)
     desk = AccountsDesk(accountant, Rights(api), missing=missing, now=now)
     config = configured(application(desk, missing), host="", port=settings.port)
-    config.ssl_certfile, config.ssl_keyfile = settings.tls_cert, settings.tls_key
     config.timeout_keep_alive = IDLE_SECONDS
-    server = Server(config, ConnectionLimits(), Handshakes())
+    certificate = ServedCertificate(ServerFiles(settings.tls_cert, settings.tls_key))
+    server = Server(config, ConnectionLimits(), Handshakes(), certificate.context)
     return AccountsApp(
         # Agents last: what they tell is of nodes that are known.
         reflectors={**reflectors, **asked.reflectors},

@@ -4,7 +4,8 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from litestar import Litestar, route
@@ -27,6 +28,7 @@ from gpupack_api.host.token import token_at
 from gpupack_api.routes import cluster, setups, validation
 from gpupack_api.routes.parts import Call
 from gpupack_scheduling.errors import NotReady
+from gpupack_serving.certificate import ServedCertificate, ServerFiles
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import ConnectionLimits
 from gpupack_serving.process import essential, serve
@@ -90,16 +92,21 @@ def build(settings: HostSettings, config: GpuConfig) -> HostApp:
     )
     calls = application(parts, page.Page.read(settings.page_folder))
     served = configured(calls, host=settings.address, port=settings.port)
-    if settings.tls_cert:
-        served.ssl_certfile, served.ssl_keyfile = settings.tls_cert, settings.tls_key
     served.timeout_keep_alive = app.IDLE_SECONDS
     return HostApp(
         tasks={"looks": machine, "history": history},
         machine=machine,
         waiting=waiting,
         gpus=gpus,
-        server=Server(served, ConnectionLimits(), Handshakes()),
+        server=Server(served, ConnectionLimits(), Handshakes(), _tls(settings)),
     )
+
+
+def _tls(settings: HostSettings) -> Callable[[], ssl.SSLContext] | None:
+    """Return what makes a connection's context; None: plain HTTP."""
+    if not settings.tls_cert:
+        return None
+    return ServedCertificate(ServerFiles(settings.tls_cert, settings.tls_key)).context
 
 
 async def run(built: HostApp, stop: asyncio.Event) -> None:

@@ -11,15 +11,16 @@ nothing else. What an agent says is believed of its own node's GPUs alone.
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Final, Protocol
 
 import aiohttp
 
 from gpupack_api.readings.reading import NOTHING, Reading
 from gpupack_api.settings import ReadingSettings
+from gpupack_kube.ca_file import CaFile
 from gpupack_serving import scraped
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Gauge:
         self._agents, self._nodes, self._settings, self._now = agents, nodes, settings, now
         self._known: dict[str, tuple[Mapping[str, Reading], float]] = {}
         self._silent: set[str] = set()
+        self._trusted = CaFile(Path(settings.ca))
 
     def of(self, node: str) -> Mapping[str, Reading]:
         """By UUID; the same object until something else is read."""
@@ -77,9 +79,8 @@ class Gauge:
 
     async def run(self) -> None:
         """Ask for ever."""
-        context = ssl.create_default_context(cafile=self._settings.ca)
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-        connector = aiohttp.TCPConnector(ssl=context, limit=AT_ONCE)
+        connector = aiohttp.TCPConnector(limit=AT_ONCE)
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False
         ) as session:
@@ -122,6 +123,7 @@ class Gauge:
             token = self._settings.token.read_text().strip()
             async with session.get(
                 f"https://{host}:{self._settings.port}/metrics",
+                ssl=self._trusted.context(),
                 server_hostname=self._settings.host,
                 allow_redirects=False,
                 headers={"Authorization": f"Bearer {token}", "Accept-Encoding": ""},

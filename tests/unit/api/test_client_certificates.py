@@ -17,7 +17,8 @@ from gpupack_api.rights import Rights
 from gpupack_api.routes.cost import BURST
 from gpupack_api.settings import Accountant, Settings
 from gpupack_scheduling.decisions import Decisions
-from gpupack_serving.client_certificates import ClientCertificates, ServerFiles
+from gpupack_serving.certificate import ServerFiles
+from gpupack_serving.client_certificates import ClientCertificates
 from gpupack_serving.peer_limits import ConnectionLimits
 from gpupack_serving.server import Server, configured
 

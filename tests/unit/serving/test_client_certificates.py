@@ -17,7 +17,8 @@ from self_signed import self_signed
 
 from gpupack_serving import client_certificates
 from gpupack_serving.access import Access, Caller
-from gpupack_serving.client_certificates import ClientCertificates, PeerCertificate, ServerFiles
+from gpupack_serving.certificate import ServerFiles
+from gpupack_serving.client_certificates import ClientCertificates, PeerCertificate
 from gpupack_serving.connections import certificate_of
 from gpupack_serving.errors import Denied
 from gpupack_serving.peer_limits import ConnectionLimits

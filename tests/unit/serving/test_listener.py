@@ -19,6 +19,7 @@ from gpupack_extender.health import Health
 from gpupack_extender.servers import health_server, plan_server
 from gpupack_extender.settings import Serving
 from gpupack_serving import connections, listener
+from gpupack_serving.certificate import ServedCertificate
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import CONNECTIONS_PER_PEER
 
@@ -42,6 +43,10 @@ def serving(tmp_path_factory):
     return Serving(tls_cert=str(certificate), tls_key=str(key))
 
 
+def certificate(serving):
+    return ServedCertificate(serving.files)
+
+
 def on_both_loops(scenario):
     """asyncio's own loop, and the one that the extender runs on."""
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
@@ -58,7 +63,7 @@ async def served(serving):
 
     app = endpoints.application([Route("/echo", echo, methods=["POST"])])
     async with (
-        listening(plan_server(app, serving)) as plans,
+        listening(plan_server(app, serving, certificate(serving))) as plans,
         listening(health_server(Health(Ready()).app(), serving)) as health,
     ):
         yield plans, health
@@ -156,7 +161,7 @@ def test_a_call_under_way_is_not_dropped_for_idle_connections(serving):
 
 def test_a_connection_that_cannot_be_opened_leaves_its_slot(serving):
     async def scenario():
-        server = plan_server(endpoints.application([]), serving)
+        server = plan_server(endpoints.application([]), serving, certificate(serving))
         server._protocol = lambda _: 1 // 0
         async with listening(server) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -179,7 +184,9 @@ def test_of_one_address_no_more_handshakes_are_made_than_the_bound(serving):
 
     async def scenario():
         app = endpoints.application([])
-        server = plan_server(app, serving, Handshakes(peer_burst=5, peer_per_second=2))
+        server = plan_server(
+            app, serving, certificate(serving), Handshakes(peer_burst=5, peer_per_second=2)
+        )
         made.clear()
         async with listening(server) as port:
             start = time.monotonic()

@@ -2,19 +2,16 @@
 """/metrics of parts that serve nothing else."""
 
 import asyncio
-import datetime as dt
 import socket
 import types
 
 import pytest
 from fake_api import ApiServer, connected
-from prometheus_client import CollectorRegistry
 from scraping import answer, metrics_environ
 
 from gpupack_kube.environment import Environment, SettingsInvalid
 from gpupack_kube.metrics import UnreadableObjects
 from gpupack_serving import metrics
-from gpupack_serving.certificate import CertificateExpiry
 from gpupack_serving.settings import MetricsSettings
 
 COUNTED = UnreadableObjects({"pods": types.SimpleNamespace(unreadable=3)})
@@ -104,10 +101,3 @@ def test_a_port_without_a_certificate_is_refused(environ):
     del environ[0]["GPUPACK_METRICS_TLS_KEY"]
     with pytest.raises(SettingsInvalid, match="GPUPACK_METRICS_TLS_KEY is not set"):
         MetricsSettings.of(Environment(environ[0]))
-
-
-def test_a_certificate_tells_until_when_it_is_good(settings):
-    registry = CollectorRegistry()
-    registry.register(CertificateExpiry(settings.tls_cert))
-    until = registry.get_sample_value("gpupack_certificate_expiry_timestamp_seconds")
-    assert until - dt.datetime.now(dt.UTC).timestamp() == pytest.approx(3600, abs=60)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By which CAs a client knows a server, from a file that may be replaced while the client runs.
+
+A request asks for the context and hands it to aiohttp (`ssl=`), which keeps connections by context:
+after a renewal the next request connects again, and what is under way goes on. A context is never
+changed, since CAs can be added to one and not taken out.
+"""
+
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 10.0
+"""Between two looks at the file."""
+
+
+class CaFile:
+    """The last usable content of a file of CA certificates.
+
+    Args:
+        path: of the file (PEM); None: the host's own CAs, which are read once.
+        clock: monotonic seconds.
+
+    Raises:
+        OSError: it cannot be read, or holds no certificate.
+    """
+
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._clock = path, clock
+        self._looked_at = clock()
+        self._trusted = path.read_bytes() if path else b""
+        self._context = _context(self._trusted) if path else ssl.create_default_context()
+        self._rejected = ""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next request."""
+        if self._path is not None and self._clock() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = self._clock()
+            self._look(self._path)
+        return self._context
+
+    def _look(self, path: Path) -> None:
+        try:
+            found = path.read_bytes()
+            if found != self._trusted:
+                self._context, self._trusted = _context(found), found
+                log.info("%s: other CA certificates are trusted from now on", path)
+        except OSError as error:
+            if str(error) != self._rejected:
+                log.error(  # noqa: TRY400 - no bug
+                    "%s: no CA certificates; the last ones are trusted: %s", path, error
+                )
+            self._rejected = str(error)
+            return
+        self._rejected = ""
+
+
+def _context(pem: bytes) -> ssl.SSLContext:
+    """Trust these CAs and no others; raises OSError where there is none."""
+    # Next to certificates there may be remarks in any script, which OpenSSL passes over.
+    text = pem.decode("ascii", errors="replace").encode("ascii", errors="replace").decode("ascii")
+    if "-----BEGIN" not in text:
+        raise OSError("the file holds no certificate")
+    return ssl.create_default_context(cadata=text)
