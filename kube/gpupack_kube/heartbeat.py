@@ -20,10 +20,14 @@ BEATS_PER_DURATION = 4
 async def beat_forever(
     api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
 ) -> None:
-    """Renew the Lease until cancelled; a missed beat is logged, the next one comes in its turn."""
+    """Renew the Lease until cancelled; a missed beat is logged, the next one comes in its turn.
+
+    That the Lease cannot be given its owner is logged once.
+    """
+    logged = ""
     while True:
         try:
-            await beat(
+            unowned = await beat(
                 api,
                 name,
                 node=node,
@@ -33,16 +37,23 @@ async def beat_forever(
             )
         except errors.KubeError as error:
             log.warning("no heartbeat: %s", error)
+        else:
+            if unowned and unowned != logged:
+                log.warning("Lease %s is renewed, and has no owner: %s", name, unowned)
+            logged = unowned
         await asyncio.sleep(duration_seconds / BEATS_PER_DURATION)
 
 
 async def beat(
     api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
-) -> None:
+) -> str:
     """Renew the Lease `name`, or create it for its Node; one without an owner is given to it.
 
+    Returns:
+        Why the Lease, which was renewed, has no owner; empty: it has one.
+
     Raises:
-        KubeError: the API server could not be asked; beat again at the next interval.
+        KubeError: the Lease was not renewed; beat again at the next interval.
     """
     spec = {
         "holderIdentity": holder,
@@ -54,10 +65,20 @@ async def beat(
     except errors.NotFound:
         owner = await node_reference(api, node)
         await api.create(LEASES, _lease(name, namespace, owner, spec), namespace=namespace)
-        return
-    if not lease.metadata.owner_references:
+        return ""
+    if lease.metadata.owner_references:
+        return ""
+    return await _own(api, name, node=node, namespace=namespace)
+
+
+async def _own(api: client.Api, name: str, *, node: str, namespace: str) -> str:
+    """Give a Lease to its Node, and return what stands against it."""
+    try:
         owned = {"metadata": {"ownerReferences": [await node_reference(api, node)]}}
         await api.merge(LEASES, name, owned, namespace=namespace)
+    except errors.KubeError as error:
+        return str(error)
+    return ""
 
 
 def timestamp(moment: dt.datetime) -> str:

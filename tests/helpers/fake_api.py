@@ -27,8 +27,9 @@ class ApiServer:
     """Objects by path, with resourceVersions and conflicts, and a note of every write.
 
     `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
-    one is answered; `slow` delays writes by their method, seconds; `date` is the header of every
-    answer; `admit` is what admission makes of an object that is tried.
+    one is answered; `forbidden` holds paths that nobody may read; `slow` delays writes by their
+    method, seconds; `date` is the header of every answer; `admit` is what admission makes of an
+    object that is tried.
     """
 
     def __init__(self):
@@ -38,6 +39,7 @@ class ApiServer:
         self.down = False
         self.silent = False
         self.refuse = {}
+        self.forbidden = set()
         self.slow = {}
         self.date = None
         self.admit = lambda tried: tried
@@ -112,6 +114,8 @@ class ApiServer:
             await response.write(line.encode())
 
     def _read(self, path):
+        if path in self.forbidden:
+            return status(403, "Forbidden")
         if path in self.objects:
             return web.json_response(self.objects[path])
         if _is_object(path):

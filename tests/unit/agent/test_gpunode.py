@@ -331,6 +331,32 @@ async def test_a_lease_without_an_owner_is_given_to_the_node(cluster):
     assert len(cluster.server.writes) == 3
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["no Node", "no right to read it"])
+async def test_a_lease_that_cannot_be_given_its_owner_is_renewed_and_that_is_logged_once(
+    cluster, caplog, monkeypatch, is_there
+):
+    monkeypatch.setattr("gpupack_kube.heartbeat.BEATS_PER_DURATION", 50)
+    if is_there:
+        cluster.server.forbidden.add(NODE)
+    else:
+        del cluster.server.objects[NODE]
+    meta = {"name": "gpunode-node-1", "namespace": "s", "resourceVersion": "1"}
+    cluster.server.put(LEASE, {"metadata": meta})
+    beating = heartbeat.beat_forever(
+        cluster.api,
+        "gpunode-node-1",
+        node="node-1",
+        namespace="s",
+        holder="x",
+        duration_seconds=1,
+    )
+    async with running(beating):
+        await until(lambda: len(cluster.server.writes) >= 4)
+    assert cluster.server.objects[LEASE]["spec"]["holderIdentity"] == "x"
+    (message,) = [record.message for record in caplog.records]
+    assert message.startswith("Lease gpunode-node-1 is renewed, and has no owner")
+
+
 async def test_without_its_node_no_lease_is_created(cluster):
     del cluster.server.objects[NODE]
     beat = heartbeat.beat(
