@@ -114,5 +114,36 @@ def test_an_agent_reports_the_gpus_of_its_own_node_alone(system):
     assert f'not "{own}"' in write_status(system, own, *as_agent_of("other"))
 
 
+OWNERS = {
+    "another Node": {"apiVersion": "v1", "kind": "Node", "name": "b", "uid": "u"},
+    "a ConfigMap": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u"},
+    "another group": {"apiVersion": "example.org/v1", "kind": "Node", "name": "a", "uid": "u"},
+}
+
+
+def owned_by(owner, manifest):
+    manifest["metadata"]["ownerReferences"] = [owner]
+    return json.dumps(manifest)
+
+
+def create(kube, manifest, *flags):
+    """A creation, tried without effect."""
+    command = ("create", "--dry-run=server", "-f", "-")
+    return kube.kubectl(*command, *flags, stdin=manifest).stderr
+
+
+@pytest.mark.parametrize("owner", OWNERS.values(), ids=OWNERS)
+def test_an_agent_names_no_owner_but_its_node(system, owner):
+    for made in (gpunode("a"), lease("gpunode-a")):
+        refused = create(system, owned_by(owner, made), *as_agent_of("a"))
+        assert 'that only Node "a" owns' in refused
+
+
+def test_an_agent_gives_what_it_makes_to_its_node(system):
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "u"}
+    for made in (gpunode("a"), lease("gpunode-a")):
+        assert create(system, owned_by(owner, made), *as_agent_of("a")) == ""
+
+
 def test_a_token_that_names_no_node_writes_nothing(system):
     assert 'of node "" may write' in patch(system, lease("gpunode-a"), f"--as={AGENT}")
