@@ -33,6 +33,12 @@ MODEL_FROM: Final = 60
 WIDE_FROM: Final = 110
 """Columns of a terminal from which on the driver's figures are shown."""
 
+MAX_BAR: Final = 40
+"""Characters of the bar above the nodes."""
+
+BAR_MARGIN: Final = 20
+"""Characters that stand beside it."""
+
 HEAD_LINES: Final = 5
 """Above and below the nodes."""
 
@@ -118,10 +124,13 @@ def drawn(
     *,
     status: Status | None,
     moment: dt.datetime,
-    width: int,
+    width: int | None,
     lines: int | None,
 ) -> Group:
-    """The whole picture, for a terminal of so many columns; of so many lines, None: all of them."""
+    """The whole picture, for a terminal of so many columns and lines.
+
+    None: nothing is cut, as in a pipe.
+    """
     room = len(bars) if lines is None else max(lines - HEAD_LINES, 1)
     shown = bars[:room]
     left_out = len(bars) - len(shown)
@@ -134,42 +143,52 @@ def drawn(
     return Group(*parts, Text(LEGEND, style="dim"))
 
 
-def _head(bars: Sequence[NodeBar], status: Status | None, moment: dt.datetime, width: int) -> Text:
+def _head(
+    bars: Sequence[NodeBar], status: Status | None, moment: dt.datetime, width: int | None
+) -> Text:
     gpus = status.total_gpus if status else sum(bar.gpus for bar in bars)
     free = status.available_gpus if status else sum(bar.free for bar in bars)
     whole = sum(bar.percent * bar.gpus for bar in bars) / gpus if gpus else 0.0
     percent = status.utilization.gpu_utilization if status else whole
     counted = f"{figures.count(gpus, 'GPU')} in {figures.count(len(bars), 'node')}"
     text = Text(f"{counted}, {figures.whole(free)} free  ", style="bold")
-    room = max(min(width - len(text.plain) - 20, 40), 0)
+    left = MAX_BAR if width is None else width - len(text.plain) - BAR_MARGIN
+    room = max(min(left, MAX_BAR), 0)
     filled = round(room * min(percent, WHOLE) / WHOLE)
     text.append(FULL * filled, style="green").append(FREE * (room - filled), style="dim")
     return text.append(f" {figures.percent(percent)}  {moment.astimezone():%H:%M:%S}", style="bold")
 
 
-def _nodes(bars: Sequence[NodeBar], width: int) -> Table:
+def _nodes(bars: Sequence[NodeBar], width: int | None) -> Table:
     built = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     widest = min(max((len(bar.cells) for bar in bars), default=0), MOST_CELLS + 1)
-    built.add_column(no_wrap=True, overflow="ellipsis", max_width=max(width // 3, 8))
-    if width >= MODEL_FROM:
-        built.add_column(no_wrap=True, overflow="ellipsis", style="dim", max_width=width // 4)
-    built.add_column(no_wrap=True, min_width=min(widest, width // 2))
+    name_width = None if width is None else max(width // 3, 8)
+    built.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width)
+    if _is_from(MODEL_FROM, width):
+        model_width = None if width is None else width // 4
+        built.add_column(no_wrap=True, overflow="ellipsis", style="dim", max_width=model_width)
+    built.add_column(no_wrap=True, min_width=widest if width is None else min(widest, width // 2))
     built.add_column(no_wrap=True, justify="right")
     built.add_column(no_wrap=True, justify="right")
-    for _ in range(3 if width >= WIDE_FROM else 0):
+    for _ in range(3 if _is_from(WIDE_FROM, width) else 0):
         built.add_column(no_wrap=True, justify="right")
     for bar in bars:
         built.add_row(*_row(bar, width))
     return built
 
 
-def _row(bar: NodeBar, width: int) -> list[Text]:
+def _is_from(columns: int, width: int | None) -> bool:
+    """Whether there are at least so many."""
+    return width is None or width >= columns
+
+
+def _row(bar: NodeBar, width: int | None) -> list[Text]:
     row = [Text(plain(bar.name), style="" if bar.ready else "red")]
-    if width >= MODEL_FROM:
+    if _is_from(MODEL_FROM, width):
         row.append(Text(plain(bar.model).removeprefix("NVIDIA ")))
     row += [_cells(bar.cells), Text(f"{bar.free}/{bar.gpus} free")]
     row.append(Text(figures.percent(bar.percent) if bar.ready else "away"))
-    return [*row, *_figures(bar)] if width >= WIDE_FROM else row
+    return [*row, *_figures(bar)] if _is_from(WIDE_FROM, width) else row
 
 
 def _cells(cells: str) -> Text:

@@ -13,7 +13,9 @@
     ├── NotAllowed           77: a right is missing
     │   └── NotKnown           the REST API does not know who calls
     └── SettingsWrong        78: no kubeconfig, or one that cannot be used
+    CannotWrite              74: of gpupack_terminal, the output takes no more
     Interrupted             130: Ctrl-C
+    PipeClosed              141: of gpupack_terminal, the reader of the output has gone
     Terminated              143: SIGTERM, where a job is followed
 
 The numbers are those of sysexits.h.

@@ -16,14 +16,8 @@ from typing import Final, TypeVar
 
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
-from gpupack_cli.worker_log import (
-    WorkerLog,
-    attempt_number,
-    ended,
-    exit_status,
-    require_passing,
-    worker_index,
-)
+from gpupack_cli.worker_log import WorkerLog, require_passing
+from gpupack_cli.worker_pod import WorkerPod
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube import errors, listing, objects
@@ -66,7 +60,7 @@ class Follower:
         many = job.spec.workers > MOST_LOGS
         self._wanted = workers or (frozenset({0}) if many else frozenset(range(MOST_LOGS)))
         self._prefixed = job.spec.workers > 1 and len(self._wanted) > 1
-        self._pods: dict[str, Pod] = {}
+        self._pods: dict[str, WorkerPod] = {}
         """By UID, as they were last seen, those that are gone too."""
         self._gone: set[str] = set()
         self._logs: dict[str, asyncio.Task[None]] = {}
@@ -98,9 +92,9 @@ class Follower:
     @property
     def status(self) -> int:
         """What the job's workers ended with: of its last attempt, the first that is not 0."""
-        last = max(map(attempt_number, self._pods.values()), default=0)
-        pods = [pod for pod in self._pods.values() if attempt_number(pod) == last]
-        found = (exit_status(pod) for pod in sorted(pods, key=worker_index))
+        last = max((each.attempt for each in self._pods.values()), default=0)
+        workers = [each for each in self._pods.values() if each.attempt == last]
+        found = (each.exit_status for each in sorted(workers, key=lambda each: each.index))
         return next((each for each in found if each), 0)
 
     async def _watch_job(self) -> None:
@@ -180,21 +174,21 @@ class Follower:
 
     def _see_pod(self, event: Event, group: asyncio.TaskGroup) -> None:
         pod = decode(event.object, Pod)
-        uid = pod.metadata.uid
-        self._pods[uid] = pod
+        uid, worker = pod.metadata.uid, WorkerPod.of(pod, self.job.spec)
+        self._pods[uid] = worker
         if event.type == "DELETED":
             self._gone.add(uid)
-        if pod.spec.node_name and uid not in self._logs and worker_index(pod) in self._wanted:
-            self._logs[uid] = group.create_task(self._log(pod).follow())
+        if pod.spec.node_name and uid not in self._logs and worker.index in self._wanted:
+            self._logs[uid] = group.create_task(self._log(worker).follow())
 
-    def _log(self, pod: Pod) -> WorkerLog:
-        uid = pod.metadata.uid
+    def _log(self, worker: WorkerPod) -> WorkerLog:
+        uid = worker.pod.metadata.uid
         return WorkerLog(
             self._api,
-            pod,
+            worker,
             self._sink,
-            prefix=f"[{worker_index(pod)}] " if self._prefixed else "",
-            over=lambda: uid in self._gone or ended(self._pods[uid]),
+            prefix=f"[{worker.index}] " if self._prefixed else "",
+            over=lambda: uid in self._gone or self._pods[uid].ended,
             tail=self._tail,
         )
 

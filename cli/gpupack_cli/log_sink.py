@@ -3,24 +3,24 @@
 
 import asyncio
 import sys
-from typing import BinaryIO, Final
+from typing import TextIO
 
-from gpupack_cli.text import coloured
-
-FLUSH_BYTES: Final = 1 << 16
+from gpupack_cli.text import coloured, uncoloured
+from gpupack_terminal import Screen, screen
 
 
 class LogSink:
     """Writes lines, and waits while a person is asked something.
 
     Args:
-        out: takes the bytes.
-        terminal: lines are made safe for it; else, or where `raw`, they stay as they are.
-        raw: see there.
+        out: takes the lines.
+        shown: what that can show. On a terminal lines are made safe for it, and keep their colours
+            where it has any.
+        raw: lines stay as they are on a terminal, too.
     """
 
-    def __init__(self, out: BinaryIO, *, terminal: bool, raw: bool = False) -> None:
-        self._out, self._safe = out, terminal and not raw
+    def __init__(self, out: TextIO, shown: Screen, *, raw: bool = False) -> None:
+        self._out, self._shown, self._safe = out, shown, shown.terminal and not raw
         self.go = asyncio.Event()
         """Clear it, and whoever writes waits."""
         self.go.set()
@@ -29,13 +29,17 @@ class LogSink:
     @classmethod
     def of_stdout(cls, *, raw: bool) -> "LogSink":
         """Of the process."""
-        return cls(sys.stdout.buffer, terminal=sys.stdout.isatty(), raw=raw)
+        return cls(sys.stdout, screen(sys.stdout), raw=raw)
 
     async def write(self, prefix: str, line: bytes) -> None:
         """Write one line."""
         await self.go.wait()
         if self._safe:
-            line = coloured(line.decode(errors="replace")).encode(errors="replace")
-        self._out.write(prefix.encode() + line + b"\n")
+            text = line.decode(errors="replace")
+            shown = coloured(text) if self._shown.colour else uncoloured(text)
+            self._out.write(f"{prefix}{shown}\n")
+        else:
+            self._out.flush()
+            self._out.buffer.write(prefix.encode() + line + b"\n")
         self._out.flush()
         self.lines += 1

@@ -6,7 +6,6 @@ Each is imported when it is called: all of them together take longer than most c
 
 import importlib
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,8 +14,13 @@ from typing import Final
 
 import click
 
+import gpupack_terminal
 from gpupack_cli import errors
 from gpupack_cli.text import plain
+from gpupack_terminal import OutputEnded
+
+NAME: Final = "gpupack"
+"""As messages begin."""
 
 COMMANDS: Final = {
     "completion": "The script that completes commands in a shell.",
@@ -70,14 +74,16 @@ def group() -> None:
 
     Which cluster is meant says the kubeconfig, as for kubectl. Exit statuses: 0 well; 2 wrong
     usage; 65 a file or manifest is wrong; 66 there is no such object; 69 the cluster or the REST
-    API is away; 70 a fault of the command; 77 a right is missing; 78 no kubeconfig; 130
-    interrupted; 143 ended by SIGTERM. `submit` and `logs --follow` end as the job does.
+    API is away; 70 a fault of the command; 74 the output cannot be written; 77 a right is missing;
+    78 no kubeconfig; 130 interrupted; 141 the reader of the output has gone; 143 ended by SIGTERM.
+    `submit` and `logs --follow` end as the job does.
     """
 
 
 def main() -> None:
     """Run as a user calls it; no error is a traceback."""
-    sys.exit(called(sys.argv[1:], program=program_name(sys.argv[0])))
+    program = program_name(sys.argv[0])
+    sys.exit(gpupack_terminal.run(lambda: called(sys.argv[1:], program=program), program=NAME))
 
 
 def program_name(path: str) -> str:
@@ -109,14 +115,15 @@ def _before_command(arguments: Sequence[str]) -> list[str]:
 
 def _told(error: Exception) -> int:
     if isinstance(error, ExceptionGroup):
-        return _told(error.exceptions[0])
+        first = error.subgroup(OutputEnded) or error
+        return _told(first.exceptions[0])
+    if isinstance(error, OutputEnded):
+        return gpupack_terminal.status_of(error, program=NAME)
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code
     if isinstance(error, click.Abort):
         return errors.INTERRUPTED
-    if isinstance(error, BrokenPipeError):
-        return _pipe_closed()
     mended = _of_ours(error) or errors.Internal(
         f"a fault of the command itself: {type(error).__name__}: {error}; --debug shows where"
     )
@@ -137,10 +144,4 @@ def _of_ours(error: Exception) -> errors.CliError | None:
 
 
 def _complain(text: str) -> None:
-    click.echo(f"gpupack: {plain(text)}", err=True)
-
-
-def _pipe_closed() -> int:
-    """Whoever read us has enough, as `head`; nothing more can be written, at the end neither."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    click.echo(f"{NAME}: {plain(text)}", err=True)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers as tables for people, or as JSON or YAML for programs.
 
-Of a table on a terminal those columns are left out for which it is too narrow, the least important
-first; a pipe gets all lines whole. Colours are for terminals alone, and NO_COLOR turns them off.
+On a terminal those columns are left out for which it is too narrow, and of the others the one that
+takes the rest (a message) is cut. Nothing else ever is: a name that is cut cannot be copied, and
+UUIDs look alike. A line that is still too long goes on below, as kubectl's does. A pipe and
+`-o wide` get all columns and all text.
 """
 
 import dataclasses
@@ -13,24 +15,19 @@ from typing import Any, Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
+from rich.console import RenderableType
 from rich.text import Text
 
 from gpupack_cli.options import Output
 from gpupack_cli.text import plain
-
-PIPE_COLUMNS: Final = 1 << 14
-"""A line in a pipe is as long as it is."""
+from gpupack_terminal import PIPE_COLUMNS, console, screen
 
 GAP: Final = 2
 """Between two columns."""
 
 LEAST_REST: Final = 12
 """Characters of the column that takes what is left."""
-
-LEAST_TEXT: Final = 6
-"""Of any other that holds no numbers."""
 
 STYLES: Final = {
     "Running": "green",
@@ -70,74 +67,92 @@ class Column:
     rest: bool = False
 
 
-def console(*, err: bool = False) -> Console:
-    """A console that takes no text for markup."""
-    stream = sys.stderr if err else sys.stdout
-    width = None if stream.isatty() else PIPE_COLUMNS
-    return Console(
-        stderr=err, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False
-    )
-
-
 def table(
-    columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, output: Output, width: int
-) -> Table:
-    """The rows, whatever anybody wrote into them, as a table for so many columns of a terminal."""
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Any]],
+    *,
+    output: Output,
+    width: int | None,
+) -> list[Text]:
+    """The lines of a table for a terminal of so many columns; None: a pipe.
+
+    What stands in the rows may be anybody's words.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
+    room = None if output is Output.WIDE else width
     shown = [
         place
         for place, column in enumerate(columns)
-        if output is Output.WIDE or (width >= column.least_width and not column.wide)
+        if output is Output.WIDE
+        or not (column.wide or (room is not None and room < column.least_width))
     ]
-    built = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    widths = _widths(columns, shown, cells, width)
-    for place in shown:
-        column = columns[place]
-        built.add_column(
-            column.name.upper(),
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=widths[place],
-        )
-    for row in cells:
-        built.add_row(*(row[place] for place in shown))
-    return built
+    heading = [Text(column.name.upper(), style="bold") for column in columns]
+    lines = [heading, *cells]
+    widths = _widths(columns, shown, lines, room)
+    return [_line(columns, shown, line, widths) for line in lines]
 
 
 def _widths(
-    columns: Sequence[Column], shown: list[int], cells: list[list[Text]], width: int
+    columns: Sequence[Column], shown: list[int], lines: list[list[Text]], room: int | None
 ) -> dict[int, int]:
-    """Of each column: what takes the rest is cut first, then the longest texts; numbers never."""
-    widths = {
-        place: max([len(columns[place].name), *(row[place].cell_len for row in cells)])
-        for place in shown
-    }
-    excess = sum(widths.values()) + GAP * (len(shown) - 1) - width
+    """Of each column the width of its longest text; what takes the rest is cut to the room."""
+    widths = {place: max(line[place].cell_len for line in lines) for place in shown}
+    if room is None:
+        return widths
+    excess = sum(widths.values()) + GAP * (len(shown) - 1) - room
     for place in shown:
-        if columns[place].rest:
+        if columns[place].rest and excess > 0:
             cut = max(0, min(excess, widths[place] - LEAST_REST))
             widths[place], excess = widths[place] - cut, excess - cut
-    texts = [place for place in shown if not columns[place].right]
-    while excess > 0 and texts:
-        longest = max(texts, key=widths.__getitem__)
-        if widths[longest] <= LEAST_TEXT:
-            break
-        widths[longest], excess = widths[longest] - 1, excess - 1
     return widths
 
 
+def _line(
+    columns: Sequence[Column], shown: list[int], cells: list[Text], widths: dict[int, int]
+) -> Text:
+    """One line; no spaces at its end, which would make an empty line of one that is too long."""
+    line, gap = Text(no_wrap=True), ""
+    for place in shown:
+        cell, width = cells[place], widths[place]
+        if cell.cell_len > width:
+            cell = Text(_cut(cell.plain, width), style=cell.style)
+        space = " " * (width - cell.cell_len)
+        before, after = (space, "") if columns[place].right else ("", space)
+        if cell.plain:
+            line.append(gap + before).append(cell)
+            gap = after + " " * GAP
+        else:
+            gap += space + " " * GAP
+    return line
+
+
+def _cut(text: str, width: int) -> str:
+    return set_cell_size(text, width - cell_len("…")).rstrip() + "…"
+
+
 def show_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], output: Output) -> None:
-    """Print it; in a pipe without the spaces that fill up a terminal's lines."""
-    screen = console()
-    built = table(columns, rows, output=output, width=screen.width)
-    if screen.is_terminal:
-        screen.print(built)
-        return
-    with screen.capture() as captured:
-        screen.print(built)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+    """Print it for what stdout is."""
+    width = screen(sys.stdout).columns
+    show_lines(table(columns, rows, output=output, width=width))
+
+
+def show_lines(lines: Iterable[Text]) -> None:
+    """Print lines as they are: none is broken."""
+    out = console()
+    with out.capture() as captured:
+        for line in lines:
+            out.print(line, soft_wrap=True)
+    # At once: a reader such as `grep -q` may go after its first line.
+    sys.stdout.write(captured.get())
+
+
+def show(picture: RenderableType) -> None:
+    """Print what is drawn for a terminal of its width; of one that is wider the lines go on."""
+    out = console()
+    out.width = PIPE_COLUMNS
+    with out.capture() as captured:
+        out.print(picture)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def show_document(document: Any, output: Output) -> None:

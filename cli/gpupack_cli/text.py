@@ -47,6 +47,11 @@ def coloured(line: str) -> str:
     return "".join(kept) + ("\x1b[0m" if found else "")
 
 
+def uncoloured(line: str) -> str:
+    """A line of a log as a terminal without colours may have it: its tabs are kept."""
+    return _tabbed(_SEQUENCES.sub("", line))
+
+
 def _tabbed(text: str) -> str:
     """Of a line that was written over and over by a progress bar, what was written last."""
     last = text.rstrip("\r").rpartition("\r")[2]

@@ -12,16 +12,16 @@ The log is asked for before the API server knows that the container runs: the ku
 
 import asyncio
 import contextlib
+import enum
 from collections.abc import Callable
 from typing import Final
 
 from gpupack_cli.log_position import LogPosition
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
-from gpupack_crds import names
+from gpupack_cli.worker_pod import WorkerPod
 from gpupack_kube import errors, lines
 from gpupack_kube.client import Api
-from gpupack_kube.objects import Pod
 from gpupack_kube.resources import PODS
 
 SILENCE_SECONDS: Final = 60.0
@@ -37,12 +37,18 @@ PASSING: Final = frozenset({429, 500, 502, 503, 504})
 """Refusals that say nothing of what was asked: the server, or the kubelet behind it, is busy."""
 
 
+class Gone(enum.Enum):
+    """There is no such pod any more."""
+
+    GONE = enum.auto()
+
+
 class WorkerLog:
     """Follows one pod.
 
     Args:
         api: where the log is asked for.
-        pod: of the worker.
+        worker: whose log it is.
         sink: takes its lines.
         prefix: stands before each.
         over: whether the pod's container has ended, or the pod is gone, as far as is known.
@@ -52,19 +58,18 @@ class WorkerLog:
     def __init__(
         self,
         api: Api,
-        pod: Pod,
+        worker: WorkerPod,
         sink: LogSink,
         *,
         prefix: str,
         over: Callable[[], bool],
         tail: int | None = None,
     ) -> None:
-        self._api, self._pod, self._sink, self._prefix = api, pod, sink, prefix
+        self._api, self._worker, self._sink, self._prefix = api, worker, sink, prefix
         self._over, self._tail = over, tail
         self._position = LogPosition()
-        self._path = PODS.path(
-            pod.metadata.name, namespace=pod.metadata.namespace, subresource="log"
-        )
+        metadata = worker.pod.metadata
+        self._path = PODS.path(metadata.name, namespace=metadata.namespace, subresource="log")
 
     async def follow(self) -> None:
         """Until the container has ended and its last line was written.
@@ -87,9 +92,11 @@ class WorkerLog:
                 continue
             except (errors.Unreachable, errors.Refused) as error:
                 require_passing(error)
+                if isinstance(error.__cause__, TimeoutError) and await self._is_quiet():
+                    lost = 0
+                    continue
                 lost += 1
-                # The first silence may well be the program's own.
-                if lost == (2 if isinstance(error.__cause__, TimeoutError) else 1):
+                if lost == 1:
                     note("the connection was lost; it is tried again")
                 await asyncio.sleep(LOST_PAUSE)
                 continue
@@ -110,7 +117,7 @@ class WorkerLog:
     async def _read(self, *, follow: bool) -> None:
         begin = {} if self._tail is None else {"tailLines": str(self._tail)}
         query = {
-            "container": names.WORKER_CONTAINER,
+            "container": self._worker.container,
             "timestamps": "true",
             **({"follow": "true"} if follow else {}),
             **(self._position.query or begin),
@@ -129,44 +136,28 @@ class WorkerLog:
 
     async def _has_ended(self) -> bool:
         """Whether the stream ended because the container did."""
+        now = await self._now()
+        return now is Gone.GONE or (isinstance(now, WorkerPod) and now.ended)
+
+    async def _is_quiet(self) -> bool:
+        """Whether it is the program that says nothing: the API server answers."""
+        return await self._now() is not None
+
+    async def _now(self) -> WorkerPod | Gone | None:
+        """The worker as it is; None: that is not known, for the API server does not answer."""
+        metadata = self._worker.pod.metadata
         try:
-            pod = await self._api.get(
-                PODS, self._pod.metadata.name, namespace=self._pod.metadata.namespace
-            )
+            pod = await self._api.get(PODS, metadata.name, namespace=metadata.namespace)
         except errors.NotFound:
-            return True
+            return Gone.GONE
         except (errors.Unreachable, errors.Refused) as error:
             require_passing(error)
-            return False
-        return pod.metadata.uid != self._pod.metadata.uid or ended(pod)
+            return None
+        same = pod.metadata.uid == metadata.uid
+        return WorkerPod(pod, self._worker.resource) if same else Gone.GONE
 
 
 def require_passing(error: errors.KubeError) -> None:
     """Raise it again, unless the same question may be answered later."""
     if isinstance(error, errors.Refused) and error.status not in PASSING:
         raise error
-
-
-def ended(pod: Pod) -> bool:
-    """Whether its worker's container will print nothing more."""
-    return pod.finished or exit_status(pod) is not None
-
-
-def exit_status(pod: Pod) -> int | None:
-    """What its worker ended with; None: it has not."""
-    for each in pod.status.container_statuses:
-        if each.name == names.WORKER_CONTAINER and each.state.terminated is not None:
-            return each.state.terminated.exit_code
-    return None
-
-
-def worker_index(pod: Pod) -> int:
-    """Which worker of its job it is; those of extra workers have the label, too."""
-    text = pod.metadata.labels.get(names.INDEX_LABEL, "")
-    return int(text) if text.isdecimal() else 0
-
-
-def attempt_number(pod: Pod) -> int:
-    """Of which attempt it is."""
-    text = pod.metadata.labels.get(names.ATTEMPT_LABEL, "")
-    return int(text) if text.isdecimal() else 0

@@ -3,7 +3,15 @@
 
 from typing import Annotated, ClassVar, Final, Literal
 
-from gpupack_crds.names import EXTENDED_RESOURCE, GPU, GROUP, MAX_JOB_NAME, MIG_PROFILE
+from gpupack_crds.names import (
+    EXTENDED_RESOURCE,
+    GPU,
+    GPU_SHARE,
+    GROUP,
+    MAX_JOB_NAME,
+    MIG_PROFILE,
+    mig_resource,
+)
 from gpupack_crds.template import Template
 from gpupack_crds.wire import Rule, Wire, described
 
@@ -380,6 +388,13 @@ class GpuJobSpec(Wire, frozen=True):
     def extra(self) -> int:
         """Workers that may run beside those: indices from `least`."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS)
+
+    @property
+    def gpu_resource(self) -> str:
+        """Name of the resource that marks a worker's GPU container."""
+        if self.mig is not None:
+            return mig_resource(self.mig)
+        return self.resource_name if self.share is None else GPU_SHARE
 
     @property
     def ignores_failures(self) -> bool:

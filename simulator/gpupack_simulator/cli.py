@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: one command for each question."""
 
-import errno
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -21,9 +21,11 @@ from gpupack_simulator.inputs.nodesource import NodeSource
 from gpupack_simulator.inputs.source import TraceSource
 from gpupack_simulator.inputs.swf import TenantColumn
 from gpupack_simulator.what_if import WhatIf, what_if
+from gpupack_terminal import run as run_process
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+PROGRAM = "gpupack-simulator"
 _TYPED = "gpupack_simulator.typed"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -31,6 +33,10 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 class OurErrors(click.Group):
     """Our own errors are told as they are; any other is a bug and keeps its traceback."""
+
+    def main(self, *args: Any, **given: Any) -> NoReturn:
+        """Run as a process, and exit."""
+        sys.exit(run_process(lambda: super(OurErrors, self).main(*args, **given), program=PROGRAM))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep what was typed, for the report."""
@@ -43,12 +49,6 @@ class OurErrors(click.Group):
             return super().invoke(ctx)
         except (SimulatorError, CoreError) as error:
             raise click.ClickException(str(error)) from error
-        except OSError as error:
-            # Of a file we say it where we write; click ends by itself where a pipe is closed.
-            if error.filename is not None or error.errno == errno.EPIPE:
-                raise
-            told = f"what was found cannot be printed: {error.strerror}"
-            raise click.ClickException(told) from error
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]  # older clicks have no generic

@@ -8,7 +8,7 @@ from itertools import count
 from math import isfinite
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from gpupack_core import Node, policy_named
 from gpupack_core.accounting import Group
@@ -36,6 +36,7 @@ from gpupack_simulator.output.steps import show
 from gpupack_simulator.output.table import tables
 from gpupack_simulator.output.writing import write_report, write_results
 from gpupack_simulator.runner import run_all
+from gpupack_terminal import console
 
 _WORTH_A_PROCESS = 5000
 """Jobs; fewer are run faster than a process starts."""
@@ -148,7 +149,7 @@ def _scripted(options: Play) -> Scripted:
     if trace is None:
         return Scripted(scenario)
     if trace.left_out or options.source.is_swf:
-        console(stderr=True).print(described(options.source, trace), soft_wrap=True)
+        console(err=True).print(described(options.source, trace), soft_wrap=True)
     jobs = (*scenario.jobs, *trace.jobs)
     return Scripted(replace(scenario, jobs=jobs), parameters(options.source, trace))
 
@@ -212,11 +213,6 @@ def _known(policies: Sequence[str]) -> None:
     """Before anything is run: an unknown policy is an error."""
     for policy in policies:
         policy_named(policy)
-
-
-def console(*, stderr: bool = False) -> Console:
-    """Names of jobs and nodes may hold brackets and colons that rich would take for its own."""
-    return Console(stderr=stderr, markup=False, emoji=False)
 
 
 def show_tables(made: RenderableType) -> None:

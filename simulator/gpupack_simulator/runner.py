@@ -6,17 +6,18 @@ digest of each run, not the run: a run of a hundred thousand jobs would take lon
 than to make.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import product
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpupack_simulator.experiments import Experiment
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.workers import Case, make, make_all
+from gpupack_terminal import console, screen
 
 
 def run_all(
@@ -60,5 +61,7 @@ def _progress(cases: int, *, quiet: bool) -> Iterator[_Advance]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[last]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+    # In a pipe or a log a bar that moves is a line of noise.
+    off = quiet or not screen(sys.stderr).live
+    with Progress(*columns, console=console(err=True), disable=off) as progress:
         yield _Advance(progress, cases)

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpupack_core import policy_named
 from gpupack_simulator import cluster_trial
 from gpupack_simulator.cluster_trial import ClusterTrial, drained, grown
-from gpupack_simulator.commands import Output, console, prepared, show_tables, written
+from gpupack_simulator.commands import Output, prepared, show_tables, written
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.nodesource import NodeSource, read_node_source
 from gpupack_simulator.inputs.quotafile import QuotaFile, read_quotas
@@ -21,6 +21,7 @@ from gpupack_simulator.output.writing import digested
 from gpupack_simulator.quota_doubts import doubts
 from gpupack_simulator.quota_trial import QuotaTrial
 from gpupack_simulator.record import TimeUnit
+from gpupack_terminal import console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ def _with_trace(options: WhatIf, scenario: Scenario) -> tuple[Scenario, Json]:
     trace = read_source(options.source)
     if trace is None:
         return scenario, named
-    console(stderr=True).print(described(options.source, trace), soft_wrap=True)
+    console(err=True).print(described(options.source, trace), soft_wrap=True)
     jobs = (*scenario.jobs, *trace.jobs)
     return replace(scenario, jobs=jobs), named | parameters(options.source, trace)
 
@@ -138,7 +139,7 @@ def _trial(options: WhatIf, quotas: Path) -> QuotaTrial:
 
 def _tell_doubts(trial: QuotaTrial) -> None:
     """A quota without effect is no fault: tenants and nodes may be about to come."""
-    scenario, out = trial.scenario, console(stderr=True)
+    scenario, out = trial.scenario, console(err=True)
     tenants = {job.tenant for job in scenario.jobs}
     cluster = trial.cluster()
     before = scenario.quotas if trial.today is None else trial.today.quotas

@@ -29,13 +29,14 @@ class ApiServer:
     `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
     one is answered; `forbidden` holds paths that nobody may read; `slow` delays writes by their
     method, seconds; `date` is the header of every answer; `admit` is what admission makes of an
-    object that is tried.
+    object that is tried; `logs` has texts by path and container.
     """
 
     def __init__(self):
         self.objects = {}
         self.writes = []
         self.dry_runs = []
+        self.logs = {}
         self.down = False
         self.silent = False
         self.refuse = {}
@@ -88,7 +89,7 @@ class ApiServer:
         if "watch" in request.query:
             return await self._watch(request)
         if request.method == "GET":
-            return self._read(request.path)
+            return self._read(request.path, request.query.get("container"))
         plural = request.path.split("/")[-1 if request.method == "POST" else -2]
         if plural in self.refuse and request.method in {"POST", "PATCH"}:
             return status(*self.refuse[plural])
@@ -113,7 +114,14 @@ class ApiServer:
             line = json.dumps(await events.get()) + "\n"
             await response.write(line.encode())
 
-    def _read(self, path):
+    def _log(self, path, container):
+        if container not in self.logs.get(path, {}):
+            return status(400, "BadRequest", f"container {container} is waiting to start")
+        return web.Response(text=f"2026-11-25T12:00:00.1Z {self.logs[path][container]}\n")
+
+    def _read(self, path, container):
+        if container is not None:
+            return self._log(path, container)
         if path in self.forbidden:
             return status(403, "Forbidden")
         if path in self.objects:

@@ -15,7 +15,7 @@ from gpupack_cli.doctor.reading import observed
 from gpupack_cli.errors import ChecksFailed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
-from gpupack_cli.output import STYLES, console, show_document
+from gpupack_cli.output import STYLES, show_document, show_lines
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
 
@@ -71,10 +71,11 @@ def left_out(found: list[Finding]) -> str:
 
 
 def _print(found: list[Finding]) -> None:
-    screen = console()
+    lines = list[Text]()
     for each in found:
         line = Text(SIGNS[each.level], style=STYLES.get(each.level.value, ""))
         line.append(f"  {each.check}: ", style="bold").append(plain(each.message))
-        screen.print(line, soft_wrap=True)
+        lines.append(line)
         if each.fix:
-            screen.print(Text(f"      {plain(each.fix)}"), soft_wrap=True)
+            lines.append(Text(f"      {plain(each.fix)}"))
+    show_lines(lines)

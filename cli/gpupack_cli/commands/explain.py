@@ -2,6 +2,7 @@
 """`gpupack explain`."""
 
 import click
+from rich.text import Text
 
 from gpupack_cli import written_names
 from gpupack_cli.answers import Explanation
@@ -9,7 +10,7 @@ from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.explanation import explained
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
-from gpupack_cli.output import console, show_document
+from gpupack_cli.output import show_document, show_lines
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUJOBS
 
@@ -40,6 +41,4 @@ async def _show(session: Session, name: str, *, output: Output) -> None:
     if output.document:
         show_document({"status": job.status, "explanation": more}, output)
         return
-    screen = console()
-    for line in explained(job, more):
-        screen.print(line, soft_wrap=True)
+    show_lines(map(Text, explained(job, more)))

@@ -30,12 +30,21 @@ async def _show(session: Session, *, everywhere: bool, phase: str | None, output
     async with session.kubernetes() as api:
         namespace = "" if everywhere else await session.here(api)
         found = await listed(api, GPUJOBS, namespace=namespace)
-    rows = [JobRow.of(job) for job in found if phase in (None, job.status.phase)]
+    rows = [JobRow.of(job) for job in found if phase in {None, job.status.phase}]
     if output.document:
         show_document({"jobs": rows}, output)
         return
     if not rows:
-        note(f"no GPUJobs in {f'namespace {namespace}' if namespace else 'the cluster'}")
+        note(none_found(namespace, phase, others=len(found)))
         return
     now = dt.datetime.now(dt.UTC)
     show_table(JOB_COLUMNS, (row.cells(now) for row in rows), output)
+
+
+def none_found(namespace: str, phase: str | None, *, others: int) -> str:
+    """Say what there is none of, and how many there are of other phases."""
+    where = f"namespace {namespace}" if namespace else "the cluster"
+    if phase is None:
+        return f"no GPUJobs in {where}"
+    has = f"; of other phases it has {others}" if others else ""
+    return f"no GPUJobs of phase {phase} in {where}{has}"

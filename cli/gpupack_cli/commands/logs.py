@@ -7,15 +7,17 @@ from gpupack_cli import written_names
 from gpupack_cli.errors import NotThere, UsageWrong
 from gpupack_cli.follower import MOST_LOGS
 from gpupack_cli.log_sink import LogSink
+from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.session import Session, run
 from gpupack_cli.watching import watched_to_its_end
-from gpupack_cli.worker_log import WorkerLog, attempt_number, worker_index
+from gpupack_cli.worker_log import WorkerLog
+from gpupack_cli.worker_pod import WorkerPod
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube import client, listing
 from gpupack_kube.client import Api
-from gpupack_kube.errors import Invalid
+from gpupack_kube.errors import Invalid, NotFound
 from gpupack_kube.objects import Pod
 from gpupack_kube.resources import PODS
 
@@ -74,18 +76,27 @@ async def _show(
         job = await api.get(GPUJOBS, name, namespace=await session.here(api))
         require_workers(job, workers)
         pods = await _pods(api, job)
-        wanted = attempt or max(map(attempt_number, pods), default=0)
+        wanted = attempt or max((each.attempt for each in pods), default=0)
         shown = chosen(pods, attempt=wanted, workers=workers)
         if not shown:
             raise NotThere(_nothing(job, attempt))
         sink = LogSink.of_stdout(raw=raw)
-        for pod in shown:
-            prefix = f"[{worker_index(pod)}] " if len(shown) > 1 else ""
+
+        async def _print(worker: WorkerPod) -> str:
+            """Print a worker's log; answers why there is none."""
+            prefix = f"[{worker.index}] " if len(shown) > 1 else ""
+            log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=tail)
             try:
-                await WorkerLog(api, pod, sink, prefix=prefix, over=lambda: True, tail=tail).show()
-            except Invalid as error:
-                if len(shown) == 1:
-                    raise NotThere(f"there is no log yet: {error.said}") from error
+                await log.show()
+            except (Invalid, NotFound) as error:
+                return f"worker {worker.index}: {error.said}"
+            return ""
+
+        missing = [why for each in shown if (why := await _print(each))]
+        if len(missing) == len(shown):
+            raise NotThere(f"nothing can be shown of {name}: {'; '.join(missing)}")
+        for why in missing:
+            note(f"not shown: {why}")
 
 
 def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
@@ -100,20 +111,21 @@ def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
         raise NotThere(f"{job.metadata.name} has {which}, no worker {max(wanted)}")
 
 
-async def _pods(api: Api, job: GpuJob) -> list[Pod]:
+async def _pods(api: Api, job: GpuJob) -> list[WorkerPod]:
     selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}
     pages = listing.pages(api, PODS, namespace=job.metadata.namespace, selectors=selectors)
-    return [client.decode(raw, Pod) async for page in pages for raw in page.items]
+    found = [client.decode(raw, Pod) async for page in pages for raw in page.items]
+    return [WorkerPod.of(pod, job.spec) for pod in found]
 
 
-def chosen(pods: list[Pod], *, attempt: int, workers: frozenset[int]) -> list[Pod]:
+def chosen(pods: list[WorkerPod], *, attempt: int, workers: frozenset[int]) -> list[WorkerPod]:
     """Those whose logs are shown, by worker."""
-    of_it = [pod for pod in pods if attempt_number(pod) == attempt]
+    of_it = [each for each in pods if each.attempt == attempt]
     if workers:
-        of_it = [pod for pod in of_it if worker_index(pod) in workers]
+        of_it = [each for each in of_it if each.index in workers]
     elif len(of_it) > MOST_LOGS:
-        of_it = [pod for pod in of_it if worker_index(pod) == 0]
-    return sorted(of_it, key=worker_index)
+        of_it = [each for each in of_it if each.index == 0]
+    return sorted(of_it, key=lambda each: each.index)
 
 
 def _nothing(job: GpuJob, attempt: int | None) -> str:

@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import datetime as dt
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import click
@@ -15,12 +16,13 @@ from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.listing import listed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
-from gpupack_cli.output import console, show_document
+from gpupack_cli.output import show, show_document
 from gpupack_cli.rest import Rest
 from gpupack_cli.rest_nodes import all_nodes
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUNODES
 from gpupack_kube.client import Api
+from gpupack_terminal import console, screen
 
 Look = Callable[[], Awaitable[tuple[list[NodeBar], Status | None]]]
 
@@ -66,18 +68,19 @@ async def _show(
             bars, status = await seen()
             show_document({"nodes": bars, "status": status}, output)
             return
-        screen = console()
-        if once or not screen.is_terminal:
+        shown = screen(sys.stdout)
+        if once or not shown.live:
             bars, status = await seen()
+            width = None if output is Output.WIDE else shown.columns
             moment = dt.datetime.now(dt.UTC)
-            screen.print(drawn(bars, status=status, moment=moment, width=screen.width, lines=None))
+            show(drawn(bars, status=status, moment=moment, width=width, lines=None))
             return
         await _live(seen, interval)
 
 
 async def _live(seen: Look, interval: float) -> None:
-    screen, told = console(), ""
-    with Live(console=screen, screen=True, auto_refresh=False) as live:
+    out, told = console(), ""
+    with Live(console=out, screen=True, auto_refresh=False) as live:
         while True:
             try:
                 bars, status = await seen()
@@ -88,7 +91,7 @@ async def _live(seen: Look, interval: float) -> None:
             if not told:
                 moment = dt.datetime.now(dt.UTC)
                 picture = drawn(
-                    bars, status=status, moment=moment, width=screen.width, lines=screen.height
+                    bars, status=status, moment=moment, width=out.width, lines=out.height
                 )
                 live.update(picture, refresh=True)
             await asyncio.sleep(interval)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from gpupack_cli import figures
 from gpupack_cli.answers import GivenDevice, WhatIf
@@ -12,7 +13,7 @@ from gpupack_cli.errors import InputWrong
 from gpupack_cli.explanation import of_others, queued
 from gpupack_cli.manifest_files import objects_of_kind
 from gpupack_cli.options import Output, output_option, session_options
-from gpupack_cli.output import console, show_document
+from gpupack_cli.output import show_document, show_lines
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
 
@@ -57,9 +58,7 @@ async def _show(session: Session, named: str, body: dict[str, Any], *, output: O
     if output.document:
         show_document(answer, output)
         return
-    screen = console()
-    for line in told(answer):
-        screen.print(line, soft_wrap=True)
+    show_lines(map(Text, told(answer)))
 
 
 def told(answer: WhatIf) -> list[str]:

@@ -17,5 +17,5 @@ async def server():
             given = [*arguments, "--kubeconfig", path]
             return await asyncio.to_thread(main.called, given)
 
-        made.api, made.called = api, called
+        made.api, made.called, made.kubeconfig = api, called, path
         yield made

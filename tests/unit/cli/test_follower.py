@@ -18,9 +18,13 @@ from gpupack_cli.watching import judge
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.client import LARGEST_MIB
 from gpupack_kube.errors import Forbidden, NotFound
+from gpupack_terminal.screens import Size, decided
 
 JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
 PODS = "/api/v1/namespaces/team/pods"
+PIPE = decided(None, "utf-8", {})
+TERMINAL = decided(Size(80, 24), "utf-8", {})
+WITHOUT_COLOURS = decided(Size(80, 24), "utf-8", {"NO_COLOR": "1"})
 LONGEST = LARGEST_MIB << 20
 """Bytes of a line that is shown whole, with its time."""
 
@@ -69,6 +73,7 @@ class Cluster:
         self.unknown_to_kubelet = self.cut_logs = 0
         self.refusals = []
         self.watch_refusals = []
+        self.pods_away = False
         self.late_seconds = 0.0
         """Of what a watch of pods shows first."""
 
@@ -91,6 +96,8 @@ class Cluster:
             items = list(self.newest(PODS).values())
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
         name = request.path.rpartition("/")[2]
+        if self.pods_away and request.path.startswith(PODS):
+            return status(503, "ServiceUnavailable")
         kept = self.newest(JOBS if request.path.startswith(JOBS) else PODS)
         for item in kept.values():
             if item["metadata"]["name"] == name:
@@ -177,10 +184,11 @@ def lines(*texts, second=1):
 @pytest.fixture
 def following(cluster):
     out = io.BytesIO()
+    text = io.TextIOWrapper(out)
 
     def start(first=None, **options):
         seen = msgspec.convert(first or job(), GpuJob)
-        sink = LogSink(out, terminal=False)
+        sink = LogSink(text, PIPE)
         made = Follower(cluster.api, seen, sink, **options)
         return made, asyncio.create_task(made.follow())
 
@@ -270,6 +278,52 @@ async def test_after_a_lost_connection_the_log_goes_on_where_it_was(cluster, fol
     assert "connection was lost" in capsys.readouterr().err
 
 
+async def test_a_program_that_says_nothing_is_no_lost_connection(
+    cluster, following, capsys, monkeypatch
+):
+    monkeypatch.setattr(worker_log, "SILENCE_SECONDS", 0.05)
+    cluster.logs["train-1-0"] = lines("one")
+    _, task = following()
+    await cluster.show(PODS, pod())
+    await until(lambda: len(cluster.log_calls) > 5)
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)
+    assert following.shown() == ["one"]
+    assert "connection" not in capsys.readouterr().err
+
+
+async def test_a_silent_log_whose_server_is_away_is_a_lost_connection(
+    cluster, following, capsys, monkeypatch
+):
+    monkeypatch.setattr(worker_log, "SILENCE_SECONDS", 0.05)
+    cluster.logs["train-1-0"] = lines("one")
+    _, task = following()
+    await cluster.show(PODS, pod())
+    await until(following.shown)
+    cluster.pods_away = True
+    await until(lambda: "connection was lost" in capsys.readouterr().err)
+    cluster.pods_away = False
+    await cluster.show(PODS, pod(exit_code=0))
+    await cluster.show(JOBS, job("Succeeded", "Completed"))
+    await ends(task)
+
+
+async def test_the_container_that_requests_the_gpus_is_the_worker(cluster, following):
+    found = pod(exit_code=3)
+    gpus = {"limits": {"gpupack.dev/gpu": "1"}}
+    found["spec"]["containers"] = [{"name": "proxy"}, {"name": "trainer", "resources": gpus}]
+    found["status"] |= {"phase": "Running"}
+    found["status"]["containerStatuses"][0]["name"] = "trainer"
+    cluster.logs["train-1-0"] = lines("one")
+    made, task = following()
+    await cluster.show(PODS, found)
+    await cluster.show(JOBS, job("Failed", "WorkerFailed"))
+    await ends(task)
+    assert (following.shown(), made.status) == (["one"], 3)
+    assert {call["container"] for call in cluster.log_calls} == {"trainer"}
+
+
 async def test_watches_that_break_are_asked_for_anew(cluster, following):
     cluster.logs["train-1-0"] = lines("one")
     _, task = following()
@@ -337,13 +391,15 @@ async def test_another_job_of_the_same_name_is_not_taken_for_it(cluster, followi
 
 async def test_on_a_terminal_a_log_keeps_its_colours_alone_and_in_a_pipe_every_byte():
     line = b"\x1b[31mred\x1b[0m\x1b]0;owned\x07\xff"
-    for terminal, raw, shown in (
-        (True, False, "\x1b[31mred\x1b[0m\ufffd\x1b[0m\n".encode()),
-        (True, True, line + b"\n"),
-        (False, False, line + b"\n"),
+    for screen, raw, shown in (
+        (TERMINAL, False, "\x1b[31mred\x1b[0m\ufffd\x1b[0m\n".encode()),
+        (WITHOUT_COLOURS, False, "red\ufffd\n".encode()),
+        (TERMINAL, True, line + b"\n"),
+        (PIPE, False, line + b"\n"),
     ):
         out = io.BytesIO()
-        await LogSink(out, terminal=terminal, raw=raw).write("", line)
+        sink = LogSink(io.TextIOWrapper(out, encoding="utf-8"), screen, raw=raw)
+        await sink.write("", line)
         assert out.getvalue() == shown
 
 

@@ -15,3 +15,51 @@ async def test_of_a_worker_that_a_job_does_not_have_those_that_it_has_are_told(
     server.put(f"{JOBS}/train", job)
     assert await server.called("logs", "train", "--worker", "9", *follow) == 66
     assert capsys.readouterr().err == f"gpupack: train has {has}, no worker 9\n"
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def put_job(server, workers):
+    meta = {"name": "train", "namespace": "default", "uid": "uid-train"}
+    spec = {"workers": workers, "gpus": 1}
+    status = {"phase": "Running", "attempt": 1}
+    server.put(f"{JOBS}/train", {"metadata": meta, "spec": spec, "status": status})
+
+
+def put_worker(server, worker, *, container="trainer"):
+    name = f"train-1-{worker}"
+    labels = {
+        "gpupack.dev/job-uid": "uid-train",
+        "gpupack.dev/attempt": "1",
+        "batch.kubernetes.io/job-completion-index": str(worker),
+    }
+    gpus = {"limits": {"gpupack.dev/gpu": "1"}}
+    pod = {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels},
+        "spec": {"containers": [{"name": "proxy"}, {"name": container, "resources": gpus}]},
+    }
+    server.put(f"{PODS}/{name}", pod)
+    return f"{PODS}/{name}/log"
+
+
+async def test_logs_are_of_the_container_that_requests_the_gpus_whatever_its_name(server, capfd):
+    put_job(server, workers=2)
+    for worker in (0, 1):
+        server.logs[put_worker(server, worker)] = {"trainer": f"line of {worker}"}
+    assert await server.called("logs", "train") == 0
+    assert capfd.readouterr().out == "[0] line of 0\n[1] line of 1\n"
+
+
+async def test_of_workers_without_logs_it_is_said_why(server, capfd):
+    put_job(server, workers=2)
+    logs = [put_worker(server, worker) for worker in (0, 1)]
+    assert await server.called("logs", "train") == 66
+    said = capfd.readouterr().err
+    assert "nothing can be shown of train: worker 0: container trainer is waiting" in said
+    assert "worker 1: container trainer is waiting" in said
+    server.logs[logs[0]] = {"trainer": "started"}
+    assert await server.called("logs", "train") == 0
+    shown = capfd.readouterr()
+    assert shown.out == "[0] started\n"
+    assert shown.err.startswith("not shown: worker 1: container trainer is waiting")

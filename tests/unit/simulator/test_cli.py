@@ -233,9 +233,9 @@ def test_an_output_that_is_full_is_told_of():
     command = (sys.executable, "-m", "gpupack_simulator", "compare", CLASSROOM)
     shell = f"{shlex.join(map(str, command))} --policies best-fit > /dev/full"
     ran = run_process(["bash", "-c", shell])
-    assert ran.returncode == 1
+    assert ran.returncode == 74
     assert ran.stderr.splitlines()[-1] == (
-        "Error: what was found cannot be printed: No space left on device"
+        "gpupack-simulator: stdout cannot be written: No space left on device"
     )
 
 

@@ -14,6 +14,7 @@ from gpupack_simulator.cli import main
 from gpupack_simulator.experiments import Scripted
 from gpupack_simulator.inputs.scenario import read_scenario
 from gpupack_simulator.output.figures import figures
+from gpupack_terminal.screens import Size
 
 EXAMPLES = Path(__file__).parents[3] / "examples/simulator"
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,7 +38,8 @@ def test_an_example_prints_what_it_always_printed(name, capsys):
 
 @pytest.mark.parametrize("policy", sorted(POLICIES if WRITE else CLASSROOMS))
 def test_the_classroom_goes_as_it_always_went(policy, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("gpupack_terminal.screens.size_of", lambda _stream: Size(100))
+    monkeypatch.setenv("NO_COLOR", "1")
     arguments = ["step", str(EXAMPLES / "classroom.yaml"), "--policies", policy, "--steps", "10"]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     compare(f"classroom-{policy}", result.output)

@@ -14,6 +14,7 @@ from alike import assert_alike
 from click.testing import CliRunner
 
 from gpupack_simulator.cli import main
+from gpupack_terminal.screens import Size
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "simulator.md"
@@ -32,7 +33,8 @@ def reader(tmp_path, monkeypatch):
     for name, content in FILE.findall(GUIDE.read_text()):
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("gpupack_terminal.screens.size_of", lambda _stream: Size(100))
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 def printed(command):

@@ -9,6 +9,7 @@ from simulator_builders import node
 
 from gpupack_core import Cluster, Grant, Holder, NodeName, Placement, snapshot
 from gpupack_simulator.cli import main
+from gpupack_terminal.screens import Size
 
 SCENARIO = """
 timeUnit: s
@@ -181,7 +182,8 @@ def test_a_snapshot_has_the_models_that_quotas_may_name(files):
 
 
 def test_a_narrow_terminal_gets_every_figure(files, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("gpupack_terminal.screens.size_of", lambda _stream: Size(80))
+    monkeypatch.setenv("NO_COLOR", "1")
     output = said(files / "scenario.yaml", "--quotas", files / "new.yaml")
     assert [line.split()[-1] for line in output.splitlines() if "proposed  " in line][-1] == "2"
 
