@@ -11,7 +11,7 @@ import codecs
 import io
 import os
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from gpupack_terminal.screens import screen
 
@@ -77,14 +77,14 @@ class GuardedStream(io.RawIOBase):
         """Its file descriptor."""
         return self._file.fileno()
 
-    def write(self, data: object) -> int | None:  # type: ignore[override] # any buffer
+    def write(self, data: Any) -> int | None:
         """Write some of the bytes.
 
         Raises:
             PipeClosed: no process reads the pipe.
             CannotWrite: the stream takes no more.
         """
-        view = memoryview(data)  # type: ignore[arg-type] # any buffer
+        view = memoryview(data)
         if self._ended:
             return view.nbytes
         try:
