@@ -70,6 +70,16 @@ class Name(msgspec.Struct):
     name: str
 
 
+class Start(msgspec.Struct):
+    """When a waiting job or pod starts."""
+
+    kind: str
+    at: dt.datetime | None = None
+    certain: bool = False
+    preemption_at: dt.datetime | None = None
+    holders: int = 0
+
+
 class Explanation(msgspec.Struct):
     """Why a job waits, and what would help."""
 
@@ -83,6 +93,7 @@ class Explanation(msgspec.Struct):
     foreseen_seconds: float | None = None
     fits_now: bool | None = None
     would_help: list[str] = []
+    start: Start | None = None
 
 
 class GivenDevice(msgspec.Struct):
@@ -115,6 +126,7 @@ class WhatIf(msgspec.Struct):
     instead_of: list[Name] = []
     instead_of_hidden: int = 0
     would_help: list[str] = []
+    start: Start | None = None
 
 
 class CostRow(msgspec.Struct):

@@ -15,11 +15,14 @@ SHOWN_NAMES = 5
 def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
     """Line by line: phase, why, the queue, what would help, the attempts."""
     status = job.status
+    reason, message = status.reason, status.message
+    if more is not None and status.phase == "Pending":
+        reason, message = more.reason or reason, more.message or message
     yield f"{plain(job.metadata.namespace)}/{plain(job.metadata.name)} is {status.phase}" + (
-        f": {plain(status.reason)}" if status.reason else ""
+        f": {plain(reason)}" if reason else ""
     )
-    if status.message:
-        yield f"  {plain(status.message)}"
+    if message:
+        yield f"  {plain(message)}"
     if more is not None and status.phase == "Pending":
         yield from queued(
             more.position, more.waiting, foreseen_seconds=more.foreseen_seconds, ahead=more.ahead
@@ -31,9 +34,8 @@ def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
     if more is not None and more.would_help:
         yield "What would help:"
         yield from (f"  - {plain(each)}" for each in more.would_help)
-    if request := status.nodes_request:
-        state = request.state or "no answer yet"
-        yield f"Nodes were asked for: {state} {plain(request.message)}".rstrip()
+    if (request := status.nodes_request) and request.state:
+        yield f"Nodes were asked for: {request.state} {plain(request.message)}".rstrip()
     if status.attempts:
         yield "Attempts:"
         yield from (f"  {_attempt(each)}" for each in status.attempts)

@@ -58,7 +58,7 @@ def plan_gang(
         gang.request,
         candidates=names,
         gang=_missing(cluster, gang, fitting),
-        never=_never(cluster, gang),
+        never=never_fits(cluster, gang),
         nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
     )
     return dataclasses.replace(refused, placed=fitting)
@@ -200,8 +200,11 @@ def _fits(cluster: Cluster, gang: Gang, request: Request, among: BoolArray) -> b
     return _reach(_limited(slots, gang) * among, gang.spread.most_nodes) >= gang.workers
 
 
-def _never(cluster: Cluster, gang: Gang) -> bool:
-    """An empty inventory proves nothing: nodes may be about to report."""
+def never_fits(cluster: Cluster, gang: Gang) -> bool:
+    """Whether the gang would not fit on the empty cluster either.
+
+    An empty inventory proves nothing: nodes may be about to report.
+    """
     room = _room(cluster.emptied(), gang)
     return len(cluster) > 0 and _reach(room, gang.spread.most_nodes) < gang.workers
 

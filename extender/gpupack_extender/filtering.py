@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 import gpupack_core as core
-from gpupack_core.queueing import Wait, WaitReason
+from gpupack_core.queueing import Wait
 from gpupack_crds import names
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
@@ -127,8 +127,8 @@ class Filter:
 
     def _waits(self, request: core.Request, wait: Wait, nodes: Nodes) -> FilterResult:
         """Where room is lacking, why on each node; else why the queue does not let the pod in."""
-        if wait.reason is not WaitReason.NO_ROOM:
-            return nowhere(nodes, wait.lasting)
+        if not wait.lacks_room:
+            return nowhere(nodes, wait.lasting_cause)
         return self._not_yet(request, nodes) or self._refused(request, nodes)
 
     def _every(self, ask: PodAsk, nodes: Nodes) -> FilterResult:

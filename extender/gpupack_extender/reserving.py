@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 import gpupack_core as core
-from gpupack_core.queueing import Wait, WaitReason
+from gpupack_core.queueing import Wait
 from gpupack_scheduling.asks.mismatch import mismatch
 from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions
@@ -78,12 +78,12 @@ class Reserve:
             return chosen.allocation
         if not isinstance(chosen, Wait):
             return self.ledger.claims.allocation(chosen)
-        if chosen.reason is WaitReason.NO_ROOM:
+        if chosen.lacks_room:
             cluster, policy = self.ledger.cluster, core.policy_named("first-fit")
             refusal = core.decide(cluster, request, policy, candidates=here)
             if isinstance(refusal, core.Refusal):
                 raise BindRefused(refusal.message)
-        raise BindRefused(chosen.lasting)
+        raise BindRefused(chosen.lasting_cause)
 
 
 def _request(ask: PodAsk) -> core.Request:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 import gpupack_core as core
-from gpupack_core.queueing import Wait, WaitReason
+from gpupack_core.queueing import Never, Wait, WaitReason, latest
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_scheduling.asks import gang_ask
@@ -145,33 +145,31 @@ def _attempt(call: PlanRequest) -> AttemptKey:
 
 
 def reason_of(wait: Wait) -> str:
-    """As a GPUJob's status says it: why it fits nowhere, or what else it waits for."""
-    return (wait.refusal or wait).reason.value
+    """As a GPUJob's status says it: why it fits nowhere now, or what else it waits for."""
+    if wait.refusal is not None and wait.reason is WaitReason.NO_ROOM:
+        return wait.refusal.reason.value
+    return wait.reason.value
 
 
 def _refusal(wait: Wait, now: float) -> PlanRefusal:
     refusal = wait.refusal
-    if refusal is None:
-        return PlanRefusal(
-            reason=reason_of(wait),
-            message=wait.message,
-            position=wait.position,
-            waiting=wait.waiting,
-            lasting=wait.lasting,
-        )
-    starts_in = None if wait.earliest is None else max(wait.earliest - now, 0.0)
-    left = wait.left / core.WHOLE_GPU
     return PlanRefusal(
         reason=reason_of(wait),
         message=wait.message,
-        counts={count.reason.value: count.nodes for count in refusal.counts},
-        never=refusal.never,
+        counts={each.reason.value: each.nodes for each in refusal.counts} if refusal else {},
+        never=isinstance(wait.start, Never),
         position=wait.position,
         waiting=wait.waiting,
         lasting=wait.lasting,
-        lacks_room=LacksRoom(
-            starts_in_seconds=starts_in, quota_gpus=left if left < UNBOUNDED_GPUS else None
-        ),
+        lacks_room=_lacks_room(wait, now) if wait.lacks_room else None,
+    )
+
+
+def _lacks_room(wait: Wait, now: float) -> LacksRoom:
+    by, left = latest(wait.start), wait.left / core.WHOLE_GPU
+    return LacksRoom(
+        starts_in_seconds=None if by is None else max(by.at - now, 0.0),
+        quota_gpus=left if left < UNBOUNDED_GPUS else None,
     )
 
 

@@ -126,13 +126,13 @@ def test_as_a_plugin_of_kubectl_it_is_the_same_command(kube):
 
 def test_a_job_that_waits_says_why(kube, cli, judged):
     kube.submit(judged.job("too-big", gpus=8, workers=9, seconds=1))
-    kube.wait_reason("too-big", "TooFewFreeGpus")
+    kube.wait_reason("too-big", "Unsatisfiable")
     explained = cli("explain", *cli.here, "too-big")
     assert explained.returncode == 0, explained.stderr
-    assert explained.stdout.startswith(f"{kube.namespace}/too-big is Pending: TooFewFreeGpus\n")
+    assert explained.stdout.startswith(f"{kube.namespace}/too-big is Pending: Unsatisfiable\n")
     assert "gang of 9 workers " in explained.stdout
     queued = json.loads(cli("queue", *cli.here, "-o", "json").stdout)["waiting"]
-    assert [(each["name"], each["reason"]) for each in queued] == [("too-big", "TooFewFreeGpus")]
+    assert [(each["name"], each["reason"]) for each in queued] == [("too-big", "Unsatisfiable")]
     listed = cli("jobs", *cli.here).stdout.splitlines()
     assert listed[0].split()[:3] == ["NAMESPACE", "NAME", "PHASE"]
     assert "\x1b" not in "".join(listed)

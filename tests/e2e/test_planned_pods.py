@@ -84,7 +84,7 @@ def tried(kube):
 
 def waits_for_cpu(kube, name):
     """The job, once it waits for CPU and holds nothing."""
-    job = kube.wait_reason(name, "CpuExhausted", seconds=60)
+    job = kube.wait_reason(name, "Unsatisfiable", seconds=60)
     assert "CPU" in condition(job, "Admitted")["message"]
     assert "attempts" not in job["status"]
     assert kube.insist("get", "jobs", "--output=name") == ""

@@ -127,7 +127,7 @@ def test_a_share_that_waits_says_what_is_missing(kube, judged):
 
 def test_a_share_that_no_gpu_can_hold_says_so(kube, judged):
     kube.submit(judged.job("too-much", share=Share(10, judged.gpu_memory_mib + 1)))
-    message = kube.wait_reason("too-much", "GpuMemoryTooSmall")["status"]["message"]
+    message = kube.wait_reason("too-much", "Unsatisfiable")["status"]["message"]
     assert f"GPU memory is below {judged.gpu_memory_mib + 1} MiB" in message
     assert f"largest: {judged.gpu_memory_mib} MiB" in message
 

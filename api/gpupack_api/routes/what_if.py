@@ -20,12 +20,13 @@ from gpupack_api.errors import CallWrong, Missing
 from gpupack_api.job_views import WorkerView, held_device
 from gpupack_api.routes.jobs import NAME, OneName, OneNamespace
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of, token_of
+from gpupack_api.start_view import StartView, start_view
+from gpupack_core.queueing import Borrowed, Never, Now, latest
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.planning import reason_of
 from gpupack_scheduling.queueing.ask import GangAsk, job_id
-from gpupack_scheduling.queueing.remedies import Borrowed
 from gpupack_scheduling.queueing.what_if import (
     Answer,
     Changes,
@@ -93,8 +94,10 @@ class Outcome(msgspec.Struct, frozen=True):
         reason: as its status would have it; Admitted, or VictimsEnd, where it starts.
         message: the same in words.
         workers: where they would be.
-        position: among those who wait, the first is 1; null: it starts, or is not in the queue.
-        waiting: how many wait, the job among them where it does.
+        position: among all jobs and standalone pods that wait in the cluster, in the order in which
+            they are admitted; the first is 1; null: it starts, or is not in the queue.
+        waiting: how many wait in the cluster, the job among them where it does.
+        start: when it starts; null: it does, or is not in the queue.
         foreseen_seconds: by then it starts at the latest, where that is foreseen.
         instead_of: jobs and pods that would be stopped or moved for it and that may be named.
         instead_of_hidden: how many more.
@@ -111,6 +114,7 @@ class Outcome(msgspec.Struct, frozen=True):
     instead_of: list[JobRef]
     instead_of_hidden: int
     would_help: list[str]
+    start: StartView | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -120,8 +124,10 @@ class Explanation(msgspec.Struct, frozen=True):
         phase: of the job.
         reason: why it waits, worked out now where it stands in the queue; else as its status says.
         message: the same in words.
-        position: among those who wait, the first is 1; null: it is not in the queue.
-        waiting: how many wait.
+        position: among all jobs and standalone pods that wait in the cluster, in the order in which
+            they are admitted; the first is 1; null: it is not in the queue.
+        waiting: how many wait in the cluster.
+        start: when it starts; null: it is not in the queue.
         ahead: who waits and goes before it and may be named.
         ahead_hidden: how many more.
         foreseen_seconds: by then it starts at the latest, where that is foreseen.
@@ -140,6 +146,7 @@ class Explanation(msgspec.Struct, frozen=True):
     foreseen_seconds: float | None
     fits_now: bool | None
     would_help: list[str]
+    start: StartView | None = None
 
 
 @post(
@@ -223,6 +230,7 @@ async def explain(
         foreseen_seconds=_foreseen(parts, found),
         fits_now=found.fits_now,
         would_help=await _would_help(parts, user, namespace, found),
+        start=start_view(wait.start if wait else Now()),
     )
 
 
@@ -288,9 +296,8 @@ async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Out
             instead_of_hidden=hidden,
             would_help=[],
         )
-    never = wait.refusal is not None and wait.refusal.never
     return Outcome(
-        outcome="Never" if never else "Waits",
+        outcome="Never" if isinstance(wait.start, Never) else "Waits",
         reason=reason_of(wait),
         message=wait.message,
         workers=[],
@@ -300,6 +307,7 @@ async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Out
         instead_of=[],
         instead_of_hidden=0,
         would_help=await _would_help(parts, user, ask.namespace, found),
+        start=start_view(wait.start),
     )
 
 
@@ -338,10 +346,10 @@ MOST_TOLD: Final = 8
 
 
 def _foreseen(parts: Parts, found: Answer) -> float | None:
-    if found.wait is None or found.wait.earliest is None:
+    by = latest(found.wait.start) if found.wait else None
+    if by is None:
         return None
-    now = parts.model.onlooker.admissions.now()
-    return round(max(found.wait.earliest - now, 0.0), 1)
+    return round(max(by.at - parts.model.onlooker.admissions.now(), 0.0), 1)
 
 
 async def _named(
@@ -369,11 +377,13 @@ async def _visible(
 
 
 async def _would_help(parts: Parts, user: User, own: str, found: Answer) -> list[str]:
-    borrowed = found.remedies.borrowed
+    if found.wait is None:
+        return []
+    borrowed = found.wait.borrowed
     seen = await _visible(parts, user, "gpuquotas", own, (each.tenant for each in borrowed))
     named = [f"{each.tenant} gives back {each.text}" for each in borrowed if each.tenant in seen]
     hidden = [each for each in borrowed if each.tenant not in seen]
-    return [*found.remedies.texts, *named[:MOST_NAMED], *_of_others(hidden)]
+    return [*found.wait.helps, *named[:MOST_NAMED], *_of_others(hidden)]
 
 
 def _of_others(borrowed: Collection[Borrowed]) -> Iterable[str]:

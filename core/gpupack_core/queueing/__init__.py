@@ -35,9 +35,10 @@ from gpupack_core.queueing.quota import (
     Quota,
     Quotas,
 )
-from gpupack_core.queueing.reasons import Wait, WaitReason
+from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason
 from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.rules import NEVER, Consolidation, Preemption, Rules
+from gpupack_core.queueing.start import At, Never, Now, Start, Unknown, WhenReleased, latest
 from gpupack_core.queueing.starving import starving
 from gpupack_core.queueing.waiting import has_room
 
@@ -48,6 +49,8 @@ __all__ = [
     "NOBODY",
     "ROOT",
     "Admit",
+    "At",
+    "Borrowed",
     "Charge",
     "Cohort",
     "CohortName",
@@ -66,6 +69,8 @@ __all__ = [
     "Keys",
     "Limit",
     "Move",
+    "Never",
+    "Now",
     "Planner",
     "Preempt",
     "Preemption",
@@ -75,15 +80,19 @@ __all__ = [
     "Quotas",
     "Rules",
     "Running",
+    "Start",
     "Starts",
     "Tenant",
+    "Unknown",
     "Victim",
     "Wait",
     "WaitReason",
+    "WhenReleased",
     "extra_of",
     "has_room",
     "holder_of",
     "kind_of",
+    "latest",
     "node_to_leave",
     "places_by",
     "starving",

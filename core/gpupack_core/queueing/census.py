@@ -199,16 +199,31 @@ class Census:
             without: who is left out.
             loss: what each would lose.
         """
+        until = self._protected_until(protected, without)
+        lines = np.flatnonzero(until <= now)
+        later = until[until > now].min(initial=inf)
+        return self._listed(lines, now, loss), float(later)
+
+    def unprotected_at(
+        self, protected: Mapping[int, float], now: float, without: Collection[JobId] = ()
+    ) -> list[float]:
+        """When more of them could be stopped than can be now, the first time first."""
+        until = self._protected_until(protected, without)
+        found: list[float] = np.unique(until[(until > now) & (until < inf)]).tolist()
+        return found
+
+    def _protected_until(
+        self, protected: Mapping[int, float], without: Collection[JobId]
+    ) -> NDArray[np.float64]:
+        """By line; infinity: it can never be stopped."""
         jobs = self._jobs.columns
         seconds = np.full(max(len(self._kinds.values), 1), inf)
         for number, least in protected.items():
             seconds[number] = least
-        until = jobs["since"] + seconds[jobs["kind"]]
+        until: NDArray[np.float64] = jobs["since"] + seconds[jobs["kind"]]
         until[~jobs["live"]] = inf
         until[[self._at[job][0] for job in without if job in self._at]] = inf
-        lines = np.flatnonzero(until <= now)
-        later = until[until > now].min(initial=inf)
-        return self._listed(lines, now, loss), float(later)
+        return until
 
     def _listed(self, lines: NDArray[np.intp], now: float, loss: Loss) -> Candidates:
         jobs, parts = self._jobs.columns, self._parts.columns

@@ -35,17 +35,17 @@ class Order:
 
     def position(self, entry: Entry, waiting: Waiting) -> int:
         """1 for the first. What is admitted before it changes shares, and so may its position."""
-        return 1 + sum(self._before(entry, lane) for lane in waiting.lanes())
+        return 1 + sum(self.before_in(entry, lane) for lane in waiting.lanes())
 
     def before(self, entry: Entry, waiting: Waiting) -> list[Job]:
         """Those who go before it, lane by lane."""
         return [
             other.job
             for lane in waiting.lanes()
-            for other in lane.entries[: self._before(entry, lane)]
+            for other in lane.entries[: self.before_in(entry, lane)]
         ]
 
-    def _before(self, entry: Entry, lane: Lane) -> int:
+    def before_in(self, entry: Entry, lane: Lane) -> int:
         """How many of the lane go before it. Ranks begin with the priority."""
         ours, theirs = self._shares_of(entry.job.tenant), self._shares_of(lane.tenant)
         by_priority = attrgetter("rank.minus_priority")

@@ -72,6 +72,41 @@ class Preemptor:
         self._stopping |= {running.job.id for running in found.stopped}
         return found
 
+    def begins(self, job: Job) -> float | None:
+        """When enough can be preempted for the job of what runs now; None: never as things are.
+
+        The minimum run times of those that would be preempted are over then.
+        """
+        if not self._rules.any or not job.preempts:
+            return None
+        grounds = self._grounds(job, relieved=self._stops_own(job))
+        protected = self._protected(grounds)
+        if not protected:
+            return None
+        census = self._state.running.census
+        times = [self._now, *census.unprotected_at(protected, self._now, self._stopping)]
+        if self._victims_at(times[-1], grounds, protected) is None:
+            return None
+        low, high = 0, len(times) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._victims_at(times[middle], grounds, protected) is None:
+                low = middle + 1
+            else:
+                high = middle
+        return times[high]
+
+    def _victims_at(
+        self, at: float, grounds: Grounds, protected: Mapping[int, float]
+    ) -> Found | None:
+        """Of those that run now, once it is that late."""
+        cluster, census = self._sheet.cluster, self._state.running.census
+        candidates, _ = census.candidates(protected, at, self._stopping)
+        if not candidates:
+            return None
+        search = Search(grounds, candidates, cluster, self._within)
+        return search.run(anywhere=self._within.plan(cluster, grounds.job) is not None)
+
     def _extras(self) -> list[Running]:
         """Those that run on, the first first."""
         running = self._state.running.extras.values()

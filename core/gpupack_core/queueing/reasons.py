@@ -11,7 +11,8 @@ from math import inf
 from typing import Final
 
 from gpupack_core.queueing.charge import ANY, Key
-from gpupack_core.queueing.job import Job, JobId
+from gpupack_core.queueing.job import Job, JobId, Tenant
+from gpupack_core.queueing.start import Start, lasting, said
 from gpupack_core.queueing.tree import TOP, TreeNode
 from gpupack_core.reasons import Refusal
 from gpupack_core.units import WHOLE_GPU
@@ -31,28 +32,63 @@ class WaitReason(StrEnum):
     BORROWING_LIMIT = "BorrowingLimit"
     QUOTA_USED = "QuotaUsed"
     BEHIND = "Behind"
+    UNSATISFIABLE = "Unsatisfiable"
+    """It can never start on the cluster, or within the quota, as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """A tenant uses so much beyond its promise; milli-GPU under one key."""
+
+    tenant: Tenant
+    milli: float
+    key: Key
+
+    @property
+    def text(self) -> str:
+        """«8 borrowed H100 GPUs»."""
+        return gpus(self.milli, self.key).replace(" ", " borrowed ", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """For one job.
+    """Why a job waits, when it starts, and what would help: the answer that every surface shows.
 
-    `lasting`: as `message`, without its position and without times: the same for the same state.
-    `position` of `waiting`: 1 is the first. `earliest`: when it starts at the latest, where that is
-    foreseen; None: it is not. `first`: whom it waits for. `refusal`: of NO_ROOM, as is `left`: what
-    its quota allows its tenant beyond what is used, in milli-GPU of the models that it may use, of
-    those that the cluster does not have, too.
+    `cause`: the reason in words; `lasting_cause`: without times, the same for the same state.
+    `position` of `waiting`: of all jobs and standalone pods that wait in the cluster, by the order
+    in which they are admitted; 1 is the first. `first`: whom it waits for. `refusal`: where room is
+    lacking; `lacks_room`: and nothing else. `left`: what its quota allows its tenant beyond what is
+    used, in milli-GPU of the models that it may use, of those that the cluster does not have, too.
+    `helps`: what would let it start; `borrowed`: what other tenants could give back, which not
+    every reader may know.
     """
 
     reason: WaitReason
-    message: str
+    cause: str
+    start: Start
     position: int
     waiting: int
-    earliest: float | None = None
     first: JobId | None = None
     refusal: Refusal | None = None
-    lasting: str = ""
+    lasting_cause: str = ""
     left: float = inf
+    lacks_room: bool = False
+    helps: tuple[str, ...] = ()
+    borrowed: tuple[Borrowed, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """One sentence: why it waits, and when it starts."""
+        return _joined(self.cause, said(self.start))
+
+    @property
+    def lasting(self) -> str:
+        """The same without times."""
+        return _joined(self.lasting_cause, lasting(self.start))
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
 
 
 def gpus(milli: float, key: Key = ANY) -> str:
@@ -87,15 +123,26 @@ def owner(node: TreeNode) -> str:
     return f"{'namespace' if node.is_tenant else 'cohort'} {node.name}"
 
 
-def no_room(refusal: str, starts_in: float | None) -> str:
+def no_room(refusal: str) -> str:
     """`refusal`: of the plan, which says what would help."""
-    when = "" if starts_in is None else f"; it starts in {soon(starts_in)} at the latest"
-    return f"no room: {refusal}{when}"
+    return f"no room: {refusal}"
 
 
-def no_room_foreseen(refusal: str) -> str:
-    """The same without the time, where it is foreseen."""
-    return f"no room: {refusal}; its start is foreseen"
+def never_fits(refusal: str) -> str:
+    """`refusal`: of the empty cluster."""
+    return f"it can never start on the cluster as it is: {refusal}; {NEW_NODES}"
+
+
+def never_payable(node: TreeNode, *, asked: int, most: float) -> str:
+    """Its quota would not allow it if nothing else ran."""
+    return (
+        f"it can never start within its quota: {_are(asked)} requested, and {owner(node)} may use "
+        f"{gpus(max(most, 0))} of these models at most; {LARGER_QUOTA}"
+    )
+
+
+NEW_NODES: Final = "it needs other nodes, or another request"
+LARGER_QUOTA: Final = "it needs a larger quota, or a smaller request"
 
 
 def room_kept_for(first: str) -> str:

@@ -12,6 +12,7 @@ from gpupack_core.queueing.guests import Guests
 from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.room import KeptRoom, Reservation
 from gpupack_core.queueing.running import RunningJobs
+from gpupack_core.queueing.start_estimate_memo import Estimates
 from gpupack_core.queueing.waiting import Failures, Waiting
 
 
@@ -55,6 +56,8 @@ class State:
     """How often something broke, was repaired or was configured: what was foreseen is void."""
     runs: int = 0
     """How often a job began to run, ended or was withdrawn."""
+    estimates: Estimates = field(default_factory=Estimates)
+    """When the first of those that wait start."""
 
     def copy(self) -> "State":
         """The same, independent of this one."""
@@ -69,6 +72,7 @@ class State:
             guests=self.guests.copy(),
             drains=dict(self.drains),
             elastic=self.elastic.copy(),
+            estimates=Estimates(),
         )
 
     def findings(self) -> "Findings":

@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds why a job waits. Worked out for one job when somebody asks, and never for all."""
+"""Finds why a job waits, when it starts and what would help.
 
+Worked out for one job when somebody asks, and never for all. Every surface shows this answer: the
+status of a GPUJob, a pod's condition, `explain`, `queue`, `what-if` and the page.
+"""
+
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.gang import why_not
+from gpupack_core.gang import never_fits, why_not
 from gpupack_core.policies import POLICIES
-from gpupack_core.queueing import reasons
+from gpupack_core.queueing import reasons, remedies
 from gpupack_core.queueing.charge import Key, least
+from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.own_places import remain_held
+from gpupack_core.queueing.preemption import Preemptor
 from gpupack_core.queueing.reasons import Wait, WaitReason
 from gpupack_core.queueing.room import KeptRoom, Planner, Reservation, is_free
 from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.start import Never, Now, Start, WhenReleased, latest
+from gpupack_core.queueing.start_estimate import MAX_AHEAD, StartEstimate
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TreeNode
 from gpupack_core.queueing.usage import Usage
@@ -25,23 +34,28 @@ from gpupack_core.reasons import Refusal
 _ANY_POLICY = POLICIES["first-fit"]
 """Why something fits nowhere does not depend on the policy."""
 
+_PREEMPTS = frozenset({WaitReason.NO_ROOM, WaitReason.QUOTA_USED, WaitReason.BORROWING_LIMIT})
+"""Others can be preempted for one that waits for these reasons."""
+
 
 class _Told(NamedTuple):
     reason: WaitReason
     text: str
+    start: Start | None = None
+    """None: it is estimated."""
     first: Job | None = None
-    earliest: float | None = None
     refusal: Refusal | None = None
     lasting: str = ""
     """The text without times, where it has any."""
     left: float = inf
+    lacks_room: bool = False
 
 
 class Why:
     """Of one state; nothing is changed."""
 
     def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
-        self._state, self._cluster, self._now = state, cluster, now
+        self._state, self._cluster, self._plan, self._now = state, cluster, plan, now
         self._books, self._usage = state.books, state.books.usage
         self._sheet = Sheet(cluster, state.reserved.values())
         self._within = WithinQuota(state.books, plan)
@@ -51,24 +65,48 @@ class Why:
         """The first reason that holds."""
         told = self._told(entry)
         position, waiting = self._order.position(entry, self._state.waiting), self._state.waiting
-        return Wait(
+        start = told.start or self._start(entry, told.reason, position)
+        wait = Wait(
             told.reason,
-            f"{told.text} (position {position} of {len(waiting)})",
+            told.text,
+            start,
             position,
             len(waiting),
-            told.earliest,
             None if told.first is None else told.first.id,
             told.refusal,
             told.lasting or told.text,
             told.left,
+            told.lacks_room,
         )
+        helps = remedies.of(self._state, self._sheet.cluster, entry.job, wait, self._now)
+        return replace(wait, helps=helps.texts, borrowed=helps.borrowed)
+
+    def _start(self, entry: Entry, reason: WaitReason, position: int) -> Start:
+        """When it starts: as jobs end, or as they are preempted for it before that."""
+        cluster = self._sheet.cluster
+        start = StartEstimate(self._state, cluster, self._within, self._order, self._now).of(entry)
+        if reason not in _PREEMPTS or position > MAX_AHEAD or not self._is_head(entry):
+            return start
+        foresight = Foresight(self._state, self._sheet, self._plan, self._now)
+        preemptor = Preemptor(self._state, self._sheet, self._within, foresight, self._now)
+        begins = preemptor.begins(entry.job)
+        by = latest(start)
+        if begins is None or (by is not None and by.at <= begins):
+            return start
+        return WhenReleased(preempts_at=begins, latest=by)
+
+    def _is_head(self, entry: Entry) -> bool:
+        """Others are preempted for the first of its lane alone; a visitor is alone in its own."""
+        return not entry.lane.entries or entry.lane.head is entry
 
     def _told(self, entry: Entry) -> _Told:
-        job = entry.job
+        job, cluster = entry.job, self._sheet.cluster
         reservation = self._state.reserved.get(job.id)
-        if reservation is not None and (told := self._reserved(reservation)):
-            return told
-        cluster = self._sheet.cluster
+        told = None if reservation is None else self._reserved(reservation)
+        return told or self._never(job, cluster) or self._not_now(entry, cluster)
+
+    def _not_now(self, entry: Entry, cluster: Cluster) -> _Told:
+        job = entry.job
         if not self._within.may_pay(cluster, job):
             return self._quota(job, cluster)
         places = self._within.plan(cluster, job)
@@ -78,34 +116,48 @@ class Why:
         if payable is None:
             return self._quota(job, cluster)
         if not self._books.may_hold(job.tenant, payable[1]):
-            return _Told(WaitReason.VICTIMS_END, reasons.HELD_STILL)
+            ending = WhenReleased(tuple(sorted(self._state.stopping())), preempting=True)
+            return _Told(WaitReason.VICTIMS_END, reasons.HELD_STILL, ending)
         return self._behind(entry, cluster) or self._kept(entry) or _next()
 
     def _reserved(self, reservation: Reservation) -> _Told | None:
         """What still holds the places that are reserved for it."""
         alive = self._state.victims_of(reservation)
+        ending = WhenReleased(tuple(one.job.id for one in alive), preempting=True)
         if reservation.own:
             cluster, running = self._cluster.overlay(), self._state.running
             if is_free(cluster, reservation.job, reservation.placements):
                 return None
             remain = remain_held(cluster, reservation, running)
-            return _Told(WaitReason.VICTIMS_END, reasons.OWN_PLACES) if remain else None
+            return _Told(WaitReason.VICTIMS_END, reasons.OWN_PLACES, ending) if remain else None
         if not alive:
             return None
         waited = self._now - reservation.since
         text, lasting = (reasons.victims_end(len(alive), each) for each in (waited, None))
-        return _Told(WaitReason.VICTIMS_END, text, alive[0].job, lasting=lasting)
+        return _Told(WaitReason.VICTIMS_END, text, ending, alive[0].job, lasting=lasting)
+
+    def _never(self, job: Job, cluster: Cluster) -> _Told | None:
+        """Neither the empty cluster nor an unused quota would do for it."""
+        if never_fits(cluster, job.gang):
+            left = self._within.left_if_grown(cluster, job)
+            refusal = why_not(cluster.emptied(), job.gang, _ANY_POLICY)
+            text = reasons.never_fits(refusal.message if refusal else "")
+            refusal = replace(refusal, never=True) if refusal else None
+            lacks = self._within.may_pay(cluster, job)
+            never = WaitReason.UNSATISFIABLE
+            return _Told(never, text, Never(), refusal=refusal, left=left, lacks_room=lacks)
+        most, needed = self._within.most(cluster, job), least(job.gang)
+        if most >= needed:
+            return None
+        node = self._books.tree.tenant(job.tenant)
+        text = reasons.never_payable(node, asked=needed, most=most)
+        return _Told(WaitReason.UNSATISFIABLE, text, Never(), left=max(most, 0))
 
     def _no_room(self, entry: Entry, cluster: Cluster) -> _Told:
-        kept = self._state.kept_for(entry.job)
-        starts = kept.at if kept is not None and kept.at < inf else None
-        starts_in = None if starts is None else max(starts - self._now, 0.0)
         refusal = why_not(cluster, entry.job.gang, _ANY_POLICY)
-        why = refusal.message if refusal else ""
-        text = reasons.no_room(why, starts_in)
-        lasting = "" if starts is None else reasons.no_room_foreseen(why)
+        text = reasons.no_room(refusal.message if refusal else "")
         left = self._within.left_if_grown(cluster, entry.job)
-        return _Told(WaitReason.NO_ROOM, text, None, starts, refusal, lasting, left)
+        return _Told(WaitReason.NO_ROOM, text, refusal=refusal, left=left, lacks_room=True)
 
     def _quota(self, job: Job, cluster: Cluster) -> _Told:
         leaf, asked = self._books.tree.tenant(job.tenant), least(job.gang)
@@ -130,7 +182,7 @@ class Why:
             return None
         whom = reasons.name_of(first.job, to=entry.job)
         text = reasons.behind(whom, self._books.tree.node(scope))
-        return _Told(WaitReason.BEHIND, text, first.job)
+        return _Told(WaitReason.BEHIND, text, first=first.job)
 
     def _kept(self, entry: Entry) -> _Told | None:
         """For whom room is kept from it."""
@@ -149,11 +201,11 @@ class Why:
         whom = reasons.name_of(head.job, to=job)
         text = reasons.room_kept(whom, self._now - head.since, within)
         lasting = reasons.room_kept_for(whom)
-        return _Told(WaitReason.ROOM_KEPT, text, head.job, lasting=lasting)
+        return _Told(WaitReason.ROOM_KEPT, text, first=head.job, lasting=lasting)
 
 
 def _next() -> _Told:
-    return _Told(WaitReason.NEXT, "it fits, and its turn comes with the next decision")
+    return _Told(WaitReason.NEXT, "it fits, and its turn comes with the next decision", Now())
 
 
 def _limiting(usage: Usage, node: TreeNode, key: Key) -> tuple[TreeNode, bool]:

@@ -16,6 +16,7 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, Key, least
 from gpupack_core.queueing.job import Job, Places, Tenant
 from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.waiting import Entry, Waiting
 
 
@@ -79,6 +80,14 @@ class WithinQuota:
             return inf
         keys = self._books.keys.possible(cluster, job.gang.request)
         return self._sum_left(job, keys)
+
+    def most(self, cluster: Cluster, job: Job) -> float:
+        """How much of the models that it may use its quota would allow if nothing else ran."""
+        if not self._books.limits:
+            return inf
+        leaf, unused = self._books.tree.tenant(job.tenant), Usage(self._books.tree)
+        keys = self._books.keys.allowed(cluster, job.gang.request)
+        return sum(max(unused.available(leaf, key), 0) for key in keys) if keys else inf
 
     def forget(self) -> None:
         """Something was counted in the books, or the cluster has other models."""

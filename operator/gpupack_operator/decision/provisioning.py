@@ -45,8 +45,8 @@ SAID_CHARACTERS = 512
 HELD_SECONDS = 600.0
 """How long it may stand there which bound holds a job back, while others do."""
 
-QUOTA_REASONS = frozenset({"BorrowingLimit", "QuotaUsed"})
-"""The queue's: more nodes would be of no use."""
+QUOTA_REASONS = frozenset({"BorrowingLimit", "QuotaUsed", "Unsatisfiable"})
+"""The queue's, where not room is what is lacking: more nodes would be of no use."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

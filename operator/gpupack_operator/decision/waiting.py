@@ -55,9 +55,8 @@ QUIET_SECONDS = 10.0
 """How long a text may be out of date while its reason holds, however often it is asked for anew."""
 
 STALE_SECONDS = 600.0
-"""The same of a text that differs in times alone, or in a position that has not halved or doubled:
-a thousand jobs that wait behind each other would all be written each time that one ends. And of one
-that says no more than that the job goes in next: the write of its places follows."""
+"""The same of a text that differs in times alone, and of one that says no more than that the job
+goes in next: the write of its places follows."""
 
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
@@ -158,7 +157,7 @@ def _told(
     is_another = newer.reason != status.reason and not is_next
     if is_another or newer.message == status.message or last is None:
         return Decision(status=newer, again_at=again_at)
-    is_news = not is_next and _is_news(last, told(observation))
+    is_news = not is_next and told(observation).lasting != last.lasting
     quiet_seconds = QUIET_SECONDS if is_news else STALE_SECONDS
     tell_at = times.after(last.at, quiet_seconds)
     if tell_at <= observation.now:
@@ -178,12 +177,6 @@ def told(observation: Observation) -> Told:
     if observation.told is not None:
         return dataclasses.replace(observation.told, at=observation.now)
     return Told(observation.now)
-
-
-def _is_news(last: Told, newer: Told) -> bool:
-    halved, doubled = 2 * newer.position <= last.position, newer.position >= 2 * last.position
-    moved = newer.position != last.position and (halved or doubled)
-    return moved or newer.lasting != last.lasting
 
 
 def _ask_again_at(observation: Observation, answer: NotPlanned | Waits) -> dt.datetime:

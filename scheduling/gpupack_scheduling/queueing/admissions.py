@@ -25,7 +25,6 @@ from gpupack_core.queueing import (
     Queue,
     Tenant,
     Wait,
-    WaitReason,
     places_by,
     starving,
 )
@@ -391,7 +390,7 @@ class Admissions:
         waiting = self._waiting.get(job)
         if waiting is not None and job in self._queue.state.waiting:
             wait = self._queue.why(job, self._ledger.cluster, self.now(), self._plan)
-            if wait.reason is WaitReason.NO_ROOM:
+            if wait.lacks_room:
                 self._show_lack(pod, self.now() - waiting.asked_at)
             return wait.message
         return self._waiting.obstacle(pod.metadata.uid)

@@ -20,7 +20,6 @@ from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.queueing.ask import POD_NAME, GangAsk, job_id
 from gpupack_scheduling.queueing.onlooker import Onlooker
 from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.remedies import NO_REMEDIES, Remedies, remedies
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,6 @@ class Answer:
         starts: where it starts; None: it waits.
         wait: why it does not; None: it starts.
         stopped: who ends, or is moved, before.
-        remedies: what would help.
         waiting: how many wait, itself among them.
         ahead: who waits and goes before it.
         fits_now: whether it has room, whoever else waits and whatever quotas say.
@@ -72,7 +70,6 @@ class Answer:
     starts: Starts | None = None
     wait: Wait | None = None
     stopped: tuple[Other, ...] = ()
-    remedies: Remedies = NO_REMEDIES
     waiting: int = 0
     ahead: tuple[Other, ...] = ()
     fits_now: bool = False
@@ -107,8 +104,7 @@ class Prepared:
                 waiting=len(self.queue) - 1,
                 findings=findings,
             )
-        helps = remedies(self.queue, self.cluster, job, found, self.now)
-        return Answer(wait=found, remedies=helps, waiting=found.waiting, findings=findings)
+        return Answer(wait=found, waiting=found.waiting, findings=findings)
 
     def explain(self, job_id: JobId) -> Answer:
         """What a job waits for; where its turn has just come that is nothing."""
@@ -119,7 +115,6 @@ class Prepared:
         wait = question.why(job_id)
         return Answer(
             wait=wait,
-            remedies=remedies(self.queue, self.cluster, entry.job, wait, self.now),
             waiting=wait.waiting,
             ahead=tuple(map(Other.of, self.queue.ahead(job_id))),
             fits_now=self.plan(self.cluster, entry.job) is not None,

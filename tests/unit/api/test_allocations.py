@@ -23,7 +23,7 @@ def operator(model, server):
         places = True
 
         def run(self, body):
-            status = {"phase": "Pending", "message": "no room (position 1 of 1)"}
+            status = {"phase": "Pending", "message": "no room"}
             if self.places:
                 placed = {"node": "a", "workers": "0", "gpus": [uuid("a", 1), uuid("a", 2)]}
                 status = {
@@ -59,7 +59,7 @@ async def test_what_is_not_free_stands_in_the_queue_and_says_so(call, operator):
     operator.places = False
     found = await call("allocate", user="tenant", body=TEAM)
     assert (found.status, found.body["success"], found.body["node_name"]) == (201, False, "")
-    assert found.body["message"] == "no room (position 1 of 1)"
+    assert found.body["message"] == "no room"
     assert found.body["gpu_config"]["workers"] == []
 
 

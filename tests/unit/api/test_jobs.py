@@ -6,7 +6,7 @@ from extender_builders import uuid
 @pytest.fixture
 def three(job, quota):
     job("one", phase="Running", gpus="2", nodes="a", attempt=1, headline="5 TFLOP/s")
-    job("two", priority=5, reason="TooFewFreeGpus", message="no room (position 1 of 2)")
+    job("two", priority=5, reason="TooFewFreeGpus", message="no room")
     job("secret", namespace="others", message="of the others")
     for namespace in ("team", "others"):
         quota(namespace, nominal="8", used="2", running=1, waiting=1)
@@ -83,7 +83,7 @@ async def test_without_a_token_that_is_known_nothing_is_told(call, three, path, 
 async def test_the_queue_has_who_waits_and_why(call, three):
     found = (await call("queue", user="tenant")).body
     assert found["total"] == 1
-    assert found["waiting"][0]["message"] == "no room (position 1 of 2)"
+    assert found["waiting"][0]["message"] == "no room"
 
 
 async def test_pages_follow_each_other(call, three):

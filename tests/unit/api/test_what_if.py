@@ -170,16 +170,19 @@ async def test_other_quotas_let_it_start(ask, quotas):
     limit = {"model": "*", "nominal": 0, "borrowingLimit": 0}
     quotas(team=limit)
     found = await ask()
-    assert (found["outcome"], found["reason"]) == ("Waits", "BorrowingLimit")
+    assert (found["outcome"], found["reason"]) == ("Never", "Unsatisfiable")
     given = {"namespace": "team", "spec": {"gpus": [limit | {"nominal": 4}]}}
     assert (await ask(TEAM | {"quotas": [given]}))["outcome"] == "Starts"
-    assert (await ask())["outcome"] == "Waits"
+    assert (await ask())["outcome"] == "Never"
 
 
 async def test_a_quota_says_how_many_gpus_less_it_would_allow(ask, quotas):
     quotas(team={"model": "*", "nominal": 1, "borrowingLimit": 0})
     found = await ask(with_job(gpus=4))
-    assert found["would_help"] == ["its quota would allow it with 3 GPUs less: it has 1 GPU left"]
+    assert found["would_help"] == [
+        "its quota would allow it with 3 GPUs less: it may use 1 GPU at most",
+        "its namespace may use 4 GPUs, by a larger GPUQuota",
+    ]
 
 
 @pytest.mark.parametrize(

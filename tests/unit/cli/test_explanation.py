@@ -36,6 +36,22 @@ def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
     ]
 
 
+def test_what_the_queue_says_now_goes_before_what_the_status_said_some_time_ago():
+    more = Explanation(reason="Unsatisfiable", message="it can never start", position=2, waiting=2)
+    assert list(explained(job(phase="Pending", reason="TooFewFreeGpus", message="old"), more)) == [
+        "team/train is Pending: Unsatisfiable",
+        "  it can never start",
+        "  Number 2 of 2 that wait in the cluster.",
+    ]
+
+
+@pytest.mark.parametrize(("state", "shown"), [("", 1), ("Asked", 2)])
+def test_nodes_are_called_requested_only_where_they_were(state, shown):
+    request = {"lackingSince": "2026-11-25T10:00:00Z", "state": state}
+    lines = list(explained(job(phase="Pending", nodesRequest=request), None))
+    assert len(lines) == shown
+
+
 def test_without_the_rest_api_the_objects_own_words_are_told():
     assert list(explained(job(phase="Pending", reason="TooFewFreeGpus"), None)) == [
         "team/train is Pending: TooFewFreeGpus"

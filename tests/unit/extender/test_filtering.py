@@ -250,7 +250,7 @@ def test_a_pod_of_its_own_counts_against_its_namespaces_quota(world):
 
 def test_bind_gives_no_place_that_a_quota_does_not_allow(world):
     limited(world, nominal=0)
-    with pytest.raises(BindRefused, match="namespace team uses 0 GPUs"):
+    with pytest.raises(BindRefused, match="namespace team may use 0 GPUs"):
         world.reserve(pod("p"), "a")
 
 

@@ -24,9 +24,7 @@ from gpupack_operator.decision.nodes import (
 from gpupack_operator.decision.notices import notices
 
 ON = Provisioning(class_name="atomic", after_seconds=30, again_seconds=60)
-NO_ROOM = Waits(
-    "TooFewFreeGpus", "no room (position 2 of 2)", position=2, lacks_room=LacksRoom(quota_gpus=16)
-)
+NO_ROOM = Waits("TooFewFreeGpus", "no room", position=2, lacks_room=LacksRoom(quota_gpus=16))
 NO_QUOTA = Waits("BorrowingLimit", "the quota allows no more")
 
 
@@ -103,7 +101,7 @@ def test_the_queue_s_fresh_word_comes_before_the_request_and_the_status_before_b
 def test_what_it_waits_for_stands_in_the_condition_and_in_the_message(asked):
     assert (asked.condition.status, asked.condition.reason) == ("True", "NodesAsked")
     assert "ProvisioningRequest train-nodes-1 asks for nodes for 16 GPUs" in asked.condition.message
-    assert asked.job.status.message.startswith("no room (position 2 of 2); ProvisioningRequest")
+    assert asked.job.status.message.startswith("no room; ProvisioningRequest")
     assert (asked.job.status.phase, asked.job.status.reason) == ("Pending", "TooFewFreeGpus")
 
 

@@ -48,7 +48,7 @@ def test_a_job_that_could_not_ask_waits_for_its_turn_and_writes_nothing(build):
 
 
 def test_a_job_in_the_queue_says_why_and_looks_again_when_it_is_to(build):
-    answer = Waits("BorrowingLimit", "namespace team uses 8 GPUs (position 2 of 5)")
+    answer = Waits("BorrowingLimit", "namespace team uses 8 GPUs")
     seen = build.see(build.gpujob(), answer=answer, asked_until=build.at(40))
     decision = decide(seen)
     assert (decision.status.phase, decision.status.reason) == ("Pending", "BorrowingLimit")
@@ -87,8 +87,7 @@ class InLine:
         self.job = build.after(fresh, decide(build.see(fresh, answer=self.answer(100))))
 
     def answer(self, position, *, lasting="no room", text="no room"):
-        message = f"{text} (position {position} of 200)"
-        return Waits("TooFewFreeGpus", message, lasting=lasting, position=position)
+        return Waits("TooFewFreeGpus", text, lasting=lasting, position=position)
 
     def is_written(self, answer, *, after):
         """Whether the answer is written so many seconds after the last one."""
@@ -102,20 +101,13 @@ def in_line(build):
     return InLine(build)
 
 
-@pytest.mark.parametrize(
-    ("position", "is_news"), [(99, False), (51, False), (50, True), (199, False), (200, True)]
-)
-def test_a_position_alone_is_written_when_it_has_halved_or_doubled(in_line, position, is_news):
-    assert in_line.is_written(in_line.answer(position), after=15) == is_news
-
-
 def test_a_text_that_differs_in_times_alone_is_written_when_it_is_old(in_line):
     answer = in_line.answer(100, text="no room since 2 h")
     assert not in_line.is_written(answer, after=599)
     assert in_line.is_written(answer, after=600)
 
 
-def test_a_text_that_says_something_else_is_written_soon_whatever_the_position(in_line):
+def test_a_text_that_says_something_else_is_written_soon(in_line):
     assert in_line.is_written(in_line.answer(99, lasting="1 GPU", text="1 GPU"), after=10)
 
 

@@ -50,7 +50,7 @@ def test_replicas_are_no_whole_gpus(labels):
     for gpus, more in ((8, {"minMemory": "79Gi"}), (1, {})):
         answer = world.asks("j", gpus=gpus, resourceName=OBSERVED, **more)
         assert isinstance(answer, PlanRefusal)
-        assert answer.reason == "OnlyReplicas"
+        assert (answer.reason, *answer.counts) == ("Unsatisfiable", "OnlyReplicas")
         assert "its GPUs are shared, by time-slicing or MPS" in answer.message
     refused = world.filter(pod("p", asking={OBSERVED: "1"}), nodes=("a",))
     assert "no whole GPU is handed out" in refused.failed_and_unresolvable_nodes["a"]

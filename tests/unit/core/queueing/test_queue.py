@@ -385,7 +385,7 @@ def test_who_is_being_stopped_counts_against_his_limit_until_he_has_ended():
     assert world.log == ["b1 stops a1"]
     assert world.why("a2").message == (
         "its quota allows it when jobs that were told to end, and hold what counts against it, "
-        "did so (position 2 of 2)"
+        "did so"
     )
     world.decide(at=110)
     assert world.log[1:] == ["b1 starts", "a2 starts"]

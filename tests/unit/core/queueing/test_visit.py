@@ -22,8 +22,11 @@ def visit(world, gpus=1, tenant="", *, priority=0, starts=False):
 def test_it_goes_where_a_job_of_its_tenant_could():
     world = World(node("n1", 2), quotas=[quota("a", limit(1, borrowing=0))])
     assert [place.node for place in visit(world, tenant="a")] == ["n1"]
-    assert visit(world, 2, "a").reason is WaitReason.BORROWING_LIMIT
-    assert visit(world, 3).reason is WaitReason.NO_ROOM
+    assert visit(world, 2, "a").reason is WaitReason.UNSATISFIABLE
+    assert visit(world, 3).reason is WaitReason.UNSATISFIABLE
+    world.runs("own", "n1/0", "a")
+    assert visit(world, 1, "a").reason is WaitReason.BORROWING_LIMIT
+    assert visit(world, 2).reason is WaitReason.NO_ROOM
 
 
 def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
@@ -35,7 +38,7 @@ def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
     refused = visit(world)
     assert (refused.reason, refused.lasting) == (
         WaitReason.ROOM_KEPT,
-        "it would fit, but room is kept for pair, which waits",
+        "it would fit, but room is kept for pair, which waits; its start time is expected",
     )
     world.end("a").decide(at=100)
     assert "pair" in world.where

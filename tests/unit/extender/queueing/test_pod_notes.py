@@ -43,12 +43,12 @@ def waits(world, server, name="p", **changes):
     return shown
 
 
-async def test_a_pod_that_waits_says_why_and_its_position(full, server, tells):
+async def test_a_pod_that_waits_says_why_and_when_it_starts(full, server, tells):
     waits(full, server)
     assert await tells(0) == []
     (text,) = await tells(FIRST_SECONDS)
     assert "fewer than 1 free GPU" in text
-    assert text.endswith("(position 1 of 1)")
+    assert "no start time is known" in text
     (condition,) = server.statuses[0]["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
 

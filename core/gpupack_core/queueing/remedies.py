@@ -11,26 +11,13 @@ from math import inf
 from typing import Final
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing import Job, Queue, Tenant, Wait, WaitReason
+from gpupack_core.queueing import start
 from gpupack_core.queueing.charge import Key, least
-from gpupack_core.queueing.reasons import gpus
+from gpupack_core.queueing.job import Job
+from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason, gpus
 from gpupack_core.queueing.state import State
-from gpupack_core.reasons import Refusal, counted
+from gpupack_core.reasons import Reason, Refusal, counted
 from gpupack_core.units import WHOLE_GPU
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Borrowed:
-    """A tenant uses so much beyond its promise; milli-GPU under one key."""
-
-    tenant: Tenant
-    milli: float
-    key: Key
-
-    @property
-    def text(self) -> str:
-        """«8 borrowed H100 GPUs»."""
-        return gpus(self.milli, self.key).replace(" ", " borrowed ", 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,20 +31,38 @@ class Remedies:
 NO_REMEDIES: Final = Remedies()
 
 
-def remedies(queue: Queue, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
+def of(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
     """Of a job that waits for this reason; nothing is changed."""
     match wait.reason:
+        case WaitReason.UNSATISFIABLE:
+            return Remedies(tuple(_of_never(job, wait)))
         case WaitReason.NO_ROOM if wait.refusal is not None:
-            return Remedies(tuple(_of_room(job, wait.refusal)))
+            return Remedies((*_of_room(job, wait.refusal), *start.helps(wait.start)))
         case WaitReason.QUOTA_USED:
-            found = _borrowed(queue.state, cluster, job)
-            return Remedies(tuple(_of_quota(queue.state, cluster, job)), tuple(found))
+            found = _borrowed(state, cluster, job)
+            return Remedies(tuple(_of_quota(state, cluster, job)), tuple(found))
         case WaitReason.BORROWING_LIMIT:
-            return Remedies(tuple(_of_quota(queue.state, cluster, job)))
+            return Remedies(tuple(_of_quota(state, cluster, job)))
         case WaitReason.ROOM_KEPT:
-            return Remedies(tuple(_of_kept(queue.state, wait, now)))
+            return Remedies(tuple(_of_kept(state, wait, now)))
         case _:
             return Remedies()
+
+
+def _of_never(job: Job, wait: Wait) -> Iterable[str]:
+    if wait.refusal is None:
+        less = gpus(least(job.gang) - wait.left)
+        yield f"its quota would allow it with {less} less: it may use {gpus(wait.left)} at most"
+        yield f"its namespace may use {gpus(least(job.gang))}, by a larger GPUQuota"
+        return
+    yield from _of_room(job, wait.refusal)
+    if wait.refusal.reason is Reason.MODEL_MISMATCH:
+        yield (
+            f"nodes with GPUs of model {' or '.join(job.gang.request.models)} are added, or "
+            "gpuModels names a model that the cluster has"
+        )
+    else:
+        yield "nodes that fit it are added, or it requests what a node of the cluster has"
 
 
 def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a waiting job starts: one typed answer, which every surface renders.
+
+    Now           it fits, and nothing is before it
+    At            at the latest then, since jobs that hold GPUs have deadlines or known durations
+    WhenReleased  when holders without a known end, or victims, have released what they hold
+    Never         the cluster or the quota as they are cannot run it
+    Unknown       the answer is not worked out, or no holder decides it
+
+The reason for which a job waits, its position and what would help stand beside this in `Wait`.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from gpupack_core.queueing.job import JobId
+
+_LAST_YEAR: Final = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The next scheduling cycle admits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """It starts at `at`, or before.
+
+    `guessed`: that is expected only. It rests on how long similar jobs took, or another job may be
+    backfilled before it.
+    """
+
+    at: float
+    guessed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WhenReleased:
+    """It starts when these have released what they hold.
+
+    `preempting`: they are being preempted for it. `preempts_at`: preemption for it begins then.
+    `latest`: it starts then at the latest, whether or not anything is preempted.
+    """
+
+    holders: tuple[JobId, ...] = ()
+    preempting: bool = False
+    preempts_at: float | None = None
+    latest: At | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Waiting is futile until nodes or quotas change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No start time is known. `cause`: why; empty: the reason says it."""
+
+    cause: str = ""
+
+
+_DEADLINES_HELP: Final = (
+    "a job or pod that holds what it needs ends; with activeDeadlineSeconds on such jobs the start "
+    "time is known"
+)
+
+Start: TypeAlias = Now | At | WhenReleased | Never | Unknown
+
+
+def latest(start: Start) -> At | None:
+    """By when the job starts at the latest; None: that is not known."""
+    if isinstance(start, At):
+        return start
+    return start.latest if isinstance(start, WhenReleased) else None
+
+
+def said(start: Start) -> str:
+    """The answer as the end of a sentence; empty: the reason says it already."""
+    match start:
+        case At():
+            return _by(start)
+        case WhenReleased(preempts_at=float(at)):
+            return (
+                f"preemption for it begins at {moment(at)} at the latest, and it starts when the "
+                "preempted jobs have terminated"
+            )
+        case WhenReleased(latest=At() as by):
+            return _by(by)
+        case WhenReleased(holders=holders, preempting=False) if holders:
+            return f"no start time is known: {_endless(len(holders))}"
+        case Unknown(cause=cause) if cause:
+            return f"no start time is known: {cause}"
+        case _:
+            return ""
+
+
+def lasting(start: Start) -> str:
+    """The same without times and numbers that change by themselves."""
+    match start:
+        case At(guessed=guessed):
+            return "its start time is expected" if guessed else "its start time is known"
+        case WhenReleased(preempts_at=float()):
+            return "preemption for it begins soon"
+        case WhenReleased(latest=At()):
+            return "its start time is known"
+        case WhenReleased(preempting=False, holders=holders) if holders:
+            return "no start time is known"
+        case Unknown(cause=cause) if cause:
+            return "no start time is known"
+        case _:
+            return ""
+
+
+def helps(start: Start) -> tuple[str, ...]:
+    """What would make the answer better, where the answer itself says so."""
+    if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
+        return ()
+    return (_DEADLINES_HELP,)
+
+
+def moment(at: float) -> str:
+    """«2026-01-31T12:00:00Z»; rounded up, so that it is no promise too early."""
+    seconds = -int(-min(at, _LAST_YEAR) // 1)
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _by(by: At) -> str:
+    if by.guessed:
+        return f"it is expected to start at {moment(by.at)} at the latest"
+    return f"it starts at {moment(by.at)} at the latest"
+
+
+def _endless(holders: int) -> str:
+    if holders == 1:
+        return "1 job or pod without a deadline holds what it needs"
+    return f"{holders} jobs or pods without a deadline hold what it needs"

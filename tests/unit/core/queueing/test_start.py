@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a waiting job starts: now, at a time, when something is released, never, or unknown."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from core_builders import node
+from queue_world import World, limit, quota, with_rules
+
+from gpupack_core import Request
+from gpupack_core.queueing import (
+    NEVER,
+    At,
+    Fifo,
+    Never,
+    Now,
+    Preemption,
+    Unknown,
+    WaitReason,
+    WhenReleased,
+)
+from gpupack_core.queueing.start_estimate import MAX_AHEAD
+
+CALM = with_rules(preemption=NEVER)
+
+
+def one_node(*, rules=CALM, **kw):
+    return World(node("n1", 2), rules=rules, **kw)
+
+
+def test_the_deadline_of_the_only_holder_bounds_the_start():
+    world = one_node().runs("holder", "n1/0 n1/1", duration=200.0)
+    assert world.submit("job", 2).decide(at=50).why("job").start == At(200.0)
+
+
+def test_a_job_starts_after_those_before_it_have_reached_their_deadlines():
+    world = one_node().runs("holder", "n1/0 n1/1", duration=200.0)
+    world.submit("first", 2, duration=100.0).submit("second", 2, duration=30.0).submit("job", 1)
+    starts = [world.decide().why(name).start for name in ("first", "second", "job")]
+    assert starts == [At(200.0), At(300.0, guessed=True), At(330.0, guessed=True)]
+
+
+def test_a_job_that_leaves_the_places_of_those_before_it_alone_starts_beside_them():
+    world = World(node("n1", 2), node("n2", 1), rules=CALM)
+    world.runs("long", "n1/0 n1/1", duration=500.0).runs("short", "n2/0", duration=20.0)
+    world.submit("first", 2).submit("job", 1)
+    assert world.decide().why("job").start == At(20.0, guessed=True)
+
+
+def test_in_strict_order_a_job_starts_no_sooner_than_the_first():
+    rules = with_rules(preemption=NEVER, fifo=Fifo.STRICT)
+    world = World(node("n1", 2), node("n2", 1), rules=rules)
+    world.runs("long", "n1/0 n1/1", duration=500.0).runs("short", "n2/0", duration=20.0)
+    world.submit("first", 2).submit("job", 1)
+    assert world.decide().why("job").start == At(500.0, guessed=True)
+
+
+@pytest.mark.parametrize(("since", "certain"), [(0, False), (300, True)])
+def test_a_start_is_certain_once_no_other_can_take_a_part_of_what_it_needs(since, certain):
+    """A smaller job could take the GPU that is free first, until room is kept."""
+    world = one_node().runs("one", "n1/0", duration=400.0).runs("two", "n1/1", duration=500.0)
+    wait = world.submit("job", 2).decide(at=since).why("job")
+    assert wait.start == At(500.0, guessed=not certain)
+
+
+def test_a_start_that_rests_on_learned_durations_says_so():
+    world = one_node().runs("holder", "n1/0 n1/1", estimate=300.0)
+    wait = world.submit("job", 2).decide().why("job")
+    assert wait.start == At(300.0, guessed=True)
+    assert wait.message.endswith("it is expected to start at 1970-01-01T00:05:00Z at the latest")
+
+
+def test_holders_without_a_deadline_are_named_by_the_answer():
+    world = World(node("n1", 2), node("n2", 2), rules=CALM)
+    world.runs("endless", "n1/0").runs("other", "n2/0 n2/1", duration=60.0)
+    world.submit("job", 2, workers=2, request=Request(gpus=2)).decide()
+    wait = world.why("job")
+    assert wait.start == WhenReleased(("endless",))
+    assert "activeDeadlineSeconds" in wait.helps[-1]
+
+
+def test_a_quota_is_waited_for_until_enough_of_its_jobs_have_ended():
+    world = World(node("n1", 4), quotas=[quota("a", H100=limit(2, borrowing=0))], rules=CALM)
+    world.runs("one", "n1/0", "a", duration=70.0).runs("two", "n1/1", "a", duration=90.0)
+    world.submit("job", 2, "a").decide()
+    wait = world.why("job")
+    assert (wait.reason, wait.start) == (WaitReason.BORROWING_LIMIT, At(90.0, guessed=True))
+
+
+def test_a_job_that_fits_starts_in_the_next_cycle():
+    assert one_node().submit("job").why("job").start == Now()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_model_that_the_cluster_lacks_is_unsatisfiable_whether_or_not_it_is_busy(busy):
+    world = one_node()
+    if busy:
+        world.runs("holder", "n1/0 n1/1", duration=10.0)
+    wait = world.submit("job", request=Request(gpus=1, models=("B300",))).decide().why("job")
+    assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
+    assert wait.message == (
+        "it can never start on the cluster as it is: 0 of 1 node fits: 1 node: model is not B300 "
+        "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); it would not fit on the empty cluster "
+        "either; it needs other nodes, or another request"
+    )
+    assert wait.helps == (
+        "nodes with GPUs of model B300 are added, or gpuModels names a model that the cluster has",
+    )
+
+
+def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
+    world = World(node("n1", 8), quotas=[quota("a", H100=limit(2, borrowing=1))], rules=CALM)
+    wait = world.submit("job", 4, "a").decide().why("job")
+    assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
+    assert wait.message == (
+        "it can never start within its quota: 4 GPUs are requested, and namespace a may use 3 GPUs "
+        "of these models at most; it needs a larger quota, or a smaller request"
+    )
+
+
+def test_a_promise_that_is_lent_says_when_preemption_begins():
+    rules = with_rules(preemption=Preemption(min_runtime=60, retry=5))
+    world = World(node("n1", 2), quotas=[quota("owner", 2)], rules=rules)
+    world.runs("x", "n1/0", "guest").decide(at=20).runs("y", "n1/1", "guest")
+    wait = world.submit("job", 2, "owner").decide(at=30).why("job")
+    assert (wait.reason, wait.start) == (WaitReason.NO_ROOM, WhenReleased(preempts_at=80.0))
+    assert wait.message.endswith(
+        "preemption for it begins at 1970-01-01T00:01:20Z at the latest, and it starts when the "
+        "preempted jobs have terminated"
+    )
+    world.decide(at=80)
+    assert world.log[-2:] == ["job stops x y", "job starts"]
+
+
+def test_victims_that_terminate_are_waited_for():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
+    world.runs("x", "n1/0", "guest").submit("job", 1, "owner").decide(at=10)
+    assert world.why("job").start == WhenReleased(("x",), preempting=True)
+
+
+def test_behind_too_many_jobs_the_start_is_unknown():
+    world = one_node().runs("holder", "n1/0 n1/1", duration=200.0)
+    for number in range(MAX_AHEAD + 1):
+        world.submit(f"job{number}", 2, duration=1.0)
+    world.decide()
+    assert world.why(f"job{MAX_AHEAD - 1}").start == At(199.0 + MAX_AHEAD, guessed=True)
+    assert world.submit("last", 2).decide().why("last").start == Unknown(
+        f"more than {MAX_AHEAD} jobs and pods wait before it"
+    )
+
+
+def test_what_maintenance_takes_has_no_known_end():
+    world = one_node().runs("holder", "n1/0", duration=100.0).maintain("n1/1")
+    assert isinstance(world.submit("job", 2).decide().why("job").start, Unknown)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_job_starts_later_than_it_said(seed):
+    """All jobs have deadlines and use them up; none comes later. The queue is asked at each end."""
+    random = Random(seed)
+    rules = with_rules(preemption=NEVER, keep_room_after=0, by_share=False)
+    world = World(node("n1", 4), node("n2", 2), quotas=_quotas(random), rules=rules)
+    ends, promised, number = {}, {}, 0
+    for number in range(14):
+        width = random.choice([1, 1, 2, 4])
+        world.submit(
+            f"j{number}", width, random.choice("ab"), duration=float(random.randint(5, 60))
+        )
+    world.decide()
+    while world.queue.jobs() or ends:
+        ends |= {
+            name: world.now + world.jobs[name].duration
+            for name in world.running
+            if name not in ends
+        }
+        for job in world.queue.jobs():
+            start = world.why(job.id).start
+            if isinstance(start, At) and not start.guessed:
+                promised[job.id] = min(start.at, promised.get(job.id, start.at))
+        if not ends:
+            break
+        name = min(ends, key=lambda each: (ends[each], each))
+        at = ends.pop(name)
+        before = set(world.running)
+        world.now = at
+        world.end(name).decide(at=at)
+        late = {
+            n: (at, promised[n]) for n in set(world.running) - before if at > promised.get(n, at)
+        }
+        assert not late
+    assert promised
+
+
+def _quotas(random):
+    if random.random() < 0.5:
+        return ()
+    return (quota("a", 3), replace(quota("b", 2), cohort=quota("a").cohort))
