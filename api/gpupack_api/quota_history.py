@@ -12,10 +12,10 @@ from typing import Final
 from gpupack_api.history import KEPT_SECONDS, passed
 from gpupack_crds.kinds import GpuQuota
 
-MOST_QUOTAS: Final = 1024
+MAX_QUOTAS: Final = 1024
 """Of which figures are kept, those first in the alphabet where there are more."""
 
-MOST_SAMPLES: Final = 720
+MAX_SAMPLES: Final = 720
 """Of each quota: with so many quotas nine megabytes are kept."""
 
 UNKNOWN: Final = math.nan
@@ -48,7 +48,7 @@ class QuotaHistory:
 
     Args:
         look: tells the quotas as they are now; None: they are not known.
-        seconds: between two moments; longer where the hour would have more than MOST_SAMPLES.
+        seconds: between two moments; longer where the hour would have more than MAX_SAMPLES.
     """
 
     def __init__(self, look: Callable[[], Iterable[GpuQuota] | None], *, seconds: float) -> None:
@@ -59,7 +59,7 @@ class QuotaHistory:
 
     def every(self, seconds: float) -> None:
         """Sample so often from now on."""
-        self.seconds = max(seconds, KEPT_SECONDS / MOST_SAMPLES)
+        self.seconds = max(seconds, KEPT_SECONDS / MAX_SAMPLES)
 
     async def run(self) -> None:
         """Sample for ever."""
@@ -71,7 +71,7 @@ class QuotaHistory:
     def add(self, moment: dt.datetime, quotas: Iterable[GpuQuota]) -> None:
         """Keep what the quotas say now; of one that is gone nothing is kept."""
         known = {each.metadata.namespace: each for each in quotas}
-        now = {name: known[name] for name in sorted(known)[:MOST_QUOTAS]}
+        now = {name: known[name] for name in sorted(known)[:MAX_QUOTAS]}
         self.by_namespace = {
             name: self.by_namespace.get(name) or Series(len(self.moments)) for name in now
         }

@@ -145,13 +145,14 @@ class CostRow(msgspec.Struct):
 
 
 class Cost(msgspec.Struct):
-    """Of a span of time."""
+    """A page of rows; `total` is of the rows of all pages."""
 
     currency: str
     since: str
     until: str
     rows: list[CostRow]
     total: CostRow
+    next: str = ""
 
 
 Json = dict[str, Any]

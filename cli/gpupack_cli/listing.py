@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of a kind, of a namespace or of all."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from gpupack_cli.notes import note
@@ -11,14 +12,20 @@ from gpupack_kube.resources import Resource
 T = TypeVar("T", bound=objects.Object)
 
 
-async def listed(api: Api, resource: Resource[T], *, namespace: str = "") -> list[T]:
+async def listed(
+    api: Api,
+    resource: Resource[T],
+    *,
+    namespace: str = "",
+    selectors: Mapping[str, str] | None = None,
+) -> list[T]:
     """All of them, by namespace and name; those that cannot be read are named on stderr.
 
     Raises:
         KubeError: the API server does not answer, or refuses.
     """
     found, left_out = list[T](), list[str]()
-    async for page in listing.pages(api, resource, namespace=namespace):
+    async for page in listing.pages(api, resource, namespace=namespace, selectors=selectors):
         left_out += [each.name for each in page.skipped]
         for raw in page.items:
             try:

@@ -39,17 +39,26 @@ class Rest:
     async def get(self, path: str, kind: type[T], **query: Any) -> T:
         """Ask; raises CliError."""
         asked = {name: value for name, value in query.items() if value not in ("", None)}
-        return decoded(await self._answer("GET", path, params=asked), kind, path)
+        return decoded((await self._answer("GET", path, params=asked))[0], kind, path)
 
-    async def get_bytes(self, path: str, **query: Any) -> bytes:
+    async def get_bytes(self, path: str) -> bytes:
         """Ask for what is passed on as it is; raises CliError."""
-        return await self._answer("GET", path, params=query)
+        return (await self._answer("GET", path))[0]
+
+    async def get_linked(self, path: str, **query: str) -> tuple[bytes, dict[str, str]]:
+        """Ask for a body that is passed on as it is, and for the query of its next page.
+
+        The query is empty where the answer has no Link to a next page. Raises CliError.
+        """
+        body, answer = await self._answer("GET", path, params=query)
+        following = answer.links.get("next", {}).get("url", "")
+        return body, dict(httpx.URL(following).params) if following else {}
 
     async def post(self, path: str, body: Any, kind: type[T]) -> T:
         """Send a document; raises CliError."""
-        return decoded(await self._answer("POST", path, json=body), kind, path)
+        return decoded((await self._answer("POST", path, json=body))[0], kind, path)
 
-    async def _answer(self, method: str, path: str, **given: Any) -> bytes:
+    async def _answer(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
         try:
             async with self._client.stream(method, path, **given) as response:
                 parts, size = list[bytes](), 0
@@ -65,7 +74,7 @@ class Rest:
             ) from error
         if response.status_code >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             raise refused(response.status_code, b"".join(parts), path)
-        return b"".join(parts)
+        return b"".join(parts), response
 
     def _fix(self, error: httpx.HTTPError) -> str:
         """What to do; a server that does not take a client certificate hangs up without a word."""

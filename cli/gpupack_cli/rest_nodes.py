@@ -13,6 +13,7 @@ from gpupack_cli import errors
 from gpupack_cli.answers import Node, Nodes
 from gpupack_cli.notes import note
 from gpupack_cli.rest import Rest
+from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Refused
@@ -54,13 +55,7 @@ async def read_or_asked(
 
 async def all_nodes(rest: Rest) -> list[Node]:
     """Page by page, by name; raises CliError."""
-    found, after = list[Node](), ""
-    while True:
-        page = await rest.get("nodes", Nodes, limit=PAGE, after=after)
-        found += page.nodes
-        after = page.next
-        if not after:
-            return found
+    return [node async for page in pages(rest, "nodes", Nodes, limit=PAGE) for node in page.nodes]
 
 
 async def one_node(rest: Rest, name: str) -> Node:

@@ -155,6 +155,8 @@ export interface QuotaHistory {
   readonly interval_seconds: number;
   readonly timestamps: readonly string[];
   readonly quotas: readonly QuotaSeries[];
+  /** How many quotas the caller may see, with figures or without. */
+  readonly total: number;
   readonly next?: string;
 }
 
@@ -201,4 +203,13 @@ export interface Cost {
   readonly total: CostRow;
   /** null: the caller may not see it. */
   readonly unheld: readonly UnheldRow[] | null;
+  readonly next?: string;
+}
+
+/** Jobs that wait; `total` is of all pages. */
+export interface Queue {
+  readonly waiting: readonly Job[];
+  readonly total: number;
+  readonly may_list: boolean;
+  readonly next?: string;
 }

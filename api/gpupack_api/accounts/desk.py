@@ -42,7 +42,7 @@ DAYS: Final = 30
 """Of a question that does not say since when."""
 
 AT_ONCE: Final = 2
-MOST_JOBS: Final = 100_000
+MAX_JOBS: Final = 100_000
 """Rows by job and day that one question reads; of one namespace there are fewer."""
 
 KIND: Final = "gpujobs"
@@ -113,7 +113,7 @@ class AccountsDesk:
             unheld = reader.unheld(period.since, period.until) if sees_all else None
         finally:
             reader.close()
-        return self._shown(lines, asked, period, unheld)
+        return await asyncio.to_thread(self._shown, lines, asked, period, unheld)
 
     async def _sees_all(self, user: User) -> bool:
         try:
@@ -179,11 +179,11 @@ class AccountsDesk:
 
 
 def _require_fewer(jobs: int) -> None:
-    if jobs > MOST_JOBS:
+    if jobs > MAX_JOBS:
         raise CallWrong(
             "namespace",
             "",
-            f"name one, or a shorter period: there are {jobs} jobs, and {MOST_JOBS} are the most",
+            f"name one, or a shorter period: there are {jobs} jobs, and {MAX_JOBS} are the most",
         )
 
 
@@ -275,10 +275,18 @@ def _rounded(row: UnheldRow) -> UnheldRow:
 
 
 def _csv(call: Call, costs: Costs) -> Response[bytes]:
-    """Where rows are left out, the answer's Link is the call that has the next ones."""
+    """Where rows are left out, the answer's Link is the call that has the next ones.
+
+    It names the period of this answer, so that an hour that begins between two calls adds nothing.
+    """
     headers = {"Content-Disposition": 'attachment; filename="gpupack-cost.csv"'}
     if costs.next:
         query = dict(urllib.parse.parse_qsl(call.scope["query_string"].decode("latin-1")))
-        following = urllib.parse.urlencode(query | {"after": costs.next})
+        period = {"since": _written(costs.since), "until": _written(costs.until)}
+        following = urllib.parse.urlencode(query | period | {"after": costs.next})
         headers["Link"] = f'<?{following}>; rel="next"'
     return Response(cost_csv(costs), media_type=CSV, headers=headers)
+
+
+def _written(moment: dt.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

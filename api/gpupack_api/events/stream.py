@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from litestar.types import Receive, Scope, Send
 
-from gpupack_api.errors import RightLost
+from gpupack_api.errors import CallWrong, RightLost
 from gpupack_api.events.feed import Feed
 from gpupack_api.events.frames import NEVER, Frame, Frames, deflated, event
 from gpupack_api.events.limits import Place
@@ -37,7 +37,10 @@ WORD: Final = 1 << 32
 
 
 class Bye(msgspec.Struct, frozen=True):
-    """Why a stream ends: TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over or Unknown."""
+    """Why a stream ends.
+
+    TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over, Unknown, or TooManyNamespaces.
+    """
 
     reason: str
     message: str
@@ -78,7 +81,11 @@ class Events:
             seen = NEVER
         try:
             while (bye := await self._bye()) is None:
-                frame, number = await self._next(seen)
+                try:
+                    frame, number = await self._next(seen)
+                except CallWrong as error:
+                    bye = Bye("TooManyNamespaces", str(error))
+                    break
                 if frame is None:
                     bye = Bye("TooSlow", "nothing was read for too long")
                     break

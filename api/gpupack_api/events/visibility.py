@@ -61,13 +61,18 @@ class Visibility:
         self.scope = Scope(cluster, everywhere, self._allowed())
 
     async def meet(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Ask about namespaces not met before; those of them that may be seen, which now are."""
+        """Ask about namespaces not met before; those of them that may be seen, which now are.
+
+        Raises:
+            CallWrong: there are too many to ask about each; the listener has to name one.
+        """
         if self._asked or self.scope.everywhere:
             return frozenset()
-        room = MOST_NAMESPACES - len(self._judged)
-        new = sorted(set(namespaces) - self._judged.keys())[:room]
+        new = set(namespaces) - self._judged.keys()
         if not new:
             return frozenset()
+        if (there := len(self._judged) + len(new)) > MOST_NAMESPACES:
+            raise CallWrong("namespace", "", f"name one; there are {there}")
         before = self.scope.namespaces
         try:
             self._judged |= await self._judge(new)

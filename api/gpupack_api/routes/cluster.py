@@ -16,7 +16,7 @@ from gpupack_api.history import Sample
 from gpupack_api.node_views import NodeView, Totals
 from gpupack_api.routes.parts import PREFIX, Call, shown_of
 
-MOST_LISTED: Final = 5000
+MAX_LISTED: Final = 5000
 
 MODEL: Final = "^([A-Za-z0-9][-A-Za-z0-9 ._+]*)?$"
 
@@ -29,7 +29,7 @@ GpuType = Annotated[
 MinMemory = Annotated[
     float, QueryParameter(description="GB (10^9 bytes) of each GPU.", ge=0, le=100_000)
 ]
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MOST_LISTED)]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
     QueryParameter(description="Those after this name: next of the answer before.", max_length=253),

@@ -29,7 +29,9 @@ from gpupack_api.routes.parts import PREFIX
 from gpupack_core.accounting import Group
 from gpupack_serving.peer_limits import TokenBuckets
 
-MOST_LISTED: Final = 5000
+MAX_LISTED: Final = 20_000
+"""Rows of one answer: 6 MB at most, also for a caller that reads slowly."""
+
 CSV: Final = "text/csv"
 
 BURST: Final = 10
@@ -96,7 +98,7 @@ Until = Annotated[
 ]
 GroupBy = Annotated[Group, QueryParameter(description="What makes a row.")]
 AsFormat = Annotated[Format, QueryParameter(description="json, or csv for a spreadsheet.")]
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MOST_LISTED)]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
     QueryParameter(description="Those after this one: next of the answer before.", max_length=512),
@@ -127,7 +129,7 @@ async def cost(  # noqa: PLR0913 - the call has so many parameters
     group_by: GroupBy = Group.NAMESPACE,
     namespace: Namespace = "",
     format: AsFormat = Format.JSON,  # noqa: A002 - it is the parameter's name
-    limit: Limit = MOST_LISTED,
+    limit: Limit = 5000,
     after: After = "",
 ) -> Response[bytes]:
     """Tell GPU-hours, energy and cost of a period."""

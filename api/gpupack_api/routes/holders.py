@@ -15,9 +15,9 @@ from gpupack_api.rights import PODS
 from gpupack_api.routes.jobs import Namespace
 from gpupack_api.routes.parts import PREFIX, Call, parts_of
 
-MOST_LISTED: Final = 5000
+MAX_LISTED: Final = 5000
 
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MOST_LISTED)]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
     QueryParameter(description="Those after this one: next of the answer before.", max_length=400),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs, of the namespaces that the caller may see."""
 
-import datetime as dt
+from operator import itemgetter
 from typing import Annotated, Final
 
 import msgspec
@@ -19,12 +19,13 @@ from gpupack_api.job_views import (
     job_view,
     worker_views,
 )
+from gpupack_api.queue_cursor import QueueCursor
 from gpupack_api.rights import sees_nowhere
 from gpupack_api.routes.parts import PREFIX, Call, parts_of
 from gpupack_api.shown_job import ShownJob
 from gpupack_crds.gpujob_status import Phase
 
-MOST_LISTED: Final = 1000
+MAX_LISTED: Final = 5000
 
 NAME: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DOTTED_NAME: Final = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
@@ -45,10 +46,10 @@ OneName = Annotated[
     str, PathParameter(description="Its name.", max_length=253, pattern=DOTTED_NAME)
 ]
 PhaseFilter = Annotated[Phase | None, QueryParameter(description="In this phase alone.")]
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MOST_LISTED)]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
-    QueryParameter(description="Those after this one: next of the answer before.", max_length=320),
+    QueryParameter(description="Those after this one: next of the answer before.", max_length=400),
 ]
 
 
@@ -74,12 +75,14 @@ class Jobs(msgspec.Struct, frozen=True):
 class Queue(msgspec.Struct, frozen=True):
     """Who waits, the highest priority first, then the oldest; why stands in `message`.
 
+    `total` is of all pages; `next` is empty where there are no more.
     `may_list` is as of `GET jobs`.
     """
 
     waiting: list[JobView]
     total: int
     may_list: bool = True
+    next: str = ""
 
 
 class Visible(msgspec.Struct, frozen=True):
@@ -133,14 +136,20 @@ async def job(request: Call, state: State, namespace: OneNamespace, name: OneNam
 
 @get(f"{PREFIX}/queue", tags=["jobs"], responses=problems.REFUSALS)
 async def queue(
-    request: Call, state: State, namespace: Namespace = "", limit: Limit = 200
+    request: Call, state: State, namespace: Namespace = "", limit: Limit = 200, after: After = ""
 ) -> Queue:
     """List GPUJobs that wait for GPUs, and why."""
+    place = QueueCursor.read(after) if after else None
     visible = await _visible(request, state, namespace)
     waiting = [each for each in visible.jobs if each.status.phase == "Pending" and each.may_wait]
-    waiting.sort(key=lambda each: (-each.status.priority, _created(each), each.key))
-    shown = [job_view(each) for each in waiting[:limit]]
-    return Queue(shown, total=len(waiting), may_list=visible.may_list)
+    places = sorted(((QueueCursor.of(each), each) for each in waiting), key=itemgetter(0))
+    wanted = [each for each in places if place is None or each[0] > place]
+    return Queue(
+        [job_view(each) for _, each in wanted[:limit]],
+        total=len(waiting),
+        may_list=visible.may_list,
+        next=wanted[limit - 1][0].text if len(wanted) > limit else "",
+    )
 
 
 async def _visible(request: Call, state: State, namespace: str) -> Visible:
@@ -155,7 +164,3 @@ async def _visible(request: Call, state: State, namespace: str) -> Visible:
 
 def _mark(job: ShownJob) -> str:
     return "/".join(job.key)
-
-
-def _created(job: ShownJob) -> dt.datetime:
-    return job.metadata.creation_timestamp or dt.datetime.max.replace(tzinfo=dt.UTC)

@@ -12,7 +12,7 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from gpupack_api import problems
-from gpupack_api.quota_history import MOST_QUOTAS, Series
+from gpupack_api.quota_history import MAX_QUOTAS, Series
 from gpupack_api.rights import sees_nowhere
 from gpupack_api.routes.jobs import Namespace
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
@@ -21,7 +21,7 @@ from gpupack_crds.kinds import GpuQuota
 DIGITS: Final = 3
 """After the point: a thousandth of a GPU is what can be held."""
 
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MOST_QUOTAS)]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_QUOTAS)]
 After = Annotated[
     str,
     QueryParameter(
@@ -72,11 +72,16 @@ class QuotaSeries(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """By namespace; `next` is empty where there are no more."""
+    """By namespace; `next` is empty where there are no more.
+
+    `total` counts the quotas that the caller may see. Figures are kept of the first 1,024 quotas of
+    the cluster by name: where there are more, the pages hold fewer than `total`.
+    """
 
     interval_seconds: float
     timestamps: list[dt.datetime]
     quotas: list[QuotaSeries]
+    total: int
     next: str = ""
 
 
@@ -102,6 +107,7 @@ async def history(
         interval_seconds=kept.seconds,
         timestamps=list(kept.moments),
         quotas=[_series(found[name], kept.by_namespace[name]) for name in shown],
+        total=len(found),
         next=shown[-1] if len(wanted) > limit else "",
     )
 

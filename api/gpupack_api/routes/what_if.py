@@ -39,7 +39,7 @@ from gpupack_serving.user import User
 MOST_NODES: Final = 256
 MOST_QUOTAS: Final = 32
 MOST_BYTES: Final = 2 << 20
-MOST_NAMED: Final = 100
+MAX_NAMED: Final = 100
 """Jobs and namespaces in one answer; the others are counted."""
 
 
@@ -363,7 +363,7 @@ async def _named(
         for each in found
         if each.namespace in (pods if each.is_pod else jobs)
     ]
-    shown = named[:MOST_NAMED]
+    shown = named[:MAX_NAMED]
     return shown, len(found) - len(shown)
 
 
@@ -383,7 +383,9 @@ async def _would_help(parts: Parts, user: User, own: str, found: Answer) -> list
     seen = await _visible(parts, user, "gpuquotas", own, (each.tenant for each in borrowed))
     named = [f"{each.tenant} gives back {each.text}" for each in borrowed if each.tenant in seen]
     hidden = [each for each in borrowed if each.tenant not in seen]
-    return [*found.wait.helps, *named[:MOST_NAMED], *_of_others(hidden)]
+    more = len(named) - MAX_NAMED
+    left_out = [f"{more} more namespaces give back what they borrowed"] if more > 0 else []
+    return [*found.wait.helps, *named[:MAX_NAMED], *left_out, *_of_others(hidden)]
 
 
 def _of_others(borrowed: Collection[Borrowed]) -> Iterable[str]:

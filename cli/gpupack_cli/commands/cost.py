@@ -2,19 +2,25 @@
 """`gpupack cost`."""
 
 import datetime as dt
+import math
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import click
+import msgspec
 
 from gpupack_cli.answers import Cost, CostRow
 from gpupack_cli.errors import UsageWrong
 from gpupack_cli.figures import figure
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import Column, show_document, show_table
+from gpupack_cli.rest import Rest
+from gpupack_cli.rest_pages import csv_pages, pages
 from gpupack_cli.session import Session, run
 
 COST_DIGITS: Final = 2
+PAGE: Final = 20_000
 GROUPS: Final = ("namespace", "job", "cohort", "model")
 UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -57,10 +63,10 @@ async def _show(
         namespace = "" if everywhere else await session.here(api)
         asked = {name: text for name, text in {**query, "namespace": namespace}.items() if text}
         if as_csv:
-            text = await rest.get_bytes("cost", format="csv", **asked)
-            click.echo(text.decode(errors="replace"), nl=False)
+            async for text in csv_pages(rest, "cost", format="csv", limit=str(PAGE), **asked):
+                click.echo(text.decode(errors="replace"), nl=False)
             return
-        answer = await rest.get("cost", Cost, **asked)
+        answer = await whole(rest, asked)
     if output.document:
         show_document(answer, output)
         return
@@ -77,6 +83,38 @@ async def _show(
     )
     rows = [cells(row, by) for row in answer.rows]
     show_table(columns, [*rows, ("total", *cells(answer.total, by)[1:])], output)
+
+
+async def whole(rest: Rest, asked: dict[str, str]) -> Cost:
+    """Read all pages of one period; the total is that of the rows. Raises CliError."""
+    first = await rest.get("cost", Cost, **asked, limit=PAGE)
+    if not first.next:
+        return first
+    # An hour that begins between two pages must not lengthen the period of the later ones.
+    period = asked | {"since": first.since, "until": first.until}
+    rows = first.rows
+    async for page in pages(rest, "cost", Cost, first.next, **period, limit=PAGE):
+        rows += page.rows
+    # Jobs that run cost more on the last page than on the first: only the sum fits the rows.
+    return msgspec.structs.replace(first, rows=rows, total=total(rows), next="")
+
+
+def total(rows: Sequence[CostRow]) -> CostRow:
+    """Sum rows as the server does: a cost is unknown where one is, a measurement where all are."""
+    costs = [row.cost for row in rows if row.cost is not None]
+    return CostRow(
+        allocated_gpu_hours=math.fsum(row.allocated_gpu_hours for row in rows),
+        used_gpu_hours=_known(row.used_gpu_hours for row in rows),
+        idle_gpu_hours=_known(row.idle_gpu_hours for row in rows),
+        unknown_gpu_hours=math.fsum(row.unknown_gpu_hours for row in rows),
+        energy_kwh=_known(row.energy_kwh for row in rows),
+        cost=math.fsum(costs) if len(costs) == len(rows) else None,
+    )
+
+
+def _known(figures: Iterable[float | None]) -> float | None:
+    known = [each for each in figures if each is not None]
+    return math.fsum(known) if known else None
 
 
 def cells(row: CostRow, by: str) -> tuple[Any, ...]:

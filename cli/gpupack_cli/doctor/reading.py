@@ -3,7 +3,7 @@
 
 import asyncio
 import http
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from gpupack_cli.doctor import views
@@ -43,7 +43,7 @@ async def observed(api: Api, version: str) -> Observed:
         _all(api, views.DEPLOYMENTS, system),
         _all(api, views.DAEMON_SETS, system),
         _all(api, PODS, system),
-        _pending(api),
+        _all(api, PODS, selectors={"fieldSelector": "status.phase=Pending"}),
         _all(api, views.RENEWED, system),
         _all(api, views.POLICIES),
         _all(api, views.BINDINGS),
@@ -79,9 +79,14 @@ async def observed(api: Api, version: str) -> Observed:
     return Observed(now=api.clock.now(), version=version, server=server, metrics=metrics, **read)
 
 
-async def _all(api: Api, resource: Resource[T], namespace: str = "") -> Read[T]:
+async def _all(
+    api: Api,
+    resource: Resource[T],
+    namespace: str = "",
+    selectors: Mapping[str, str] | None = None,
+) -> Read[T]:
     try:
-        return Read(tuple(await listed(api, resource, namespace=namespace)))
+        return Read(tuple(await listed(api, resource, namespace=namespace, selectors=selectors)))
     except errors.NotFound:
         return Read()
     except errors.KubeError as error:
@@ -101,14 +106,6 @@ async def _each(
         except errors.KubeError as error:
             return Read(tuple(found), refused=_why(error))
     return Read(tuple(found))
-
-
-async def _pending(api: Api) -> Read[objects.Pod]:
-    try:
-        _, pods = await api.page(PODS, fieldSelector="status.phase=Pending", limit="1000")
-    except errors.KubeError as error:
-        return Read(refused=_why(error))
-    return Read(tuple(pods))
 
 
 async def _webhooks(api: Api) -> Read[tuple[views.Webhook, bool]]:

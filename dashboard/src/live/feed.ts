@@ -11,6 +11,7 @@
 import { computed, signal } from "@preact/signals";
 import { get, type Problem, pathOf, send } from "../api.ts";
 import type { Job, Monitoring, Node, Sample } from "../contract.ts";
+import { allPages, type Page } from "../paging.ts";
 import { refusal, token } from "../session.ts";
 import { pauseSeconds } from "./backoff.ts";
 import { type Cluster, cluster, type JobChanges, type NodeChanges } from "./cluster.ts";
@@ -27,7 +28,7 @@ const NO_CLUSTER = 501;
 /** No events: of too many namespaces one has to be named; there is no such call; too many streams. */
 const WITHOUT_EVENTS: ReadonlySet<number> = new Set([400, 404, 429, NO_CLUSTER]);
 
-const PAGE = { nodes: 5000, jobs: 1000 };
+const PAGE = 5000;
 
 export type Link =
   | { readonly state: "connecting" }
@@ -180,20 +181,10 @@ export async function pages<T>(
   query: Readonly<Record<string, string>>,
   stop: AbortSignal,
 ): Promise<readonly T[] | Problem> {
-  const found: T[] = [];
-  let after = "";
-  do {
-    const limit = call === "nodes" ? PAGE.nodes : PAGE.jobs;
-    const answer = await get<Record<string, readonly T[] | string>>(
-      call,
-      { ...query, limit, after },
-      stop,
-    );
-    if (!answer.ok) return answer.problem;
-    found.push(...(answer.value[call] as readonly T[]));
-    after = (answer.value["next"] as string | undefined) ?? "";
-  } while (after !== "");
-  return found;
+  const found = await allPages<Page & Readonly<Record<string, unknown>>>((after) =>
+    get(call, { ...query, limit: PAGE, after }, stop),
+  );
+  return found.ok ? found.value.flatMap((page) => page[call] as readonly T[]) : found.problem;
 }
 
 export function pause(seconds: number, stop: AbortSignal): Promise<void> {

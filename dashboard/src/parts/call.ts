@@ -2,7 +2,7 @@
 /** What a call answers, asked anew from time to time; what was shown stays while it is asked. */
 
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { get, type Problem, type Query } from "../api.ts";
+import { type Answer, get, type Problem, type Query } from "../api.ts";
 import { token } from "../session.ts";
 
 export interface Asked<T> {
@@ -12,9 +12,22 @@ export interface Asked<T> {
   readonly again: () => void;
 }
 
-/** @param everySeconds 0: once. */
+/** @param everySeconds 0: once. @param call empty: nothing is asked. */
 export function useCall<T>(call: string, query: Query = {}, everySeconds = 0): Asked<T> {
-  const key = `${call}?${JSON.stringify(query)}`;
+  const key = call && `${call}?${JSON.stringify(query)}`;
+  return useAnswer<T>(key, (signal) => get<T>(call, query, signal), everySeconds);
+}
+
+/**
+ * The same of an answer that takes several calls.
+ *
+ * @param key says what is asked; empty: nothing.
+ */
+export function useAnswer<T>(
+  key: string,
+  ask: (signal: AbortSignal) => Promise<Answer<T>>,
+  everySeconds = 0,
+): Asked<T> {
   const [state, setState] = useState<{ key: string; value: T | null; problem: Problem | null }>({
     key,
     value: null,
@@ -23,11 +36,11 @@ export function useCall<T>(call: string, query: Query = {}, everySeconds = 0): A
   const [turn, setTurn] = useState(0);
   const caller = token.value;
   useEffect(() => {
-    if (!call || !caller) return;
+    if (!key || !caller) return;
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const ask = async () => {
-      const answer = await get<T>(call, query, stop.signal);
+    const look = async () => {
+      const answer = await ask(stop.signal);
       if (stop.signal.aborted) return;
       setState((known) => {
         const before = known.key === key ? known.value : null;
@@ -37,9 +50,9 @@ export function useCall<T>(call: string, query: Query = {}, everySeconds = 0): A
       });
       const seconds = answer.ok || answer.problem.status === 403 ? everySeconds : 5;
       const gone = !answer.ok && (answer.problem.status === 404 || answer.problem.status === 401);
-      if (seconds && !gone) timer = setTimeout(ask, seconds * 1000);
+      if (seconds && !gone) timer = setTimeout(look, seconds * 1000);
     };
-    void ask();
+    void look();
     return () => {
       stop.abort();
       clearTimeout(timer);

@@ -2,10 +2,11 @@
 /** What GPUs cost, by whom they were used. */
 
 import { useMemo, useState } from "preact/hooks";
-import { type Problem, pathOf, type Query, send } from "../api.ts";
+import type { Problem, Query } from "../api.ts";
 import type { Cost, CostRow, UnheldRow } from "../contract.ts";
+import { costs, costsAsCsv } from "../costs.ts";
 import { byName, figure, UNKNOWN } from "../format.ts";
-import { useCall } from "../parts/call.ts";
+import { useAnswer } from "../parts/call.ts";
 import { Nothing } from "../parts/nothing.tsx";
 import { Loading, Missing } from "../parts/notice.tsx";
 import { Scope, scope } from "../parts/scope.tsx";
@@ -28,11 +29,12 @@ export function CostView() {
     }),
     [days, group, scope.value],
   );
-  const { value, problem, again } = useCall<Cost>("cost", query, 60);
+  const key = `cost?${JSON.stringify(query)}`;
+  const { value, problem, again } = useAnswer<Cost>(key, (signal) => costs(query, signal), 60);
   const save = async () => {
-    const answer = await send(pathOf("cost", { ...query, format: "csv" }), {});
+    const answer = await costsAsCsv(query);
     setFailure(answer.ok ? null : answer.problem);
-    if (answer.ok) download(await answer.value.blob(), `gpupack-cost-${group}-${days}d.csv`);
+    if (answer.ok) download(answer.value, `gpupack-cost-${group}-${days}d.csv`);
   };
   return (
     <main class="view" id="main" tabIndex={-1}>

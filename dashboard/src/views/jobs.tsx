@@ -3,16 +3,17 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { minutes } from "../clock.ts";
-import type { Job } from "../contract.ts";
+import type { Job, Queue } from "../contract.ts";
 import { age, byName, count, shownOf } from "../format.ts";
 import { cluster, keyOf } from "../live/cluster.ts";
 import { missing } from "../live/feed.ts";
-import { useCall } from "../parts/call.ts";
+import { useAnswer } from "../parts/call.ts";
 import { Nothing } from "../parts/nothing.tsx";
 import { Loading, Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
 import { Scope, scope } from "../parts/scope.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { queue } from "../queue.ts";
 import { format } from "../route.ts";
 
 const NAME: Column<Job> = {
@@ -144,16 +145,11 @@ export function JobsView() {
   );
 }
 
-interface Queue {
-  readonly waiting: readonly Job[];
-  readonly total: number;
-  readonly may_list: boolean;
-}
-
 export function QueueView() {
-  const { value, problem, loading, again } = useCall<Queue>(
-    "queue",
-    { namespace: scope.value, limit: 1000 },
+  const namespace = scope.value;
+  const { value, problem, loading, again } = useAnswer<Queue>(
+    `queue ${namespace}`,
+    (signal) => queue(namespace, signal),
     5,
   );
   return (

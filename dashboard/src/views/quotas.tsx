@@ -3,7 +3,7 @@
 
 import { useMemo } from "preact/hooks";
 import type { Quota, QuotaHistory, QuotaSeries } from "../contract.ts";
-import { amount, byName, count, figure } from "../format.ts";
+import { amount, byName, count, figure, whole } from "../format.ts";
 import { useCall } from "../parts/call.ts";
 import { Chart } from "../parts/chart.tsx";
 import { Nothing } from "../parts/nothing.tsx";
@@ -123,7 +123,12 @@ function Past({ history }: { history: QuotaHistory }) {
           />
         ))}
       </div>
-      {history.next && <p class="muted">The first {CHARTS}; name a namespace to see another.</p>}
+      {history.total > history.quotas.length && (
+        <p class="muted">
+          {whole(history.quotas.length)} of {count(history.total, "quota")} by name; name a
+          namespace to see another.
+        </p>
+      )}
     </>
   );
 }

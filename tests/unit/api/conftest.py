@@ -5,6 +5,7 @@ import types
 import httpx
 import msgspec
 import pytest
+from accounts import Accounts
 from agent_stand_ins import agents, clock, round_of, serve  # noqa: F401 - fixtures
 from aiohttp import web
 from api_server import ApiServer
@@ -139,6 +140,13 @@ class Watched:
 
     def age_seconds(self):
         return self.age
+
+
+@pytest.fixture
+def accounts(tmp_path):
+    made = Accounts(tmp_path / "cost.sqlite")
+    yield made
+    made.kill()
 
 
 @pytest.fixture

@@ -294,6 +294,12 @@ async def test_where_there_are_too_many_namespaces_one_has_to_be_named(seen):
         await seen(there=[f"team-{number}" for number in range(257)])
 
 
+async def test_a_stream_ends_where_more_namespaces_come_than_can_be_asked_about(seen):
+    made = await seen(there=[f"team-{number}" for number in range(256)])
+    with pytest.raises(CallWrong, match="name one; there are 257"):
+        await made.meet(["team-256"])
+
+
 @pytest.mark.parametrize("kind", ["gpujobs", "gpunodes/summary"])
 async def test_a_right_that_is_taken_away_is_noticed(seen, server, kind, forget_rights):
     made = await seen()

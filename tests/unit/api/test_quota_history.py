@@ -3,7 +3,7 @@ import datetime as dt
 
 import pytest
 
-from gpupack_api.quota_history import MOST_QUOTAS, MOST_SAMPLES, QuotaHistory
+from gpupack_api.quota_history import MAX_QUOTAS, MAX_SAMPLES, QuotaHistory
 
 START = dt.datetime(2026, 11, 24, 10, tzinfo=dt.UTC)
 
@@ -62,15 +62,24 @@ async def test_histories_come_in_pages(call, quota, after):
     assert second["next"] == ""
 
 
+async def test_quotas_without_figures_are_counted(call, quota, after):
+    quota("team", used="1")
+    after(0)
+    quota("others", used="1")
+    found = (await call("quotas/history")).body
+    assert [each["namespace"] for each in found["quotas"]] == ["team"]
+    assert (found["total"], found["next"]) == (2, "")
+
+
 def test_an_hour_is_kept_and_no_more_than_so_many_figures(quota, model):
     history = QuotaHistory(lambda: None, seconds=1)
     assert history.seconds == 5
-    for number in range(MOST_QUOTAS + 10):
+    for number in range(MAX_QUOTAS + 10):
         quota(f"team-{number:04}", used="1")
-    for number in range(MOST_SAMPLES + 5):
+    for number in range(MAX_SAMPLES + 5):
         quotas = list(model.quotas.quotas.items.values()) if number % 360 == 0 else []
-        history.add(START + dt.timedelta(seconds=number), quotas[: 2 * MOST_QUOTAS])
-    assert len(history.moments) == MOST_SAMPLES
+        history.add(START + dt.timedelta(seconds=number), quotas[: 2 * MAX_QUOTAS])
+    assert len(history.moments) == MAX_SAMPLES
     history.add(START, model.quotas.quotas.items.values())
-    assert len(history.by_namespace) == MOST_QUOTAS
-    assert {len(each.used) for each in history.by_namespace.values()} == {MOST_SAMPLES}
+    assert len(history.by_namespace) == MAX_QUOTAS
+    assert {len(each.used) for each in history.by_namespace.values()} == {MAX_SAMPLES}

@@ -8,10 +8,12 @@ import datetime as dt
 
 import msgspec
 import pytest
+from aiohttp import web
+from fake_api import ApiServer, connected
 from self_signed import self_signed
 
 from gpupack_cli.commands.doctor import left_out
-from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, views
+from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, reading, views
 from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import CHECKS, findings
 from gpupack_cli.doctor.finding import Level, ok, skipped
@@ -377,6 +379,32 @@ def test_whom_the_rest_api_does_not_know_is_told_how_to_get_a_token(sound):
     (found,) = said(parts.caller, seen, Level.WARNING)
     assert "send a bearer token" in found.message
     assert "kubectl create token ACCOUNT" in found.fix
+
+
+class Paging(ApiServer):
+    """Lists pods in pages of two, whatever the limit."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.put("/version", {"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
+        self.pods = [waiting_pod(f"p{at}", "default-scheduler", {}) for at in range(number)]
+
+    async def answer(self, request):
+        if request.path != "/api/v1/pods":
+            return await super().answer(request)
+        assert request.query["fieldSelector"] == "status.phase=Pending"
+        first = int(request.query.get("continue", 0))
+        more = str(first + 2) if first + 2 < len(self.pods) else ""
+        items = msgspec.to_builtins(self.pods[first : first + 2])
+        return web.json_response(
+            {"metadata": {"resourceVersion": "1", "continue": more}, "items": items}
+        )
+
+
+async def test_pods_that_wait_are_read_to_the_last_page():
+    async with connected(Paging(5).app()) as (api, _):
+        seen = await reading.observed(api, "1.0")
+    assert [pod.metadata.name for pod in seen.pending.items] == ["p0", "p1", "p2", "p3", "p4"]
 
 
 class Calls:

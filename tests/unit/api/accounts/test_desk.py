@@ -157,7 +157,7 @@ async def test_hours_of_jobs_that_are_not_kept_by_name_are_one_row(used, ask):
 
 
 async def test_more_jobs_than_one_answer_bears_are_refused(ask, monkeypatch):
-    monkeypatch.setattr("gpupack_api.accounts.desk.MOST_JOBS", 2)
+    monkeypatch.setattr("gpupack_api.accounts.desk.MAX_JOBS", 2)
     answer = await ask(group_by="job")
     assert (answer.status_code, answer.json()["field"]) == (400, "namespace")
     assert (await ask(group_by="job", namespace="team")).status_code == 200
@@ -191,6 +191,12 @@ async def test_a_page_of_csv_names_the_call_that_has_the_next_one(used, ask):
         rows += [row["cohort"] for row in csv.DictReader(io.StringIO(answer.text))]
         query = dict(httpx.URL(answer.links["next"]["url"]).params) if answer.links else {}
     assert sorted(rows) == ["", "research", "research & development"]
+
+
+async def test_a_link_to_the_next_page_names_the_period_of_this_one(ask):
+    answer = await ask(format="csv", limit=1, since=when(1800), until=when(1801))
+    query = dict(httpx.URL(answer.links["next"]["url"]).params)
+    assert (query["since"], query["until"]) == (when(0), when(3600))
 
 
 async def test_no_row_is_lost_between_pages_where_one_name_begins_another(used, ask):

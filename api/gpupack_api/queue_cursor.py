@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A place in the list of waiting jobs, which stays valid while jobs come and go."""
+
+import datetime as dt
+from typing import Final, NamedTuple
+
+from gpupack_api.errors import CallWrong
+from gpupack_api.shown_job import ShownJob
+
+NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
+
+
+class QueueCursor(NamedTuple):
+    """What orders waiting jobs: the highest priority first, then the oldest, then by name."""
+
+    descent: int
+    created: dt.datetime
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, job: ShownJob) -> "QueueCursor":
+        """The place of a job."""
+        created = job.metadata.creation_timestamp or NEVER
+        return cls(-job.status.priority, created, *job.key)
+
+    @classmethod
+    def read(cls, text: str) -> "QueueCursor":
+        """Read what `text` wrote.
+
+        Raises:
+            CallWrong: it is no cursor.
+        """
+        try:
+            priority, created, namespace, name = text.split("/")
+            moment = dt.datetime.fromisoformat(created)
+            return cls(
+                -int(priority), moment.replace(tzinfo=moment.tzinfo or dt.UTC), namespace, name
+            )
+        except ValueError as error:
+            fix = "send `next` of the answer before, unchanged"
+            raise CallWrong("after", text, fix) from error
+
+    @property
+    def text(self) -> str:
+        """What `next` says and `after` takes: PRIORITY/CREATED/NAMESPACE/NAME."""
+        created = self.created.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+        return f"{-self.descent}/{created}/{self.namespace}/{self.name}"
