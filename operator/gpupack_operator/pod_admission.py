@@ -10,13 +10,19 @@ Only the first pod is tried: what is left of a quota may not do for the others, 
 that begin at the same time. Such an attempt ends before all its pods exist (outcome.not_created),
 and pauses its namespace (creation_backoff).
 
-What is allowed to one job is allowed to those that differ from it in nothing but their names: a
-thousand of them cost one dry run, not a thousand. Where admission goes by names it may be wrong;
-then, too, the attempt ends and pauses its namespace. Pods that have been made since count against a
-quota, so a yes lasts no longer than until the next attempt of its namespace begins.
+What is allowed to one job is allowed to those that differ from it in nothing but their names and
+what their programs are given (`manifests.pod.kind`): a thousand of them cost one dry run, not a
+thousand. Where admission goes by names it may be wrong; then, too, the attempt ends and pauses its
+namespace. Pods that have been made since count against a quota, so a yes lasts no longer than until
+the next attempt of its namespace begins.
 
 What admission makes of a pod may change, so a yes lasts no longer than until the first look at a
-job that waits. Such a job asks at least every ten minutes (plan_line.py) and when its turn comes.
+job that waits, and twice as long each time that the answer is the same, up to MAX_ALLOWED_SECONDS.
+Such a job asks at least every ten minutes (plan_line.py) and when its turn comes.
+
+Pods that differ in more cost a dry run each, and so does an edit of a job that waits. A namespace
+has DRY_RUNS_BURST of them at once and then one in DRY_RUN_SECONDS, since each goes through all
+admission webhooks. Past that the last answer counts, where there is one, or the job waits a while.
 
 An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
 known, and the plan is asked for with the template.
@@ -41,9 +47,17 @@ from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.plan_line import FIRST_LOOK_SECONDS
 from gpupack_operator.remembered import Remembered
+from gpupack_serving.peer_limits import TokenBuckets
 
 ALLOWED_SECONDS = FIRST_LOOK_SECONDS
 """How long a yes is good for. A thousand jobs that are alike and begin to wait cost one dry run."""
+
+MAX_ALLOWED_SECONDS: Final = 60.0
+
+DRY_RUNS_BURST: Final = 64
+DRY_RUN_SECONDS: Final = 0.5
+LIMITED_SECONDS: Final = 15.0
+"""How soon a job asks again whose namespace has used its dry runs."""
 
 MAX_KEPT_YES: Final = 1024
 """Each has a pod of at most MAX_STORED_BYTES; the oldest go, which costs their jobs a dry run."""
@@ -97,10 +111,15 @@ class _Yes:
     at: float
     in_doubt: bool
     pod: AdmittedPod
+    seconds: float = ALLOWED_SECONDS
 
     @property
     def until(self) -> float:
-        return self.at + ALLOWED_SECONDS
+        return self.at + self.seconds
+
+    def good_until(self, *, in_doubt: bool) -> float:
+        is_doubtful = in_doubt or self.in_doubt
+        return self.at + (DOUBTFUL_SECONDS if is_doubtful else self.seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,7 +130,7 @@ class _Began:
 
     @property
     def until(self) -> float:
-        return self.at + ALLOWED_SECONDS
+        return self.at + MAX_ALLOWED_SECONDS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,10 +158,12 @@ class PodAdmission:
         )
         """By uid, attempt and revision; those of jobs that are gone go in time."""
         self._allowed = Remembered[tuple[str, str], _Yes](
-            clock, linger_seconds=0.0, most=MAX_KEPT_YES
+            clock, linger_seconds=MAX_ALLOWED_SECONDS, most=MAX_KEPT_YES
         )
         """By namespace and kind."""
         self._began = Remembered[str, _Began](clock, linger_seconds=0.0)
+        """By namespace."""
+        self._dry_runs = TokenBuckets(burst=DRY_RUNS_BURST, seconds=DRY_RUN_SECONDS, clock=clock)
         """By namespace."""
 
     def begins(self, namespace: str) -> None:
@@ -167,27 +188,27 @@ class PodAdmission:
         key = (job.metadata.uid, attempt, job.spec.revision)
         pods = (job.metadata.namespace, kind)
         no, now = self._refused.get(key), self._clock()
-        if no is None or no.until <= now:
-            yes = self._allowed.get(pods)
-            if yes and now < yes.at + self._good_seconds(yes, pods[0], in_doubt=in_doubt):
-                return yes.pod
-            try:
-                found = await self._review(first_pod(job, template, attempt=attempt))
-            except errors.Invalid as error:
-                return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
-            if isinstance(found, AdmittedPod):
-                self._keep(pods, _Yes(now, in_doubt, found))
-                self._refused.forget(key)
-                return found
-            seconds = _doubled(no)
-            no = _No(found, self._clock() + seconds, seconds)
-            self._refused.keep(key, no)
-            self._allowed.forget(pods)
-        return NotPlanned(
-            reason=JobReason.CREATION_FORBIDDEN,
-            message=f"{no.said}; asked again every {MAX_REFUSED_SECONDS:.0f} s or sooner",
-            retry_seconds=max(no.until - self._clock(), 0.0),
-        )
+        if no is not None and now < no.until:
+            return _forbidden(no, seconds=no.until - now)
+        yes = self._allowed.get(pods)
+        is_doubtful = in_doubt or self._is_outdated(yes, pods[0])
+        if yes and now < yes.good_until(in_doubt=is_doubtful):
+            return yes.pod
+        if not self._dry_runs.take(pods[0]):
+            return _limited(pods[0], no, None if is_doubtful else yes)
+        try:
+            found = await self._review(first_pod(job, template, attempt=attempt))
+        except errors.Invalid as error:
+            return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
+        if isinstance(found, AdmittedPod):
+            self._keep(pods, _Yes(now, in_doubt, found, _good_for(yes, found)))
+            self._refused.forget(key)
+            return found
+        seconds = _doubled(no)
+        no = _No(found, self._clock() + seconds, seconds)
+        self._refused.keep(key, no)
+        self._allowed.forget(pods)
+        return _forbidden(no, seconds=seconds)
 
     async def try_pod(self, pod: Json) -> msgspec.Raw | None:
         """The PodSpec as admission makes it; None: that is not known.
@@ -214,10 +235,9 @@ class PodAdmission:
         else:
             self._allowed.forget(pods)
 
-    def _good_seconds(self, yes: _Yes, namespace: str, *, in_doubt: bool) -> float:
+    def _is_outdated(self, yes: _Yes | None, namespace: str) -> bool:
         began = self._began.get(namespace)
-        is_outdated = began is not None and began.at >= yes.at
-        return DOUBTFUL_SECONDS if in_doubt or yes.in_doubt or is_outdated else ALLOWED_SECONDS
+        return yes is not None and began is not None and began.at >= yes.at
 
     async def _review(self, pod: Json) -> AdmittedPod | str:
         """The pod, or what forbids it.
@@ -232,6 +252,38 @@ class PodAdmission:
                 raise
             return error.said
         return UNKNOWN if spec is None else AdmittedPod(planned_spec.read(spec))
+
+
+def _good_for(last: _Yes | None, pod: AdmittedPod) -> float:
+    """How long a yes is good for that follows another."""
+    if last is None or last.pod != pod:
+        return ALLOWED_SECONDS
+    return min(2 * last.seconds, MAX_ALLOWED_SECONDS)
+
+
+def _limited(namespace: str, no: _No | None, yes: _Yes | None) -> AdmittedPod | NotPlanned:
+    """What is answered without a dry run: what the last one said, or that there is none now."""
+    if no is not None:
+        return _forbidden(no, seconds=LIMITED_SECONDS)
+    if yes is not None and not yes.in_doubt:
+        return yes.pod
+    return NotPlanned(
+        reason=JobReason.DRY_RUNS_LIMITED,
+        message=(
+            f"jobs of namespace {namespace} whose pods all differ, or that are edited often, "
+            f"use its {1 / DRY_RUN_SECONDS:.0f} dry runs of a pod in a second; tried again every "
+            f"{LIMITED_SECONDS:.0f} s"
+        ),
+        retry_seconds=LIMITED_SECONDS,
+    )
+
+
+def _forbidden(no: _No, *, seconds: float) -> NotPlanned:
+    return NotPlanned(
+        reason=JobReason.CREATION_FORBIDDEN,
+        message=f"{no.said}; asked again within {MAX_REFUSED_SECONDS + LIMITED_SECONDS:.0f} s",
+        retry_seconds=seconds,
+    )
 
 
 def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:

@@ -19,6 +19,8 @@ class JobReason(enum.StrEnum):
     NOT_YET = "NotYet"
     SCHEDULER_UNAVAILABLE = "SchedulerUnavailable"
     PLAN_DENIED = "PlanDenied"
+    DRY_RUNS_LIMITED = "DryRunsLimited"
+    """Other jobs of the namespace have used its dry runs for now."""
     PRIORITY_CLASS_MISSING = "PriorityClassMissing"
     PRIORITY_CLASS_PREEMPTS = "PriorityClassPreempts"
     RESTARTING = "Restarting"

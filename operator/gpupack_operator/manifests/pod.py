@@ -3,6 +3,7 @@
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -99,15 +100,43 @@ def sharing(spec: GpuJobSpec) -> dict[str, str]:
 
 
 def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
-    """The same for jobs whose pod templates differ in nothing but the jobs' names.
+    """The same for jobs whose pods differ in names and in what their programs are given alone.
+
+    A sweep runs one program with a thousand values of `command`, `args` and `env`: its pods take
+    the same places. Words are left out only where they are of the type that a pod has there.
 
     Raises:
         TemplateInvalid: as `template` does.
     """
     meta = msgspec.structs.replace(job.metadata, name="", uid="")
     nameless = msgspec.structs.replace(job, metadata=meta)
-    text = msgspec.json.encode(template(nameless, user, attempt=0, defaults=defaults))
-    return hashlib.sha256(text).hexdigest()
+    made = template(nameless, user, attempt=0, defaults=defaults)
+    spec = made["spec"] | {
+        kind_: [_wordless(each) for each in made["spec"][kind_]]
+        for kind_ in ("containers", "initContainers")
+        if kind_ in made["spec"]
+    }
+    return hashlib.sha256(msgspec.json.encode(made | {"spec": spec})).hexdigest()
+
+
+def _wordless(container: Json) -> Json:
+    """A container without what its program is given."""
+    lists = {key: container.get(key) for key in ("command", "args")}
+    left_out = {key for key, found in lists.items() if _are_texts(found)}
+    kept = {key: found for key, found in container.items() if key not in left_out}
+    env = container.get("env")
+    if isinstance(env, list):
+        kept["env"] = [_valueless(each) for each in env]
+    return kept
+
+
+def _valueless(variable: Any) -> Any:
+    is_text = isinstance(variable, dict) and isinstance(variable.get("value"), str)
+    return variable | {"value": ""} if is_text else variable
+
+
+def _are_texts(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(each, str) for each in found)
 
 
 def worker_container(job: GpuJob, user: Json) -> str:

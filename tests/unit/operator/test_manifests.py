@@ -170,6 +170,19 @@ def test_pods_are_of_one_kind_where_their_jobs_differ_in_names_alone(build):
     assert len({of(), *others}) == 5
 
 
+def test_pods_of_a_sweep_are_of_one_kind(build):
+    def of(**container):
+        user = {"spec": {"containers": [{"name": "worker", "image": "x", **container}]}}
+        return kind(build.gpujob(), user, defaults=DEFAULTS)
+
+    def with_rate(rate):
+        return of(args=[rate], command=[rate], env=[{"name": "RATE", "value": rate}])
+
+    assert with_rate("0.1") == with_rate("0.2")
+    others = [of(image="y"), of(env=[{"name": "STEPS", "value": "1"}]), of(args=[1]), of(args="x")]
+    assert len({of(), *others}) == 5
+
+
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 def test_the_end_of_a_log_speaks_for_a_container_that_failed_without_a_word(pod_template, kind):
     mine = {"name": "a", "terminationMessagePolicy": "File"}

@@ -7,6 +7,10 @@ from gpupack_operator.planned_spec import MAX_STORED_BYTES
 from gpupack_operator.pod_admission import (
     ALLOWED_SECONDS,
     DOUBTFUL_SECONDS,
+    DRY_RUN_SECONDS,
+    DRY_RUNS_BURST,
+    LIMITED_SECONDS,
+    MAX_ALLOWED_SECONDS,
     MAX_KEPT_YES,
     UNKNOWN,
     AdmittedPod,
@@ -127,6 +131,48 @@ async def test_another_answer_of_admission_is_known_when_a_waiting_job_is_next_l
     assert ALLOWED_SECONDS <= FIRST_LOOK_SECONDS
 
 
+async def test_a_yes_is_good_for_longer_each_time_that_the_answer_is_the_same(reviews):
+    seconds = []
+    for _ in range(4):
+        await reviews.review()
+        asked_at = reviews.now
+        while not reviews.server.dry_runs or reviews.now == asked_at:
+            reviews.now += 1
+            await reviews.review()
+        seconds.append(reviews.now - asked_at)
+    assert seconds == [15, 30, 60, 60]
+    reviews.admit(overhead={"cpu": "1"})
+    reviews.now += MAX_ALLOWED_SECONDS
+    await reviews.review()
+    reviews.now += ALLOWED_SECONDS
+    await reviews.review()
+    assert reviews.server.dry_runs
+
+
+async def test_a_namespace_whose_pods_all_differ_waits_and_the_others_do_not(reviews):
+    for number in range(DRY_RUNS_BURST):
+        assert await reviews.ask(kind=str(number)) is None
+    refusal = await reviews.ask(kind="more")
+    assert (refusal.reason, refusal.retry_seconds) == ("DryRunsLimited", LIMITED_SECONDS)
+    assert reviews.server.dry_runs == []
+    assert await reviews.ask(job=reviews.other(namespace="rivals"), kind="more") is None
+    reviews.now += DRY_RUN_SECONDS
+    assert await reviews.ask(kind="more") is None
+
+
+async def test_past_its_dry_runs_a_namespace_is_answered_what_was_last_known(reviews):
+    """And so no status is written again and again."""
+    before = await reviews.review()
+    refusal = await reviews.ask(QUOTA, kind="b", job=reviews.other())
+    reviews.now = ALLOWED_SECONDS
+    for number in range(DRY_RUNS_BURST):
+        await reviews.ask(kind=f"c{number}")
+    assert await reviews.review() == before
+    again = await reviews.ask(kind="b", job=reviews.other())
+    assert (again.reason, again.message) == (refusal.reason, refusal.message)
+    assert reviews.server.dry_runs == []
+
+
 async def test_a_pod_with_much_to_say_is_tried_each_time_and_not_kept(reviews):
     reviews.admit(nodeSelector={"pool": "x" * MAX_STORED_BYTES})
     for _ in range(2):
@@ -138,6 +184,8 @@ async def test_a_pod_with_much_to_say_is_tried_each_time_and_not_kept(reviews):
 async def test_no_more_than_so_many_answers_are_kept(reviews):
     for number in range(MAX_KEPT_YES + 10):
         await reviews.review(kind=str(number))
+        reviews.now += DRY_RUN_SECONDS / 100
+        reviews.admission._dry_runs.put_back(reviews.job.metadata.namespace)
     assert len(reviews.admission._allowed) == MAX_KEPT_YES
 
 
