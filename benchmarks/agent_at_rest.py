@@ -101,7 +101,7 @@ async def node(folder: pathlib.Path) -> AsyncIterator[tuple[Mapping[str, str], A
     certificate, key = self_signed(folder)
     (folder / "ca.crt").write_bytes(certificate.read_bytes())
     (folder / "token").write_text("token")
-    (folder / "cgroup").mkdir()
+    (folder / "cgroup/kubepods").mkdir(parents=True)
     (folder / "cgroup/cgroup.controllers").write_text("cpu memory pids\n")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
@@ -212,6 +212,7 @@ def serve(arguments: argparse.Namespace) -> None:
     """Be the agent."""
     from gpupack_agent import __main__, agent  # noqa: PLC0415 - not in the process of the servers
     from gpupack_agent.inventory.driver import DriverInventory  # noqa: PLC0415
+    from gpupack_agent.inventory.driver_root import DriverSearch  # noqa: PLC0415
     from gpupack_kube import transport  # noqa: PLC0415
 
     account = pathlib.Path(arguments.serve)
@@ -220,7 +221,7 @@ def serve(arguments: argparse.Namespace) -> None:
     def recorded(settings: agent.Settings) -> DriverInventory:
         chosen, helper = settings.inventory, str(HELPERS / "recorded_driver.py")
         return DriverInventory(
-            pathlib.Path("/nowhere"),
+            DriverSearch(pathlib.Path("/nowhere")),
             scan_seconds=chosen.scan_seconds,
             answer_seconds=chosen.answer_seconds,
             run=(sys.executable, helper, "rest", str(arguments.gpus)),

@@ -23,6 +23,7 @@ import prometheus_client
 
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.pod_use import PodUse
 from gpupack_agent.pods import PodStore, PodView
@@ -84,7 +85,7 @@ async def scan_forever(inventory: DriverInventory, known: KnownDevices) -> None:
 async def measure(arguments: argparse.Namespace) -> None:
     """Run, and print a line for each figure."""
     inventory = DriverInventory(
-        pathlib.Path("/nowhere"),
+        DriverSearch(pathlib.Path("/nowhere")),
         scan_seconds=SCAN_SECONDS,
         answer_seconds=30,
         run=(sys.executable, str(RECORDED), arguments.state, str(arguments.gpus)),

@@ -17,7 +17,8 @@ from collections.abc import Coroutine
 import click
 
 from gpupack_agent.errors import AgentError
-from gpupack_agent.settings import LimitSettings
+from gpupack_agent.inventory.driver_root import parse_setting
+from gpupack_agent.settings import InventorySettings, LimitSettings
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
@@ -57,14 +58,15 @@ def mps_command() -> None:
     from gpupack_agent.mps import supervisor  # noqa: PLC0415 - as agent below
     from gpupack_agent.mps.folder import MpsFolder  # noqa: PLC0415
 
-    logging.basicConfig(
-        level=Environment(os.environ).log_level(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    host_root = Environment(os.environ).path("GPUPACK_HOST_ROOT", "/")
-    folder = MpsFolder(LimitSettings.from_environ(os.environ).mps)
+    try:
+        level = Environment(os.environ).log_level()
+        driver = InventorySettings.from_environ(os.environ).driver
+        folder = MpsFolder(LimitSettings.from_environ(os.environ).mps)
+    except SettingsInvalid as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     libraries = pathlib.Path("/run/gpupack-mps/lib")
-    asyncio.run(_supervise(supervisor.serve(folder, host_root, libraries)))
+    asyncio.run(_supervise(supervisor.serve(folder, driver, libraries)))
 
 
 @main.command(name="host")
@@ -86,6 +88,15 @@ def host_command() -> None:
         raise click.ClickException(str(error)) from error
 
 
+def _driver_root(_context: click.Context, _option: click.Parameter, text: str) -> str:
+    try:
+        return parse_setting(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is neither auto nor an absolute path such as /run/nvidia/driver"
+        ) from error
+
+
 @main.command()
 @click.option(
     "--host-root",
@@ -94,13 +105,22 @@ def host_command() -> None:
     show_default=True,
     help="Where the host's root folder is.",
 )
+@click.option(
+    "--driver-root",
+    default="auto",
+    show_default=True,
+    callback=_driver_root,
+    help="The host's folder with NVIDIA's driver; auto: the usual ones.",
+)
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text")
 @click.option(
     "--passed-file",
     type=click.Path(dir_okay=False, path_type=pathlib.Path),
     help="Stay until a signal, and make this file if the host passed: for a pod on each node.",
 )
-def preflight(host_root: pathlib.Path, output: str, passed_file: pathlib.Path | None) -> None:
+def preflight(
+    host_root: pathlib.Path, driver_root: str, output: str, passed_file: pathlib.Path | None
+) -> None:
     """Check a host's driver, container runtime and settings, and say what to change.
 
     Nothing is changed. Exit status 1: something must be.
@@ -110,7 +130,7 @@ def preflight(host_root: pathlib.Path, output: str, passed_file: pathlib.Path | 
 
     # The first process of a container has no default action for a signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS if passed_file else ())
-    host = read_host(host_root)
+    host = read_host(host_root, driver_root=driver_root)
     found = checks.findings(host)
     click.echo((report.as_json if output == "json" else report.as_text)(host, found))
     if passed_file is None:

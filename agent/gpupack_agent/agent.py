@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent, put together.
 
-Order of start: the inventory, without which there is nothing to say; whether another device plugin
-serves the node's GPUs; the GPUNode; the plugins. The GPUNode may be late: with the API server away
-the plugins register all the same after a few seconds, since a kubelet that restarts without its
-plugins rejects pods that wait for a container to restart.
+Order of start: the inventory; whether another device plugin serves the node's GPUs; the GPUNode;
+the plugins. An inventory that cannot be read ends nothing: the GPUs that GPUNode knows stay, and
+the driver is tried again, since a driver container may take minutes. The GPUNode may be late: with
+the API server away the plugins register all the same after a few seconds, since a kubelet that
+restarts without its plugins rejects pods that wait for a container to restart.
 
 Everything runs in one task group. A part that ends, ends the agent: its DaemonSet starts a new one,
 and running pods do not notice.
@@ -26,7 +27,7 @@ from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.dcgm.address import ExporterPods
 from gpupack_agent.dcgm.exporter import Exporter
 from gpupack_agent.device_plugin import DevicePlugin, DevicePlugins
-from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.foreign import ForeignDevices, VendorLibrary
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.gpunode import GpuNodeWriter
@@ -123,7 +124,7 @@ def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
             cuts=chosen.simulated_cuts / f"{node}.json",
         )
     return DriverInventory(
-        chosen.host_root, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds
+        chosen.driver, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds
     )
 
 
@@ -140,7 +141,6 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
     """Run until cancelled or until a part fails.
 
     Raises:
-        InventoryUnavailable: at start; later failures to scan are logged.
         ExceptionGroup: a part failed.
     """
     inventory = open_inventory(settings.inventory, node=settings.node.name)
@@ -164,9 +164,10 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
     )
     try:
         known_devices.update(await inventory.scan())
-    except DriverHangs as error:
-        # What runs here goes on; GPUNode says what there was.
-        known_devices.unseen(str(error))
+    except InventoryUnavailable as error:
+        # What runs here goes on; GPUNode says what there was, and why it is not looked at.
+        log.error("%s; it is tried again every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text says it all
+        known_devices.unseen(error)
     log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
     async with (
         Api.connect(environ) as api,
@@ -276,7 +277,7 @@ def _guard(node: NodeState, mps: MpsFolder | None, api: Api, settings: Settings)
     if mps is None:
         return None
     reader = ProcessReader(
-        command(settings.inventory.host_root),
+        command(settings.inventory.driver),
         answer_seconds=settings.inventory.answer_seconds,
     )
     return Guard(node, mps, reader, _teller(api, settings), settings.limits)
@@ -345,7 +346,8 @@ async def _scan_forever(
             seen = known_devices.findings
             use.see(seen.facts, node.pods.by_uid.values(), seen.devices)
         except InventoryUnavailable as error:
-            known_devices.unseen(str(error))
+            if known_devices.outage is None or known_devices.outage.message != str(error):
+                log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all
+            known_devices.unseen(error)
             if not known_devices.findings.facts:
                 use.unseen()
-            log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all

@@ -70,7 +70,8 @@ def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str
     edits: dict[str, Any] = {"env": [f"{name}={value}" for name, value in variables.items()]}
     if injection.device_nodes:
         edits["deviceNodes"] = [
-            {"path": path, "permissions": "rw"} for path in injection.device_nodes
+            {"path": path, "permissions": "rw", **_host_path(injection, path)}
+            for path in injection.device_nodes
         ]
     if injection.mounts:
         edits["mounts"] = [
@@ -87,6 +88,11 @@ def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str
         "annotations": {_RECORD: _describe(record)},
         "devices": [{"name": device, "containerEdits": edits}],
     }
+
+
+def _host_path(injection: Injection, path: str) -> dict[str, str]:
+    host_path = injection.host_nodes.get(path)
+    return {"hostPath": host_path} if host_path else {}
 
 
 def read(spec: bytes) -> Record:

@@ -30,7 +30,15 @@ class AgentError(Exception):
 
 
 class InventoryUnavailable(AgentError):
-    """The GPUs of this node cannot be listed."""
+    """The GPUs of this node cannot be listed.
+
+    Attributes:
+        reason: a word for programs, of the condition of the same name.
+    """
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or "DriverUnavailable"
 
 
 class DriverHangs(InventoryUnavailable):
@@ -41,7 +49,8 @@ class DriverHangs(InventoryUnavailable):
     """
 
     def __init__(self, seconds: float, *, index: int | None, vendor: str = "NVIDIA") -> None:
-        super().__init__(f"the {vendor} driver has not answered within {seconds:.0f} s")
+        message = f"the {vendor} driver has not answered within {seconds:.0f} s"
+        super().__init__(message, reason="DriverHangs")
         self.index = index
 
 

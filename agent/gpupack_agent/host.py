@@ -82,7 +82,7 @@ async def _with(inventory: Inventory, settings: Settings) -> None:
     try:
         known_devices.update(await inventory.scan())
     except DriverHangs as error:
-        known_devices.unseen(str(error))
+        known_devices.unseen(error)
     registry = prometheus_client.CollectorRegistry()
     registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
     server, thread = prometheus_client.start_http_server(settings.port, LOOPBACK, registry)
@@ -110,7 +110,7 @@ async def _scan_forever(inventory: Inventory, known_devices: KnownDevices) -> No
         try:
             known_devices.update(await inventory.scan())
         except InventoryUnavailable as error:
-            known_devices.unseen(str(error))
+            known_devices.unseen(error)
             log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all
 
 

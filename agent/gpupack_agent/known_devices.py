@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import hysteresis, rules
 from gpupack_agent.grading.grade import is_worse
 from gpupack_agent.grading.hysteresis import written
@@ -121,6 +122,21 @@ def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> Gpu
     return msgspec.structs.replace(device, since=since)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outage:
+    """Why the GPUs cannot be looked at.
+
+    Attributes:
+        reason: a word for programs.
+        message: a sentence for people.
+        since: when the first look failed.
+    """
+
+    reason: str
+    message: str
+    since: dt.datetime
+
+
 class KnownDevices:
     """The node's GPUs at this moment; tells those who wait when they change.
 
@@ -149,7 +165,7 @@ class KnownDevices:
         self._on_forget = on_forget
         self._xids: dict[str, frozenset[int]] = {}
         """By GPU."""
-        self._unseen_since: dt.datetime | None = None
+        self.outage: Outage | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -159,15 +175,15 @@ class KnownDevices:
 
     def update(self, found: Findings) -> None:
         """Take in a scan."""
-        self.busy, self._unseen_since = found.busy, None
+        self.busy, self.outage = found.busy, None
         self._set(found, known=self.devices)
 
-    def unseen(self, reason: str) -> None:
+    def unseen(self, error: InventoryUnavailable) -> None:
         """Take in that there was none."""
         now = dt.datetime.now(dt.UTC)
-        self.busy, since = {}, self._unseen_since or now
-        self._unseen_since = since
-        known = unseen(self.findings.devices, since, now=now, reason=reason)
+        self.busy, since = {}, self.outage.since if self.outage else now
+        self.outage = Outage(error.reason, str(error), since)
+        known = unseen(self.findings.devices, since, now=now, reason=str(error))
         devices = dated(self.devices, known, now=now)
         is_old = (now - since).total_seconds() >= STALE_SECONDS
         self._publish(
@@ -181,8 +197,9 @@ class KnownDevices:
 
     def unseen_seconds(self) -> float:
         """For how long no scan has succeeded; 0 where the last one did."""
-        since = self._unseen_since
-        return 0.0 if since is None else (dt.datetime.now(dt.UTC) - since).total_seconds()
+        if self.outage is None:
+            return 0.0
+        return (dt.datetime.now(dt.UTC) - self.outage.since).total_seconds()
 
     def recall(self, recorded: GpuNodeStatus) -> None:
         """Take in what GPUNode recorded before this agent started."""
@@ -192,7 +209,7 @@ class KnownDevices:
         }
         if "" in {recorded.boot_id, self.boot_id} or recorded.boot_id == self.boot_id:
             self._xids = _xids_of(known.values())
-        if self._unseen_since is None:
+        if self.outage is None:
             self._set(self.findings, known=known)
         else:
             devices = tuple(known.values())

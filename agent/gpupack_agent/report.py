@@ -14,6 +14,7 @@ from gpupack_agent.layouts import Layouts
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
+from gpupack_agent.outages import conditions
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
 from gpupack_crds import names
@@ -62,7 +63,7 @@ class Report:
             measured=recorded.measured,
             all_reduce=recorded.all_reduce,
             mig_gpus=self.layouts.status(),
-            conditions=recorded.conditions,
+            conditions=conditions(recorded.conditions, self.node.known_devices.outage, self.now()),
             **self._usage(described, recorded),
         )
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from gpupack_agent import liveness
 from gpupack_agent.dcgm import address
+from gpupack_agent.inventory.driver_root import AUTO, DriverSearch, parse_setting
 from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads, parse_sound_threads
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
@@ -84,6 +85,15 @@ class InventorySettings:
     host_root: pathlib.Path = pathlib.Path("/")
     """GPUPACK_HOST_ROOT: where the agent sees the host's root, to find driver libraries."""
 
+    driver_root: str = AUTO
+    """GPUPACK_DRIVER_ROOT: the folder of the host below which its driver is; `auto`: one of those
+    of distributions, of NVIDIA's GPU operator and of GKE."""
+
+    @property
+    def driver(self) -> DriverSearch:
+        """Looks for the host's driver."""
+        return DriverSearch(self.host_root, self.driver_root)
+
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "InventorySettings":
         """Read the settings; raises SettingsInvalid."""
@@ -99,6 +109,12 @@ class InventorySettings:
             hysteresis_seconds=environment.seconds("GPUPACK_HYSTERESIS_SECONDS", 60.0),
             idle_seconds=environment.seconds("GPUPACK_IDLE_SECONDS", 60.0),
             host_root=environment.path("GPUPACK_HOST_ROOT", "/"),
+            driver_root=environment.parsed(
+                "GPUPACK_DRIVER_ROOT",
+                parse_setting,
+                AUTO,
+                "auto, or an absolute path such as /run/nvidia/driver",
+            ),
         )
 
 

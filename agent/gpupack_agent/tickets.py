@@ -8,10 +8,11 @@ they are never UUIDs, so that nobody reads a placement out of them.
 A GPU has one ticket as a whole and several slots for shares, and is used in one of the two ways at
 a time; the ledger sees to that.
 
-The number of tickets of a resource never shrinks while the agent runs. When a GPU fails, as many
-tickets become Unhealthy as nobody holds of it, so that the node's allocatable count is right. Which
-ones does not matter. Held ones stay Healthy even if their GPU failed: the kubelet would not stop
-the pod, but the scheduler would subtract the ticket from what is left.
+The number of tickets of a resource never shrinks while the agent runs. When a GPU fails, or cannot
+be looked at because its driver is away, as many tickets become Unhealthy as nobody holds of it, so
+that the node's allocatable count is right. Which ones does not matter. Held ones stay Healthy even
+if their GPU failed: the kubelet would not stop the pod, but the scheduler would subtract the ticket
+from what is left.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from gpupack_agent.known_devices import NOT_SEEN_RULE
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuDevice
 
@@ -73,8 +75,12 @@ def unusable(
         tickets_per_gpu: how many tickets stand for one GPU.
     """
     holders = Counter(held_uuids)
-    failed = [device for device in devices if device.health == "Failed"]
+    failed = [device for device in devices if _is_unusable(device)]
     return sum(max(tickets_per_gpu - holders[device.uuid], 0) for device in failed)
+
+
+def _is_unusable(device: GpuDevice) -> bool:
+    return device.health == "Failed" or NOT_SEEN_RULE in device.causes
 
 
 def cdi_name(ids: Iterable[str]) -> str:

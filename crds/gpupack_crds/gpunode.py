@@ -48,6 +48,9 @@ TAKES_WORK: Final[frozenset[Health]] = frozenset({"Healthy", "Degraded"})
 INVENTORY_REJECTED: Final = "InventoryRejected"
 """Type of the condition of a GPUNode whose node gets no work."""
 
+INVENTORY_UNAVAILABLE: Final = "InventoryUnavailable"
+"""Type of the condition of a GPUNode whose GPUs cannot be looked at."""
+
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
 Outcome = Literal["Passed", "Failed", "Unknown"]
@@ -351,7 +354,9 @@ class GpuNodeStatus(Wire, frozen=True):
         tuple[Condition, ...],
         described(
             "InventoryRejected: True while the node gets no work because its inventory contradicts "
-            "itself or that of another node; written by the scheduler, agents leave it as it is.",
+            "itself or that of another node; written by the scheduler, agents leave it as it is. "
+            "InventoryUnavailable: True while the agent cannot look at the GPUs, because their "
+            "driver is missing, has failed or hangs; what is said of them is from before.",
             max_length=8,
             schema=BY_TYPE,
         ),

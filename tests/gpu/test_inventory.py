@@ -10,6 +10,7 @@ import time
 import pytest
 
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.driver_root import DriverSearch
 
 pytestmark = pytest.mark.gpu
 
@@ -19,7 +20,9 @@ class Asked:
 
     def __init__(self, runner):
         self._runner = runner
-        self._inventory = DriverInventory(pathlib.Path("/"), scan_seconds=10, answer_seconds=10)
+        self._inventory = DriverInventory(
+            DriverSearch(pathlib.Path("/")), scan_seconds=10, answer_seconds=10
+        )
         self.injection, self.close = self._inventory.injection, self._inventory.close
 
     def scan(self):

@@ -16,6 +16,7 @@ import types
 from fake_nvml import FakeNvml
 
 from gpupack_agent.inventory import prober
+from gpupack_agent.inventory.driver_root import DriverSearch
 
 
 def _gpu(told, index):
@@ -75,4 +76,4 @@ class Faked:
 if __name__ == "__main__":
     path = pathlib.Path(sys.argv[1])
     faked = Faked(path)
-    prober.Prober(faked, path.parent, sys.stdout.buffer).serve(sys.stdin.buffer)
+    prober.Prober(faked, DriverSearch(path.parent), sys.stdout.buffer).serve(sys.stdin.buffer)

@@ -18,6 +18,7 @@ import pynvml
 from nvml_recording import Handle, h200
 
 from gpupack_agent.inventory import prober
+from gpupack_agent.inventory.driver_root import DriverSearch
 
 
 class Recorded:
@@ -67,7 +68,9 @@ def main():
     if arguments.hangs:
         call, index = arguments.hangs
         recorded.faults[call, int(index)] = lambda _: time.sleep(600)
-    prober.Prober(recorded, pathlib.Path("/nowhere"), sys.stdout.buffer).serve(sys.stdin.buffer)
+    prober.Prober(recorded, DriverSearch(pathlib.Path("/nowhere")), sys.stdout.buffer).serve(
+        sys.stdin.buffer
+    )
 
 
 if __name__ == "__main__":

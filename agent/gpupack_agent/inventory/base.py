@@ -46,6 +46,9 @@ class Injection:
     """What a container needs to use some devices, besides being told which they are."""
 
     device_nodes: tuple[str, ...] = ()
+    """As the container sees them."""
+    host_nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where the host has those of them that are elsewhere there."""
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What its libraries read to find the driver."""

@@ -8,7 +8,6 @@ and asked about again now and then. Until it answers it is Failed.
 import asyncio
 import contextlib
 import logging
-import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.inventory import driver_files, mig_files
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.driver_process import DriverProcess, command
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.layout import Place
 from gpupack_crds.gpunode import GpuDevice
 
@@ -38,7 +38,7 @@ class DriverInventory:
     """The GPUs that NVIDIA's driver shows.
 
     Args:
-        host_root: where the host's root is seen, for driver libraries and sysfs.
+        search: knows where the host keeps the driver.
         scan_seconds: how long `changed` waits when there are no events.
         answer_seconds: within which the driver must answer.
         run: what asks the driver; by default our own process.
@@ -46,16 +46,16 @@ class DriverInventory:
 
     def __init__(
         self,
-        host_root: pathlib.Path,
+        search: DriverSearch,
         *,
         scan_seconds: float,
         answer_seconds: float,
         run: Sequence[str] = (),
     ) -> None:
-        self._host_root, self._scan_seconds = host_root, scan_seconds
+        self._search, self._scan_seconds = search, scan_seconds
         self._wake = asyncio.Event()
         self._process = DriverProcess(
-            run or command(host_root), answer_seconds=answer_seconds, on_event=self._wake.set
+            run or command(search), answer_seconds=answer_seconds, on_event=self._wake.set
         )
         self._hung: dict[int, float] = {}
         """By index, when a GPU was last asked about in vain, monotonic seconds."""
@@ -92,19 +92,25 @@ class DriverInventory:
                 f"the driver does not tell the device node of {', '.join(unknown)}: it was not "
                 "found by the last scan, or gives no minor number"
             )
-        made = driver_files.injection(self._host_root, {minors[uuid] for uuid in uuids})
+        made = driver_files.injection(self._search, {minors[uuid] for uuid in uuids})
         slices = [uuid for uuid in uuids if uuid in instances]
         if not slices:
             return made
+        found = self._search.find()
         caps = [
             node
             for uuid in slices
-            for node in mig_files.capabilities(self._host_root, minors[uuid], *instances[uuid])
+            for node in mig_files.capabilities(found, minors[uuid], *instances[uuid])
         ]
         # A slice is chosen by its UUID alone: CUDA gives its GPU no index that could name it.
         environment = {**made.environment, "CUDA_VISIBLE_DEVICES": ",".join(slices)}
-        nodes = tuple(dict.fromkeys((*made.device_nodes, *caps)))
-        return replace(made, device_nodes=nodes, environment=environment)
+        nodes = dict.fromkeys((*made.device_nodes, *(f"/dev/{node}" for node in caps)))
+        return replace(
+            made,
+            device_nodes=tuple(nodes),
+            host_nodes={**made.host_nodes, **driver_files.elsewhere(found, caps)},
+            environment=environment,
+        )
 
     def forget(self) -> None:
         """XIDs of the past do not count any more; the driver's recovery action does."""

@@ -7,43 +7,28 @@ cache. NVIDIA's toolkit runs a hook that rewrites the container's loader cache i
 their binary on each host. What reads the cache itself is told the folder by a variable.
 """
 
+import contextlib
 import ctypes
+import logging
+import os
 import pathlib
+import stat
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from gpupack_agent.inventory.base import Injection, Mount
+from gpupack_agent.inventory.driver_root import DriverSearch, HostDriver
+
+log = logging.getLogger(__name__)
 
 SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 """Device nodes that every CUDA program opens, whichever GPU it uses."""
 
-LIBRARIES = (
-    "libcuda.so.1",
-    "libcudadebugger.so.1",
-    "libnvidia-gpucomp.so.*",
-    "libnvidia-ml.so.1",
-    "libnvidia-nvvm.so.4",
-    "libnvidia-nvvm70.so.4",
-    "libnvidia-pkcs11-openssl3.so.*",
-    "libnvidia-ptxjitcompiler.so.1",
-)
-"""File names and patterns of the libraries that compute needs (not graphics, not video)."""
-
-HOST_FOLDERS = (
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/local/nvidia/lib64",
-    "usr/lib",
-)
-"""Where distributions, NVIDIA's installer and GPU operators put them; the first with any wins."""
-
 CONTAINER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 """Searched by the loaders of Debian's family and of Red Hat's."""
 
-SMI = ("usr/local/nvidia/bin/nvidia-smi", "usr/bin/nvidia-smi")
-"""Where the host may have the program; containers find it in /usr/bin. The first that is there
-counts: where a driver has a folder of its own, what stands in /usr/bin can be a script that leads
-there."""
+SMI = "nvidia-smi"
+DEVICES: Final = pathlib.Path("/dev")
 
 NVIDIA_PCI = "0x10de"
 DISPLAY_CLASS = "0x03"
@@ -53,15 +38,23 @@ TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
 """Triton, and with it torch.compile, looks for libcuda in the loader's cache unless this is set."""
 
 
-def injection(root: pathlib.Path, minors: Iterable[int]) -> Injection:
-    """Say what makes the GPUs with these minor numbers usable; `root` is where the host's / is."""
-    nodes = [f"nvidia{minor}" for minor in sorted(minors)]
-    nodes += [node for node in SHARED_NODES if (root / "dev" / node).exists()]
+def injection(search: DriverSearch, minors: Iterable[int]) -> Injection:
+    """Say what makes the GPUs with these minor numbers usable."""
+    driver = search.find()
+    shared = [name for name in SHARED_NODES if driver.node(name)]
+    nodes = [*(f"nvidia{minor}" for minor in sorted(minors)), *shared]
     return Injection(
         device_nodes=tuple(f"/dev/{node}" for node in nodes),
-        mounts=tuple(_mounts(root)),
+        host_nodes=elsewhere(driver, nodes),
+        mounts=tuple(_mounts(driver)),
         environment={TRITON_FOLDER: CONTAINER_FOLDERS[0]},
     )
+
+
+def elsewhere(driver: HostDriver, nodes: Iterable[str]) -> dict[str, str]:
+    """Where the host has these nodes of /dev, of those that it has not in its own /dev."""
+    found = ((f"/dev/{node}", driver.node(node)) for node in nodes)
+    return {node: path for node, path in found if path and path != node}
 
 
 def has_nvidia_gpu(root: pathlib.Path) -> bool | None:
@@ -75,7 +68,7 @@ def has_nvidia_gpu(root: pathlib.Path) -> bool | None:
     )
 
 
-def preload(root: pathlib.Path, name: str) -> bool:
+def preload(search: DriverSearch, name: str) -> bool:
     """Load a driver library of the host into this process; later loads by that name find it.
 
     A container's own search path does not lead there, and setting one from outside would have to
@@ -84,38 +77,37 @@ def preload(root: pathlib.Path, name: str) -> bool:
     Returns:
         Whether the host has it and it could be loaded.
     """
-    found = (path for library, path in libraries(root) if library == name)
+    found = [path for library, path in search.find().libraries if library == name]
     try:
         return any(ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL) for path in found)
-    except OSError:
+    except OSError as error:
+        log.warning("%s cannot be loaded: %s", name, error)
         return False
 
 
-def _mounts(root: pathlib.Path) -> Iterator[Mount]:
-    for name, path in libraries(root):
-        host_path = f"/{path.relative_to(root)}"
+def make_nodes(search: DriverSearch, into: pathlib.Path = DEVICES) -> None:
+    """Make the driver's device nodes that this container lacks.
+
+    A container has the nodes that its host had when it began; a driver may come later.
+    """
+    if search.host == pathlib.Path("/"):
+        return
+    for name, path in search.find().nodes().items():
+        with contextlib.suppress(OSError):  # the driver's own error says what is missing
+            is_there, device = (into / name).exists(), path.stat()
+            if not is_there and stat.S_ISCHR(device.st_mode):
+                (into / name).parent.mkdir(exist_ok=True)
+                os.mknod(into / name, device.st_mode, device.st_rdev)
+
+
+def _mounts(driver: HostDriver) -> Iterator[Mount]:
+    for name, path in driver.libraries:
+        host_path = f"/{path.relative_to(driver.host)}"
         for folder in CONTAINER_FOLDERS:
             yield Mount(host_path=host_path, container_path=f"{folder}/{name}")
-    program = next((path for path in SMI if (root / path).exists()), None)
-    if program is not None:
-        yield Mount(host_path=f"/{program}", container_path="/usr/bin/nvidia-smi")
-
-
-def libraries(root: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
-    """Names and files; a link is followed within `root`, one step, as the installers make them."""
-    for folder in HOST_FOLDERS:
-        found = [
-            (path.name, _followed(path))
-            for pattern in LIBRARIES
-            for path in sorted((root / folder).glob(pattern))
-        ]
-        if found:
-            return found
-    return []
-
-
-def _followed(path: pathlib.Path) -> pathlib.Path:
-    return path.parent / path.readlink() if path.is_symlink() else path
+    if program := driver.program(SMI):
+        host_path = f"/{program.relative_to(driver.host)}"
+        yield Mount(host_path=host_path, container_path=f"/usr/bin/{SMI}")
 
 
 def _line(path: pathlib.Path) -> str:

@@ -12,12 +12,12 @@ import logging
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.layout import Place
 from gpupack_agent.inventory.messages import (
     REPLIES,
@@ -47,10 +47,11 @@ LINE_BYTES = 4 * 1024 * 1024
 """Of one reply; 128 GPUs take a tenth of it."""
 
 
-def command(host_root: Path) -> tuple[str, ...]:
+def command(search: DriverSearch) -> tuple[str, ...]:
     """How the process is started."""
     module = "gpupack_agent.inventory.prober"
-    return (sys.executable, "-m", module, "--host-root", str(host_root))
+    where = (f"--host-root={search.host}", f"--driver-root={search.setting}")
+    return (sys.executable, "-m", module, *where)
 
 
 class DriverProcess:
@@ -127,8 +128,8 @@ class DriverProcess:
                     pass
                 case Found() | Done():
                     return reply
-                case Unavailable(message=message):
-                    raise InventoryUnavailable(message)
+                case Unavailable(message=message, reason=reason):
+                    raise InventoryUnavailable(message, reason=reason)
                 case None:
                     await self._abandon()
                     raise InventoryUnavailable("the process that asks the driver has ended")

@@ -47,6 +47,7 @@ class Unavailable(msgspec.Struct, frozen=True, tag=True):
     """There is no answer to a Scan, or a Cut was not done, for this reason."""
 
     message: str
+    reason: str = ""
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):

@@ -15,17 +15,18 @@ import pathlib
 import re
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.driver_root import HostDriver
 
 CAPABILITIES = "proc/driver/nvidia/capabilities"
 
 _MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]+)\s*$", re.MULTILINE)
 
 
-def capabilities(root: pathlib.Path, minor: int, gpu: int, compute: int) -> tuple[str, ...]:
-    """The nodes of a slice.
+def capabilities(driver: HostDriver, minor: int, gpu: int, compute: int) -> tuple[str, ...]:
+    """The nodes of a slice, by their names below /dev.
 
     Args:
-        root: where the host's / is.
+        driver: the host's.
         minor: of its GPU's device node.
         gpu: number of its GPU instance.
         compute: number of its compute instance there.
@@ -33,23 +34,23 @@ def capabilities(root: pathlib.Path, minor: int, gpu: int, compute: int) -> tupl
     Raises:
         InventoryUnavailable: the driver does not tell them, or they are not there.
     """
-    instance = root / CAPABILITIES / f"gpu{minor}" / "mig" / f"gi{gpu}"
+    instance = driver.host / CAPABILITIES / f"gpu{minor}" / "mig" / f"gi{gpu}"
     return tuple(
-        _node(root, path) for path in (instance / "access", instance / f"ci{compute}/access")
+        _node(driver, path) for path in (instance / "access", instance / f"ci{compute}/access")
     )
 
 
-def _node(root: pathlib.Path, access: pathlib.Path) -> str:
+def _node(driver: HostDriver, access: pathlib.Path) -> str:
     try:
         found = _MINOR.search(access.read_text())
     except OSError as error:
         raise InventoryUnavailable(f"the driver does not tell of a MIG slice: {error}") from error
     if found is None:
         raise InventoryUnavailable(f"{access} names no DeviceFileMinor")
-    node = f"dev/nvidia-caps/nvidia-cap{found[1]}"
-    if not (root / node).exists():
+    node = f"nvidia-caps/nvidia-cap{found[1]}"
+    if driver.node(node) is None:
         raise InventoryUnavailable(
-            f"/{node} is missing, which a MIG slice needs; run nvidia-modprobe -f "
-            f"/{access.relative_to(root)} on the host"
+            f"/dev/{node} is missing, which a MIG slice needs; run nvidia-modprobe -f "
+            f"/{access.relative_to(driver.host)} on the host"
         )
-    return f"/{node}"
+    return node

@@ -20,6 +20,7 @@ from gpupack_agent.grading import rules
 from gpupack_agent.inventory import driver_files, mig, mig_cutting
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.facts import GpuFacts, cpu_list
 from gpupack_agent.inventory.layout import MigGpu
 from gpupack_agent.inventory.peers import Peers
@@ -31,6 +32,8 @@ from gpupack_crds.gpunode import GpuDevice
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+NVML = "libnvidia-ml.so.1"
 
 MOST_XIDS = 32
 """As many as GPUNode takes; there are fewer that matter."""
@@ -220,18 +223,26 @@ class NvmlReader:
             raise InventoryUnavailable(f"NVML: {error}") from error
 
 
-def open_nvml(nvml: Any, *, host_root: pathlib.Path) -> None:
+def open_nvml(nvml: Any, search: DriverSearch) -> None:
     """Load and initialise the driver's library, from the host's folders before our own.
 
     Raises:
         InventoryUnavailable: there is no driver here, or its library cannot be loaded.
     """
-    driver_files.preload(host_root, "libnvidia-ml.so.1")
+    driver_files.make_nodes(search)
+    driver_files.preload(search, NVML)
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
+        driver = search.find()
+        if not driver.libraries:
+            raise InventoryUnavailable(
+                f"there is no {NVML} on this host, in the usual places below "
+                f"{' and '.join(search.folders)}: install NVIDIA's driver, or set agent.driverRoot "
+                "to the folder that holds it",
+                reason="DriverNotFound",
+            ) from error
         raise InventoryUnavailable(
-            f"NVML cannot be used: {error}; is the NVIDIA driver installed, with "
-            f"libnvidia-ml.so.1 in one of its usual folders below {host_root}? Without GPUs set "
-            "GPUPACK_INVENTORY=simulated"
+            f"NVML of the driver below {driver.folder} cannot be used: {error}; look at the host's "
+            "kernel log, and run nvidia-smi there"
         ) from error

@@ -17,6 +17,7 @@ from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory import driver_files, mig_cutting
 from gpupack_agent.inventory.asking import Asking
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.driver_root import AUTO, DriverSearch
 from gpupack_agent.inventory.layout import Place
 from gpupack_agent.inventory.messages import (
     REQUESTS,
@@ -40,12 +41,12 @@ class Prober:
 
     Args:
         nvml: the module `pynvml`, or anything with its functions.
-        host_root: where the host's root is seen, for driver libraries and sysfs.
+        search: knows where the host keeps the driver.
         output: where to the replies are written.
     """
 
-    def __init__(self, nvml: Any, host_root: pathlib.Path, output: BinaryIO) -> None:
-        self._host_root, self._output = host_root, output
+    def __init__(self, nvml: Any, search: DriverSearch, output: BinaryIO) -> None:
+        self._search, self._output = search, output
         self._lock = threading.Lock()
         self._nvml = Asking(nvml, lambda index: self._reply(Reading(index)))
         self._xids = XidWatcher(self._nvml, notify=lambda: self._reply(Event()))
@@ -66,14 +67,14 @@ class Prober:
         self._nvml.begin()
         try:
             if self._reader is None:
-                open_nvml(self._nvml, host_root=self._host_root)
-                self._reader = NvmlReader(self._nvml, self._xids, host_root=self._host_root)
+                open_nvml(self._nvml, self._search)
+                self._reader = NvmlReader(self._nvml, self._xids, host_root=self._search.host)
             findings = self._reader.scan(skip)
         except InventoryUnavailable as error:
-            if driver_files.has_nvidia_gpu(self._host_root) is False:
+            if driver_files.has_nvidia_gpu(self._search.host) is False:
                 # A node of another vendor's GPUs, or of none.
                 return Found(Findings(devices=()))
-            return Unavailable(str(error))
+            return Unavailable(str(error), error.reason)
         return Found(findings)
 
     def _cut(self, uuid: str, places: tuple[Place, ...]) -> Reply:
@@ -99,9 +100,11 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host-root", type=pathlib.Path, required=True)
+    parser.add_argument("--driver-root", default=AUTO)
     arguments = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    Prober(pynvml, arguments.host_root, sys.stdout.buffer).serve(sys.stdin.buffer)
+    search = DriverSearch(arguments.host_root, arguments.driver_root)
+    Prober(pynvml, search, sys.stdout.buffer).serve(sys.stdin.buffer)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.nvml import open_nvml
 from gpupack_agent.mps.processes import DeviceProcess, read
 
@@ -27,9 +28,10 @@ _REPLIES = msgspec.json.Decoder(tuple[DeviceProcess, ...] | str)
 _REQUESTS = msgspec.json.Decoder(tuple[str, ...])
 
 
-def command(host_root: pathlib.Path) -> tuple[str, ...]:
+def command(search: DriverSearch) -> tuple[str, ...]:
     """How the process is started."""
-    return (sys.executable, "-m", "gpupack_agent.mps.asking", str(host_root))
+    where = (str(search.host), search.setting)
+    return (sys.executable, "-m", "gpupack_agent.mps.asking", *where)
 
 
 class ProcessReader:
@@ -106,10 +108,11 @@ def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m gpupack_agent.mps.asking HOST_ROOT`."""
+    """`python -m gpupack_agent.mps.asking HOST_ROOT DRIVER_ROOT`."""
     import pynvml  # noqa: PLC0415 - the tests' process has another
 
-    open_nvml(pynvml, host_root=pathlib.Path(sys.argv[1]))
+    host_root, driver_root = sys.argv[1:]
+    open_nvml(pynvml, DriverSearch(pathlib.Path(host_root), driver_root))
     serve(pynvml, sys.stdin.buffer, sys.stdout.buffer)
 
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping
 
 from gpupack_agent.inventory import driver_files
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.log import LogReader
 
@@ -35,8 +36,6 @@ LOOK_SECONDS = 60.0
 """Until the host is looked at again that had no such programs."""
 
 CONTROL = "nvidia-cuda-mps-control"
-PROGRAM_FOLDERS = ("usr/local/nvidia/bin", "usr/bin")
-"""Where a host has the driver's programs."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -198,32 +197,31 @@ async def _line_of(stream: asyncio.StreamReader) -> bytes:
             return await stream.readline()
 
 
-async def serve(folder: MpsFolder, host_root: pathlib.Path, libraries: pathlib.Path) -> None:
+async def serve(folder: MpsFolder, search: DriverSearch, libraries: pathlib.Path) -> None:
     """Supervise, once the host has the driver's programs; until then nobody is promised limits.
 
     Args:
         folder: the wishes.
-        host_root: where the host's root is seen.
+        search: knows where the host keeps the driver.
         libraries: a folder to be made, for links to the host's driver libraries.
     """
-    while (found := program(host_root)) is None:
-        log.warning("the host has no %s below %s: no limited shares here", CONTROL, host_root)
+    while (found := search.find().program(CONTROL)) is None:
+        log.warning(
+            "no %s is found below %s: no limited shares here",
+            CONTROL,
+            " and ".join(search.folders),
+        )
         await asyncio.sleep(LOOK_SECONDS)
-    await Supervisor(folder, found, link_libraries(host_root, libraries)).run()
+    driver_files.make_nodes(search)
+    await Supervisor(folder, found, link_libraries(search, libraries)).run()
 
 
-def program(host_root: pathlib.Path) -> pathlib.Path | None:
-    """The host's control program; None: it has none."""
-    paths = (host_root / folder / CONTROL for folder in PROGRAM_FOLDERS)
-    return next((path for path in paths if path.exists()), None)
-
-
-def link_libraries(host_root: pathlib.Path, into: pathlib.Path) -> pathlib.Path | None:
+def link_libraries(search: DriverSearch, into: pathlib.Path) -> pathlib.Path | None:
     """Make a folder with the host's driver libraries; None where the host's root is our own."""
-    if host_root == pathlib.Path("/"):
+    if search.host == pathlib.Path("/"):
         return None
     into.mkdir(parents=True, exist_ok=True)
-    for name, path in driver_files.libraries(host_root):
+    for name, path in search.find().libraries:
         (into / name).unlink(missing_ok=True)
         (into / name).symlink_to(path)
     return into

@@ -3,7 +3,6 @@
 
     files under the host's root ─► `host.Host` ─► `checks` ─► findings ─► `report`
 
-* `files`: reads files of another root, within bounds.
 * `runtime`: containerd's and CRI-O's settings. `kernel`: cgroups. `pci`: bridges between GPUs.
 * `host`: everything else, and the whole.
 * `checks`: one function for each finding. `report`: as text or JSON.

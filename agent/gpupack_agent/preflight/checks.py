@@ -90,8 +90,12 @@ def _driver(host: Host) -> Finding:
         change = "install the driver for data centre GPUs, or load it: modprobe nvidia"
         return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
     if not driver.libraries:
-        told = f"module {driver.module}, and none of its libraries where gpupack looks"
-        change = "install the driver's compute libraries (libcuda.so.1, libnvidia-ml.so.1)"
+        where = " and ".join(driver.searched)
+        told = f"module {driver.module}, and none of its libraries below {where}"
+        change = (
+            "install the driver's compute libraries (libcuda.so.1, libnvidia-ml.so.1), or set "
+            "agent.driverRoot (--driver-root) to the folder that holds them"
+        )
         return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
     if not driver.library:
         told = f"module {driver.module}; its libraries do not tell their version"
@@ -100,7 +104,8 @@ def _driver(host: Host) -> Finding:
         told = f"module {driver.module}, libraries {driver.library}: no CUDA program starts"
         change = "reboot, or drain the node, unload the module (rmmod) and load it anew"
         return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
-    return Finding("driver", "ok", f"{driver.module}, module and libraries alike")
+    where = "" if driver.folder == "/" else f", below {driver.folder}"
+    return Finding("driver", "ok", f"{driver.module}, module and libraries alike{where}")
 
 
 def _device_nodes(host: Host) -> Finding:

@@ -10,21 +10,14 @@ from typing import Any, Final
 
 import yaml
 
-from gpupack_agent.inventory.driver_files import (
-    DISPLAY_CLASS,
-    NVIDIA_PCI,
-    SHARED_NODES,
-    libraries,
-)
-from gpupack_agent.preflight.files import Root
+from gpupack_agent.host_files import Root
+from gpupack_agent.inventory.driver_files import DISPLAY_CLASS, NVIDIA_PCI, SHARED_NODES
+from gpupack_agent.inventory.driver_root import AUTO, DriverSearch, HostDriver, module_version
 from gpupack_agent.preflight.kernel import Kernel, read_kernel
 from gpupack_agent.preflight.pci import DEVICES as PCI
 from gpupack_agent.preflight.pci import redirecting_bridges
 from gpupack_agent.preflight.runtime import Runtime, option, parse_toml, read_runtime
 
-MODULE: Final = "/proc/driver/nvidia/version"
-MODULE_VERSION: Final = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
-LIBRARY_VERSION: Final = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 NVIDIA_CONFIG: Final = "/etc/nvidia-container-runtime/config.toml"
 NVIDIA_CONFIGS: Final = (
     NVIDIA_CONFIG,
@@ -74,6 +67,8 @@ class Driver:
         module: version of the kernel's module; empty: it is not loaded.
         library: version of its libraries; empty: there are none, or they do not say.
         libraries: how many were found that containers need.
+        searched: the folders that were searched for it.
+        folder: in which of them it was found.
         nodes: of `/dev`, by their names.
         unlinked: those of them without a link in `/dev/char`.
     """
@@ -81,6 +76,8 @@ class Driver:
     module: str = ""
     library: str = ""
     libraries: int = 0
+    searched: tuple[str, ...] = ()
+    folder: str = "/"
     nodes: tuple[str, ...] = ()
     unlinked: tuple[str, ...] = ()
 
@@ -139,8 +136,13 @@ class Host:
     """Whether NVIDIA's persistence daemon runs."""
 
 
-def read_host(path: pathlib.Path) -> Host:
-    """Read a host whose root is at `path`."""
+def read_host(path: pathlib.Path, *, driver_root: str = AUTO) -> Host:
+    """Read a host.
+
+    Args:
+        path: where its root is.
+        driver_root: the folder of NVIDIA's driver, or `auto`.
+    """
     root = Root(path)
     commands = dict(_commands(root))
     release = dict(_pairs(root.text("/etc/os-release") or ""))
@@ -149,7 +151,7 @@ def read_host(path: pathlib.Path) -> Host:
         system=release.get("PRETTY_NAME", ""),
         kernel=read_kernel(root),
         gpus=_gpus(root),
-        driver=_driver(root),
+        driver=_driver(root, DriverSearch(path, driver_root)),
         runtime=read_runtime(root, commands),
         kubelet=_kubelet(root, commands.get("kubelet")),
         nvidia_runtime=_nvidia_runtime(root),
@@ -191,26 +193,26 @@ def _gpus(root: Root) -> tuple[PciGpu, ...] | None:
     )
 
 
-def _driver(root: Root) -> Driver:
-    found = libraries(root.path)
-    versions = (LIBRARY_VERSION.search(path.name) for _, path in found)
-    module = MODULE_VERSION.search(root.text(MODULE) or "")
-    nodes = [name for name in root.names("/dev") if DEVICE_NODE.fullmatch(name)]
-    nodes += [name for name in SHARED_NODES if root.exists(f"/dev/{name}")]
+def _driver(root: Root, search: DriverSearch) -> Driver:
+    found = search.find()
+    nodes = [name for name in sorted(found.nodes()) if DEVICE_NODE.fullmatch(name)]
+    nodes += [name for name in SHARED_NODES if found.node(name)]
     return Driver(
-        module=module.group(1) if module else "",
-        library=max((match.group(1) for match in versions if match), default="", key=len),
-        libraries=len(found),
+        module=module_version(root),
+        library=found.version,
+        libraries=len(found.libraries),
+        searched=search.folders,
+        folder=found.folder,
         nodes=tuple(nodes),
-        unlinked=tuple(name for name in nodes if not _is_linked(root, name)),
+        unlinked=tuple(name for name in nodes if not _is_linked(root, found, name)),
     )
 
 
-def _is_linked(root: Root, name: str) -> bool:
+def _is_linked(root: Root, driver: HostDriver, name: str) -> bool:
     """Whether the node is found by its numbers, too."""
     try:
-        device = (root.path / "dev" / name).stat().st_rdev
-    except OSError:
+        device = driver.nodes()[name].stat().st_rdev
+    except (OSError, KeyError):
         return True
     number = f"{os.major(device)}:{os.minor(device)}"
     return number in root.names("/dev/char")

@@ -6,7 +6,7 @@ import re
 import zlib
 from typing import Final
 
-from gpupack_agent.preflight.files import Root
+from gpupack_agent.host_files import Root
 
 MOST_CONFIG: Final = 4 << 20
 """Bytes of a kernel's configuration, unpacked; they are a quarter of a MiB."""

@@ -9,7 +9,7 @@ import re
 import struct
 from typing import Final
 
-from gpupack_agent.preflight.files import Root
+from gpupack_agent.host_files import Root
 
 DEVICES: Final = "/sys/bus/pci/devices"
 ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

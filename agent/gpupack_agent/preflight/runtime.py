@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from gpupack_agent.preflight.files import MOST_BYTES, Root
+from gpupack_agent.host_files import MOST_BYTES, Root
 
 Kind = Literal["containerd", "cri-o", ""]
 

@@ -13,6 +13,7 @@ import time
 import aiohttp
 import pytest
 import recorded_driver
+import stand_in_driver
 from aiohttp import web
 from dashboard_queries import empty, queries
 from fake_api import serving
@@ -24,6 +25,7 @@ from scraping import TOKEN, answer, metrics_environ
 from gpupack_agent import agent, liveness
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.simulated import simulated_uuid
 from gpupack_agent.pod_use import PodUse
 from gpupack_crds import names
@@ -69,7 +71,7 @@ async def registered(kubelet, resource=names.GPU):
 
 def uuids(cluster):
     node = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]
-    return [device["uuid"] for device in node["status"]["devices"]]
+    return [device["uuid"] for device in node["status"].get("devices", ())]
 
 
 async def test_a_pod_gets_its_devices_from_the_start_to_the_end(
@@ -124,7 +126,9 @@ async def test_an_error_of_the_drivers_is_in_gpunode_within_two_seconds(
     """The recorded host, whose scans are far apart: whoever places work reads GPUNode."""
     xid = tmp_path / "xid"
     run = (sys.executable, "-B", recorded_driver.__file__, "load", "8", "--xid", str(xid))
-    inventory = DriverInventory(tmp_path, scan_seconds=600, answer_seconds=30, run=run)
+    inventory = DriverInventory(
+        DriverSearch(tmp_path), scan_seconds=600, answer_seconds=30, run=run
+    )
     monkeypatch.setattr(agent, "open_inventory", lambda *_, **__: inventory)
     path = f"{names.API_PREFIX}/gpunodes/node-1"
 
@@ -201,7 +205,7 @@ def recorded(environ, tmp_path, monkeypatch):
         agent,
         "open_inventory",
         lambda *_, **__: DriverInventory(
-            tmp_path,
+            DriverSearch(tmp_path),
             scan_seconds=0.5,
             answer_seconds=10.0,
             run=(sys.executable, str(DRIVER), "load", "1"),
@@ -271,17 +275,16 @@ async def test_a_part_that_dies_ends_the_agent(environ, monkeypatch):
         await agent.run(agent.Settings.from_environ(environ), environ)
 
 
-async def test_the_process_fails_with_a_clear_line_where_there_is_no_inventory(environ, tmp_path):
-    (tmp_path / "simulated.yaml").unlink()
+async def test_a_setting_that_is_wrong_ends_the_process_with_a_clear_line(environ):
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "gpupack_agent", "run"),
-        env=environ | {"PYTHONPATH": ":".join(sys.path)},
+        env=environ | {"PYTHONPATH": ":".join(sys.path), "GPUPACK_DRIVER_ROOT": "here"},
         stderr=subprocess.PIPE,
     )
     _, errors = await process.communicate()
     assert process.returncode == 1
-    assert b"CRITICAL gpupack_agent: simulated inventory" in errors
+    assert b"CRITICAL gpupack_agent: GPUPACK_DRIVER_ROOT='here' is not valid" in errors
     assert b"Traceback" not in errors
 
 
@@ -319,3 +322,92 @@ def test_an_agent_loads_neither_the_official_client_nor_numpy_of_which_it_needs_
         [sys.executable, "-c", loaded], check=True, capture_output=True, text=True
     ).stdout.split()
     assert not {"kubernetes", "numpy", "gpupack_core", "requests"} & set(modules)
+
+
+@pytest.fixture
+def real(environ, tmp_path):
+    """An agent that asks a driver, on a host with a GPU and no driver."""
+    host = tmp_path / "host"
+    device = host / "sys/bus/pci/devices/0000:3b:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030200\n")
+    chosen = {"GPUPACK_INVENTORY": "nvml", "GPUPACK_HOST_ROOT": str(host)}
+    return environ | chosen | {"GPUPACK_MPS_DIR": str(tmp_path / "mps")}, host
+
+
+def condition(cluster):
+    node = cluster.server.objects.get(f"{names.API_PREFIX}/gpunodes/node-1", {})
+    told = {each["type"]: each for each in node.get("status", {}).get("conditions", [])}
+    return told.get("InventoryUnavailable", {})
+
+
+async def until(condition):
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+LAYOUTS = {
+    "a distribution": ("/", "usr/lib64", "usr/bin"),
+    "the GPU operator": ("/run/nvidia/driver", "usr/lib/x86_64-linux-gnu", "usr/bin"),
+    "GKE": ("/home/kubernetes/bin/nvidia", "lib64", "bin"),
+    "another": ("/opt/odd", "lib", "bin"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_an_agent_waits_for_a_driver_that_comes_later(real, cluster, kubelet, layout):
+    environ, host = real
+    root, libraries, programs = LAYOUTS[layout]
+    setting = root if layout == "another" else "auto"
+    async with running(environ | {"GPUPACK_DRIVER_ROOT": setting}):
+        await registered(kubelet)
+        await until(lambda: condition(cluster).get("status") == "True")
+        assert condition(cluster)["reason"] == "DriverNotFound"
+        assert "set agent.driverRoot" in condition(cluster)["message"]
+        await asyncio.to_thread(stand_in_driver.install, host / root[1:], libraries, programs)
+        await until(lambda: len(uuids(cluster)) == 2)
+        assert (condition(cluster)["status"], condition(cluster)["reason"]) == (
+            "False",
+            "InventoryAvailable",
+        )
+
+
+async def test_an_agent_without_a_driver_keeps_what_it_knows_and_takes_no_work(
+    real, cluster, kubelet, monkeypatch
+):
+    monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.5)
+    environ, host = real
+    (root, libraries, programs), driver = LAYOUTS["a distribution"], host / "usr"
+    await asyncio.to_thread(stand_in_driver.install, host / root[1:], libraries, programs)
+    async with running(environ):
+        _, stream = await registered(kubelet)
+        assert [ticket.health for ticket in (await stream.read()).devices] == ["Healthy"] * 2
+    kubelet.registrations.clear()
+    driver.rename(host / "away")
+    async with running(environ):
+        _, stream = await registered(kubelet)
+        async with asyncio.timeout(60):
+            health = []
+            while health != ["Unhealthy"] * 2:
+                health = [ticket.health for ticket in (await stream.read()).devices]
+        assert condition(cluster)["status"] == "True"
+        assert len(uuids(cluster)) == 2
+        (host / "away").rename(driver)
+        async with asyncio.timeout(60):
+            while health != ["Healthy"] * 2:
+                health = [ticket.health for ticket in (await stream.read()).devices]
+
+
+async def test_on_an_observed_node_an_agent_without_a_driver_reports_too(
+    real, cluster, kubelet, tmp_path
+):
+    kubelet.allocatable = {"nvidia.com/gpu": ["GPU-5a"]}
+    environ, _ = real
+    async with running(environ | {"GPUPACK_OBSERVED_RESOURCES": "nvidia.com/gpu"}):
+        await until(lambda: not liveness.problem(tmp_path / "alive", ready=True))
+        await until(lambda: condition(cluster).get("status") == "True")
+        status = cluster.server.objects[f"{names.API_PREFIX}/gpunodes/node-1"]["status"]
+        assert status["mode"] == "observed"
+        assert kubelet.registrations == []

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gpupack_agent.agent_metrics import AgentMetrics
+from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.known_devices import KnownDevices
 
 
@@ -35,7 +36,7 @@ def test_shares_that_were_exceeded_are_counted_where_something_limits_them():
 def test_it_is_told_for_how_long_the_driver_is_silent():
     devices = KnownDevices()
     assert shown(devices)("gpus_unseen_seconds") == 0
-    devices.unseen("it hangs")
+    devices.unseen(InventoryUnavailable("it hangs"))
     assert 0 < shown(devices)("gpus_unseen_seconds") < 5
 
 

@@ -16,6 +16,7 @@ from fake_nvml import gpu, mig_slice
 from gpupack_agent.errors import DriverHangs, InventoryUnavailable
 from gpupack_agent.inventory import driver, driver_process
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.layout import Place
 
 FAKED = pathlib.Path(faked_driver.__file__)
@@ -39,7 +40,10 @@ class Host:
     def inventory(self, *, answer_seconds=30.0, scan_seconds=30.0):
         run = (sys.executable, "-B", str(FAKED), str(self._path))
         made = DriverInventory(
-            self.folder, scan_seconds=scan_seconds, answer_seconds=answer_seconds, run=run
+            DriverSearch(self.folder),
+            scan_seconds=scan_seconds,
+            answer_seconds=answer_seconds,
+            run=run,
         )
         self.inventories.append(made)
         return made
@@ -185,7 +189,7 @@ async def test_a_process_that_was_killed_is_started_again(host):
 
 async def test_a_missing_driver_is_an_error_that_says_what_to_do(host):
     host.is_now(missing=True)
-    with pytest.raises(InventoryUnavailable, match="GPUPACK_INVENTORY=simulated"):
+    with pytest.raises(InventoryUnavailable, match=r"agent\.driverRoot"):
         await host.inventory().scan()
 
 
@@ -236,13 +240,13 @@ async def test_a_node_without_nvidias_gpus_needs_no_driver(host, devices):
 async def test_a_gpu_of_nvidias_without_a_driver_is_said(host):
     plug_in(host.folder, ("0x10de", "0x030200"), ("0x1002", "0x120000"))
     host.is_now(missing=True)
-    with pytest.raises(InventoryUnavailable, match="is the NVIDIA driver installed"):
+    with pytest.raises(InventoryUnavailable, match="install NVIDIA's driver"):
         await host.inventory().scan()
 
 
 async def test_where_the_host_lists_no_pci_devices_a_missing_driver_is_said(host):
     host.is_now(missing=True)
-    with pytest.raises(InventoryUnavailable, match="is the NVIDIA driver installed"):
+    with pytest.raises(InventoryUnavailable, match="install NVIDIA's driver"):
         await host.inventory().scan()
 
 

@@ -3,6 +3,7 @@ import datetime as dt
 
 import pytest
 
+from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts, Load
 from gpupack_agent.known_devices import (
@@ -157,11 +158,11 @@ async def test_it_is_told_since_when_no_scan_succeeds_and_that_one_does_again(bu
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0),)))
     change = known_devices.next_change
-    known_devices.unseen("the driver hangs")
+    known_devices.unseen(InventoryUnavailable("the driver hangs"))
     since = known_devices.findings.stale_since
     assert (change.is_set(), since is not None) == (True, True)
     change = known_devices.next_change
-    known_devices.unseen("the driver hangs")
+    known_devices.unseen(InventoryUnavailable("the driver hangs"))
     assert (change.is_set(), known_devices.findings.stale_since) == (False, since)
     assert known_devices.findings.devices == (build.device(0),)
     known_devices.update(Findings(devices=(build.device(0),)))
@@ -170,7 +171,7 @@ async def test_it_is_told_since_when_no_scan_succeeds_and_that_one_does_again(bu
 
 def test_an_agent_that_begins_while_the_driver_hangs_keeps_what_the_last_one_recorded(build):
     known_devices = KnownDevices()
-    known_devices.unseen("the driver hangs")
+    known_devices.unseen(InventoryUnavailable("the driver hangs"))
     known_devices.recall(GpuNodeStatus(devices=(build.device(0),)))
     assert known_devices.findings.devices == (build.device(0),)
     assert known_devices.findings.stale_since is not None
@@ -225,10 +226,10 @@ async def test_figures_are_those_of_the_last_scan_also_where_no_gpu_changed(buil
 def test_figures_of_a_driver_that_hangs_are_shown_for_a_while_and_no_longer(build, monkeypatch):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0),), facts=(told(40),)))
-    known_devices.unseen("the driver hangs")
+    known_devices.unseen(InventoryUnavailable("the driver hangs"))
     assert temperatures(known_devices) == [40]
     monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.0)
-    known_devices.unseen("the driver hangs")
+    known_devices.unseen(InventoryUnavailable("the driver hangs"))
     assert temperatures(known_devices) == []
     assert [device.health for device in known_devices.findings.devices] == ["Draining"]
 

@@ -2,6 +2,7 @@
 import pytest
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.driver_root import HostDriver
 from gpupack_agent.inventory.mig_files import CAPABILITIES, capabilities
 
 
@@ -19,16 +20,16 @@ def host(tmp_path):
 
 
 def test_a_slice_needs_the_nodes_of_both_its_instances(host):
-    wanted = ("/dev/nvidia-caps/nvidia-cap66", "/dev/nvidia-caps/nvidia-cap67")
-    assert capabilities(host, 4, 9, 0) == wanted
+    wanted = ("nvidia-caps/nvidia-cap66", "nvidia-caps/nvidia-cap67")
+    assert capabilities(HostDriver(host), 4, 9, 0) == wanted
 
 
 def test_a_slice_that_the_driver_does_not_tell_of_is_not_given(host):
     with pytest.raises(InventoryUnavailable, match="does not tell of a MIG slice"):
-        capabilities(host, 4, 9, 1)
+        capabilities(HostDriver(host), 4, 9, 1)
 
 
 def test_a_node_that_is_missing_is_said_with_what_makes_it(host):
     (host / "dev/nvidia-caps/nvidia-cap67").unlink()
     with pytest.raises(InventoryUnavailable, match="nvidia-modprobe -f /proc/driver/nvidia"):
-        capabilities(host, 4, 9, 0)
+        capabilities(HostDriver(host), 4, 9, 0)

@@ -9,9 +9,10 @@ import time
 
 import pytest
 
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.mps import supervisor as supervisors
 from gpupack_agent.mps.folder import MpsFolder
-from gpupack_agent.mps.supervisor import Supervisor, link_libraries, program
+from gpupack_agent.mps.supervisor import CONTROL, Supervisor, link_libraries
 
 UUID = "GPU-5a"
 DAEMON = f"""\
@@ -193,7 +194,7 @@ async def test_a_host_without_the_program_serves_nobody_until_it_has_it(
     mps, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setattr(supervisors, "LOOK_SECONDS", 0.05)
-    serving = asyncio.create_task(supervisors.serve(mps, tmp_path, tmp_path / "lib"))
+    serving = asyncio.create_task(supervisors.serve(mps, DriverSearch(tmp_path), tmp_path / "lib"))
     await until(lambda: "no limited shares here" in caplog.text)
     assert not mps.is_served()
     (tmp_path / "usr/bin").mkdir(parents=True)
@@ -204,13 +205,14 @@ async def test_a_host_without_the_program_serves_nobody_until_it_has_it(
 
 
 def test_the_hosts_program_is_found_and_its_driver_libraries_and_no_others(tmp_path):
-    assert program(tmp_path) is None
+    search = DriverSearch(tmp_path)
+    assert search.find().program(CONTROL) is None
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/nvidia-cuda-mps-control").touch()
-    assert program(tmp_path) == tmp_path / "usr/bin/nvidia-cuda-mps-control"
+    assert search.find().program(CONTROL) == tmp_path / "usr/bin/nvidia-cuda-mps-control"
     libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
     libraries.mkdir(parents=True)
     for name in ("libcuda.so.1", "libc.so.6"):
         (libraries / name).touch()
-    made = link_libraries(tmp_path, tmp_path / "lib")
+    made = link_libraries(search, tmp_path / "lib")
     assert [path.name for path in made.iterdir()] == ["libcuda.so.1"]

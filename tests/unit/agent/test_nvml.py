@@ -10,6 +10,7 @@ import pytest
 from fake_nvml import FakeNvml, gpu, mig_slice
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.mig import profile_name
 from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
 from gpupack_agent.inventory.xids import XidWatcher
@@ -186,5 +187,6 @@ def test_a_missing_driver_is_an_error_that_says_what_to_do(tmp_path):
         def nvmlInit(self):
             raise self.NVMLError("Driver Not Loaded")
 
-    with pytest.raises(InventoryUnavailable, match="GPUPACK_INVENTORY=simulated"):
-        open_nvml(NoDriver(), host_root=tmp_path)
+    with pytest.raises(InventoryUnavailable, match=r"set agent\.driverRoot") as raised:
+        open_nvml(NoDriver(), DriverSearch(tmp_path))
+    assert raised.value.reason == "DriverNotFound"

@@ -11,6 +11,7 @@ from nvml_recording import SERIAL, UUID, h200
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver import DriverInventory
+from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.nvml import NvmlReader
 from gpupack_agent.inventory.readings import BOARD_SECONDS, FIELDS
 from gpupack_agent.inventory.xids import XidWatcher
@@ -122,7 +123,7 @@ def hanging(tmp_path):
 
     def of(call, index):
         run = (sys.executable, "-B", str(RECORDED), "load", "3", call, str(index))
-        return DriverInventory(tmp_path, scan_seconds=30, answer_seconds=4, run=run)
+        return DriverInventory(DriverSearch(tmp_path), scan_seconds=30, answer_seconds=4, run=run)
 
     return of
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpupack_agent.host_files import Root
 from gpupack_agent.preflight.checks import findings
-from gpupack_agent.preflight.files import Root
 from gpupack_agent.preflight.host import read_host
 
 V2 = '[plugins."io.containerd.grpc.v1.cri"]\n'

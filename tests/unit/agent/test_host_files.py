@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_agent.preflight.files import MOST_BYTES, Root
+from gpupack_agent.host_files import MOST_BYTES, Root
 
 
 @pytest.fixture

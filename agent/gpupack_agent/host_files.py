@@ -57,6 +57,11 @@ class Root:
         """Whether there is such a file, folder or socket."""
         return self.find(name) is not None
 
+    def is_folder(self, name: str) -> bool:
+        """Whether there is such a folder."""
+        found = self.find(name)
+        return found is not None and found.is_dir()
+
     def text(self, name: str) -> str | None:
         """What stands in a file; None: there is none, it may not be read, or it is no text."""
         read = self.binary(name)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a host keeps NVIDIA's driver.
+
+    /                             distributions, and NVIDIA's installer
+    /run/nvidia/driver            the root of the driver container of NVIDIA's GPU operator
+    /home/kubernetes/bin/nvidia   GKE
+
+A setting names any other folder. Below each folder the usual places are looked at; of the host's
+own root also the loader's cache. A folder need not exist when the agent starts: a driver container
+may take minutes, so every look is made again.
+
+Several folders can hold a driver, such as an old one that a driver container replaces. Then the one
+counts whose version the kernel has loaded.
+
+The parts of a driver lie apart: libraries and programs below its folder; device nodes below that
+folder (`/run/nvidia/driver/dev`) or in the host's own /dev.
+"""
+
+import dataclasses
+import fnmatch
+import itertools
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from gpupack_agent.host_files import Root
+from gpupack_agent.inventory import loader_cache
+
+AUTO: Final = "auto"
+
+ROOTS: Final = ("/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
+"""The folders that are searched unless a setting names one."""
+
+LIBRARY_FOLDERS: Final = (
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/local/nvidia/lib64",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/lib",
+    "lib",
+    ".",
+)
+"""Below a driver's folder; the first with any of its libraries counts."""
+
+PROGRAM_FOLDERS: Final = (
+    "usr/local/nvidia/bin",
+    "opt/bin",
+    "usr/bin",
+    "usr/sbin",
+    "bin",
+    "sbin",
+    ".",
+)
+"""Below a driver's folder. Where a driver has a folder of its own, what stands in /usr/bin can be a
+script that leads there."""
+
+LIBRARIES: Final = (
+    "libcuda.so.1",
+    "libcudadebugger.so.1",
+    "libnvidia-gpucomp.so.*",
+    "libnvidia-ml.so.1",
+    "libnvidia-nvvm.so.4",
+    "libnvidia-nvvm70.so.4",
+    "libnvidia-pkcs11-openssl3.so.*",
+    "libnvidia-ptxjitcompiler.so.1",
+)
+"""File names and patterns of the libraries that compute needs (not graphics, not video)."""
+
+CACHED: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
+"""Those by which the loader's cache is searched."""
+
+MODULE: Final = "/proc/driver/nvidia/version"
+_MODULE_VERSION: Final = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+_LIBRARY_VERSION: Final = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostDriver:
+    """A host's driver, or that there is none.
+
+    Attributes:
+        host: where the host's root is seen.
+        folder: the driver's folder, as the host names it.
+        libraries: names that programs look for, and the files, as we see them; none: no driver.
+    """
+
+    host: pathlib.Path
+    folder: str = "/"
+    libraries: tuple[tuple[str, pathlib.Path], ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The version of its libraries; empty: they do not tell it."""
+        found = (_LIBRARY_VERSION.search(path.name) for _, path in self.libraries)
+        return max((match.group(1) for match in found if match), default="", key=len)
+
+    def program(self, name: str) -> pathlib.Path | None:
+        """A program of the driver, as we see it."""
+        found = (_resolved(self.host, self.folder, f"{place}/{name}") for place in PROGRAM_FOLDERS)
+        return next(filter(None, found), None)
+
+    def node(self, name: str) -> str | None:
+        """Where a device node such as `nvidia0` is, as the host names it; None: nowhere."""
+        paths = (f"{folder}/{name}" for folder in self._node_folders())
+        return next((path for path in paths if self._here(path).exists()), None)
+
+    def nodes(self) -> dict[str, pathlib.Path]:
+        """All device nodes of the driver: names below /dev, and the files as we see them."""
+        found: dict[str, pathlib.Path] = {}
+        for folder in self._node_folders():
+            here = self._here(folder)
+            for path in (*here.glob("nvidia*"), *here.glob("nvidia-caps/*")):
+                found.setdefault(str(path.relative_to(here)), path)
+        return found
+
+    def _here(self, path: str) -> pathlib.Path:
+        return self.host / path.lstrip("/")
+
+    def _node_folders(self) -> tuple[str, ...]:
+        own = () if self.folder == "/" else (f"{self.folder.rstrip('/')}/dev",)
+        return (*own, "/dev")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverSearch:
+    """Looks for the driver of one host.
+
+    Attributes:
+        host: where the host's root is seen.
+        setting: `auto`, or the driver's folder on the host.
+    """
+
+    host: pathlib.Path
+    setting: str = AUTO
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders that are searched, as the host names them."""
+        return ROOTS if self.setting == AUTO else (self.setting,)
+
+    def find(self) -> HostDriver:
+        """The driver, as far as it is there at this moment."""
+        module = module_version(Root(self.host))
+        found = list[HostDriver]()
+        for folder in self.folders:
+            found += self._below(folder)
+            if found and (not module or found[-1].version in {"", module}):
+                return found[-1]
+        return found[0] if found else HostDriver(self.host)
+
+    def _below(self, folder: str) -> tuple[HostDriver, ...]:
+        cached: Iterable[tuple[str, ...]] = ()
+        if folder == "/":
+            cached = (loader_cache.folders_of(Root(self.host), name) for name in CACHED)
+        for place in itertools.chain(LIBRARY_FOLDERS, *cached):
+            if libraries := tuple(self._libraries(folder, place)):
+                return (HostDriver(self.host, folder, libraries),)
+        return ()
+
+    def _libraries(self, folder: str, place: str) -> Iterator[tuple[str, pathlib.Path]]:
+        here = _resolved(self.host, folder, place)
+        there = Root(here).names("/") if here else []
+        names = (fnmatch.filter(there, pattern) for pattern in LIBRARIES)
+        for name in itertools.chain.from_iterable(names):
+            if file := _resolved(self.host, folder, f"{place}/{name}"):
+                yield name, file
+
+
+def _resolved(host: pathlib.Path, folder: str, name: str) -> pathlib.Path | None:
+    """Follow links as the driver's container sees them, else as the host does."""
+    root = Root(host).find(folder)
+    inside = Root(root).find(name) if root else None
+    return inside or Root(host).find(f"{folder}/{name}")
+
+
+def module_version(host: Root) -> str:
+    """The version of the module that the kernel has loaded; empty: none."""
+    found = _MODULE_VERSION.search(host.text(MODULE) or "")
+    return found.group(1) if found else ""
+
+
+def parse_setting(text: str) -> str:
+    """Read the setting; raises ValueError."""
+    if text == AUTO or (text.startswith("/") and ".." not in text.split("/")):
+        return text
+    raise ValueError(text)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime as dt
+
+from gpupack_agent.known_devices import Outage
+from gpupack_agent.outages import conditions
+from gpupack_crds.condition import Condition
+
+BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+NOW = BEGAN + dt.timedelta(minutes=1)
+OUTAGE = Outage("DriverNotFound", "there is none", BEGAN)
+OTHER = Condition("InventoryRejected", "False", "InventoryAccepted", "", "2026-01-01T00:00:00Z")
+
+
+def test_a_node_that_was_always_looked_at_has_no_condition():
+    assert conditions((OTHER,), None, NOW) == (OTHER,)
+
+
+def test_an_outage_is_stated_with_its_reason_since_it_began():
+    (other, stated) = conditions((OTHER,), OUTAGE, NOW)
+    assert other == OTHER
+    assert (stated.status, stated.reason, stated.message) == (
+        "True",
+        "DriverNotFound",
+        "there is none",
+    )
+    assert stated.last_transition_time == "2026-01-01T00:00:00Z"
+
+
+def test_an_outage_that_goes_on_is_not_written_again():
+    stated = conditions((), OUTAGE, NOW)
+    later = Outage(OUTAGE.reason, OUTAGE.message, NOW)
+    assert conditions(stated, later, NOW) == stated
+
+
+def test_the_end_of_an_outage_is_stated_in_its_place():
+    stated = conditions((), OUTAGE, NOW)
+    (over, other) = conditions((*stated, OTHER), None, NOW)
+    assert (over.status, over.reason) == ("False", "InventoryAvailable")
+    assert over.last_transition_time == "2026-01-01T00:01:00Z"
+    assert other == OTHER
+    assert conditions((over, other), None, NOW + dt.timedelta(1)) == (over, other)
+
+
+def test_a_message_is_as_long_as_a_condition_takes():
+    (stated,) = conditions((), Outage("DriverUnavailable", "x" * 9000, BEGAN), NOW)
+    assert len(stated.message) == 4096
