@@ -39,15 +39,13 @@ server and at most one minor release older. A vendor's suffix (-gke.1) names no 
 {{- printf "%s/%s:%s" $image.registry $image.repository ($image.tag | default $own) -}}
 {{- end }}
 
-{{/* Where pods of a part may run. Called with the part's values. */}}
+{{/* Where pods of a part may run: our images are Linux'. Called with the part's values. */}}
 {{- define "gpupack.placement" -}}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .nodeSelector }}
 nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- merge (dict "kubernetes.io/os" "linux") (.nodeSelector | default dict) | toYaml | nindent 2 }}
 {{- with .affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
@@ -56,6 +54,34 @@ affinity:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/*
+Where pods run that each node has one of: every term of the affinity leaves the excluded nodes out, since one term
+is enough for a node. Called with the agent's values.
+*/}}
+{{- define "gpupack.nodePlacement" -}}
+{{- $values := deepCopy . -}}
+{{- $rules := list -}}
+{{- range $label, $excluded := .excludedNodes }}
+{{- with $excluded }}
+{{- $rules = append $rules (dict "key" $label "operator" "NotIn" "values" .) -}}
+{{- end }}
+{{- end }}
+{{- if $rules }}
+{{- $affinity := $values.affinity | default dict -}}
+{{- $nodes := $affinity.nodeAffinity | default dict -}}
+{{- $required := $nodes.requiredDuringSchedulingIgnoredDuringExecution | default (dict "nodeSelectorTerms" (list dict)) -}}
+{{- $terms := list -}}
+{{- range $required.nodeSelectorTerms }}
+{{- $terms = append $terms (set . "matchExpressions" (concat (.matchExpressions | default list) $rules)) -}}
+{{- end }}
+{{- $_ := set $required "nodeSelectorTerms" $terms -}}
+{{- $_ := set $nodes "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
+{{- $_ := set $affinity "nodeAffinity" $nodes -}}
+{{- $_ := set $values "affinity" $affinity -}}
+{{- end }}
+{{- include "gpupack.placement" $values }}
 {{- end }}
 
 {{/*

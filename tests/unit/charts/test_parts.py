@@ -132,7 +132,8 @@ def test_hosts_are_checked_only_where_that_is_wanted_and_without_any_right(rende
     rendered = render("preflight.enabled=true", 'agent.nodeSelector={"gpu": "true"}')
     pod = rendered.objects["DaemonSet", "gpupack-preflight"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert (pod["automountServiceAccountToken"], pod["nodeSelector"]) == (False, {"gpu": "true"})
+    chosen = {"kubernetes.io/os": "linux", "gpu": "true"}
+    assert (pod["automountServiceAccountToken"], pod["nodeSelector"]) == (False, chosen)
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert "privileged" not in container["securityContext"]
     (host,) = (mount for mount in container["volumeMounts"] if mount["name"] == "host")
@@ -711,3 +712,103 @@ def test_its_file_is_where_the_values_say(render, storage, volume, is_made):
 def test_there_is_one_accountant_at_a_time(render):
     spec = render(*COST).objects["Deployment", "gpupack-cost"]["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+AGENTS = [
+    ("DaemonSet", "gpupack-agent"),
+    ("DaemonSet", "gpupack-mps"),
+    ("DaemonSet", "gpupack-preflight"),
+]
+VIRTUAL = [
+    {"key": "eks.amazonaws.com/compute-type", "operator": "NotIn", "values": ["fargate"]},
+    {"key": "liqo.io/type", "operator": "NotIn", "values": ["virtual-node"]},
+    {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet", "kwok"]},
+]
+
+
+def pod_specs(rendered):
+    return {
+        key: item["spec"]["template"]["spec"]
+        for key, item in rendered.objects.items()
+        if key[0] in {"Deployment", "DaemonSet", "Job", "StatefulSet"}
+    }
+
+
+@pytest.mark.parametrize("values", [(), ('operator.nodeSelector={"pool":"a"}',)])
+def test_every_pod_runs_on_linux(render, values):
+    everything = ("api.enabled=true", "cost.enabled=true", "preflight.enabled=true")
+    specs = pod_specs(render(*everything, *values))
+    assert len(specs) == 7
+    for key, spec in specs.items():
+        assert spec["nodeSelector"].get("kubernetes.io/os") == "linux", key
+    wanted = {"pool": "a"} if values else {}
+    chosen = specs["Deployment", "gpupack-operator"]["nodeSelector"]
+    assert chosen == {"kubernetes.io/os": "linux", **wanted}
+
+
+def terms(spec):
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return required["nodeSelectorTerms"]
+
+
+@pytest.mark.parametrize("pod", AGENTS, ids=lambda pod: pod[1])
+def test_no_agent_lands_on_a_virtual_node(render, pod):
+    spec = pod_specs(render("preflight.enabled=true"))[pod]
+    assert terms(spec) == [{"matchExpressions": VIRTUAL}]
+
+
+def test_an_affinity_of_ones_own_leaves_virtual_nodes_out_in_each_of_its_terms(render):
+    pools = [{"key": "pool", "operator": "In", "values": [name]} for name in "ab"]
+    alternatives = json.dumps([{"matchExpressions": [pool]} for pool in pools])
+    where = "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    spec = pod_specs(render(f"agent.affinity.{where}={alternatives}"))[AGENTS[0]]
+    assert terms(spec) == [{"matchExpressions": [pool, *VIRTUAL]} for pool in pools]
+
+
+def test_a_label_of_excluded_nodes_can_be_taken_out(render):
+    spec = pod_specs(render("agent.excludedNodes.type=null"))[AGENTS[0]]
+    assert terms(spec) == [{"matchExpressions": VIRTUAL[:2]}]
+    none = ("eks\\.amazonaws\\.com/compute-type", "liqo\\.io/type", "type")
+    spec = pod_specs(render(*(f"agent.excludedNodes.{label}=null" for label in none)))[AGENTS[0]]
+    assert "affinity" not in spec
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerated"),
+    [
+        ({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}, True),
+        ({"key": "amd.com/gpu", "value": "present", "effect": "NoSchedule"}, True),
+        ({"key": "sku", "value": "gpu", "effect": "NoSchedule"}, True),
+        ({"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}, True),
+        ({"key": "repair", "effect": "NoExecute"}, True),
+        ({"key": "virtual-kubelet.io/provider", "value": "azure", "effect": "NoSchedule"}, False),
+        (
+            {
+                "key": "eks.amazonaws.com/compute-type",
+                "value": "fargate",
+                "effect": "NoSchedule",
+            },
+            False,
+        ),
+        ({"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}, False),
+    ],
+    ids=lambda each: each["key"] if isinstance(each, dict) else "",
+)
+def test_the_agent_tolerates_taints_of_gpu_nodes_and_of_control_planes(render, taint, tolerated):
+    def fits(toleration):
+        same_key = toleration.get("key") in {None, taint["key"]}
+        same_effect = toleration.get("effect") in {None, taint["effect"]}
+        is_any = toleration.get("operator") == "Exists"
+        return same_key and same_effect and (is_any or toleration["value"] == taint.get("value"))
+
+    spec = pod_specs(render())[AGENTS[0]]
+    assert any(map(fits, spec["tolerations"])) == tolerated
+
+
+def test_the_drivers_folder_reaches_all_who_look_for_it(render):
+    rendered = render('agent.driverRoot="/run/nvidia/driver"', "preflight.enabled=true")
+    for pod, name in (("gpupack-agent", "agent"), ("gpupack-mps", "mps")):
+        told = environment(rendered.container("DaemonSet", pod, name))
+        assert told["GPUPACK_DRIVER_ROOT"] == "/run/nvidia/driver"
+    preflight = rendered.container("DaemonSet", "gpupack-preflight", "preflight")
+    assert "--driver-root=/run/nvidia/driver" in preflight["args"]

@@ -44,6 +44,7 @@ FREE = (
     ".vendors",
     ".prices",
     ".soundThreads",
+    ".excludedNodes",
     ".monitoring.labels",
     ".dashboard.labels",
 )
