@@ -7,7 +7,8 @@ any container of the pod has. The kubelet removes it some seconds after the pod 
 
 Nothing but "there is no such folder" counts as absence. Whatever else keeps us from looking (no
 free file descriptor, an I/O error) leaves open whether the pod lives; then it counts as alive,
-since the record that it holds its GPUs goes with its death.
+since the record that it holds its GPUs goes with its death. So does a node on which no cgroups of
+pods are found at all: the agent's own pod has one, so they are elsewhere (cgroupRoot).
 
 Counts come from `cgroup.events` (v2) and `pids.current` (v1), which see processes in any PID
 namespace; `cgroup.procs` shows an agent without hostPID nothing.
@@ -20,18 +21,32 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+from gpupack_agent.errors import AgentError
+
 log = logging.getLogger(__name__)
 
 _PARENT = re.compile(
     r"kubelet|kubepods|besteffort|burstable|kubelet\.slice"
-    r"|([a-z]+-)*kubepods(-besteffort|-burstable)?\.slice"
+    r"|([A-Za-z0-9_.]+-)*kubepods(-besteffort|-burstable)?\.slice"
 )
 """Folders that can hold pods' cgroups, as the cgroupfs and systemd drivers name them."""
+_TOP = "kubepods"
+"""In the name of the folder that holds them all."""
 
 _POD = re.compile(r"pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 PROC = pathlib.Path("/proc")
 
 _HIERARCHIES_V1 = ("pids", "memory", "cpu", "systemd")
+
+
+class PodCgroupsMissing(AgentError):
+    """There are no cgroups of pods below the kubelet's cgroupRoot, as far as it is known."""
+
+    def __init__(self, below: str) -> None:
+        super().__init__(
+            f"no cgroups of pods (kubepods) are found below {below} of the node's cgroups: set "
+            "kubelet.cgroupRoot to the cgroupRoot of its kubelet"
+        )
 
 
 class CgroupState(enum.Enum):
@@ -47,15 +62,25 @@ class Cgroups:
 
     Args:
         root: where the node's cgroup file system is seen.
+        below: the kubelet's cgroupRoot; None: not known, they are searched by name.
+
+    Attributes:
+        problem: why the cgroups of pods are not found; empty: they are.
     """
 
-    def __init__(self, root: pathlib.Path) -> None:
-        self._root = root
+    def __init__(self, root: pathlib.Path, below: str | None = None) -> None:
+        self._root, self._below = root, below
+        self.problem = ""
 
     def state(self, uid: str) -> CgroupState:
         """Look for the pod with this UID."""
         try:
             return self._look(uid)
+        except PodCgroupsMissing as error:
+            if not self.problem:
+                log.error("%s; all pods count as alive", error)  # noqa: TRY400 - the text says it all
+            self.problem = str(error)
+            return CgroupState.POPULATED
         except OSError as error:
             log.warning("pod %s counts as alive, its cgroup cannot be read: %s", uid, error)
             return CgroupState.POPULATED
@@ -67,11 +92,22 @@ class Cgroups:
         return CgroupState.POPULATED if _populated(found) else CgroupState.EMPTY
 
     def _find(self, uid: str) -> pathlib.Path | None:
-        for parent in _parents(self._hierarchy()):
+        parents = [parent for top in self._tops() for parent in _parents(top)]
+        if not any(_TOP in parent.name for parent in parents):
+            raise PodCgroupsMissing(self._below or "/")
+        self.problem = ""
+        for parent in parents:
             for name in _names(parent.name, uid):
                 if _exists(parent / name):
                     return parent / name
         return None
+
+    def _tops(self) -> Iterator[pathlib.Path]:
+        """Folders below which the kubelet makes those of pods."""
+        hierarchy, parts = self._hierarchy(), [p for p in (self._below or "").split("/") if p]
+        yield hierarchy.joinpath(*parts)
+        if parts:
+            yield hierarchy.joinpath(*_slices(parts))
 
     def _hierarchy(self) -> pathlib.Path:
         """The root itself on v2; on v1 one hierarchy, since the kubelet uses all of them alike."""
@@ -104,6 +140,12 @@ def _folders(folder: pathlib.Path) -> list[str]:
             return [entry.name for entry in entries if entry.is_dir()]
     except FileNotFoundError:
         return []
+
+
+def _slices(parts: list[str]) -> list[str]:
+    """A cgroupRoot as the systemd driver makes it: /a/b is a.slice/a-b.slice."""
+    names = [part.removesuffix(".slice").replace("-", "_") for part in parts]
+    return [f"{'-'.join(names[: number + 1])}.slice" for number in range(len(names))]
 
 
 def _names(parent: str, uid: str) -> tuple[str, str]:

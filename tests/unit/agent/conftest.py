@@ -142,6 +142,6 @@ class CgroupTree:
 @pytest.fixture
 def cgroups(tmp_path):
     root = tmp_path / "cgroup"
-    root.mkdir()
+    (root / "kubepods").mkdir(parents=True)
     (root / "cgroup.controllers").write_text("cpu memory pids\n")
     return CgroupTree(root)

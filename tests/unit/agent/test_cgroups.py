@@ -70,8 +70,47 @@ def test_where_the_kernel_does_not_count_a_cgroup_counts_as_populated(tmp_path):
     assert tree(tmp_path, f"memory/kubepods/pod{UID}").state(UID) is CgroupState.POPULATED
 
 
-def test_a_folder_without_cgroups_holds_no_pod(tmp_path):
-    assert Cgroups(tmp_path / "missing").state(UID) is CgroupState.ABSENT
+ROOTS = {
+    "cgroupfs": ("/odd/k3s", f"odd/k3s/kubepods/besteffort/pod{UID}"),
+    "systemd": (
+        "/odd/k-3s",
+        (
+            "odd.slice/odd-k_3s.slice/odd-k_3s-kubepods.slice/"
+            "odd-k_3s-kubepods-besteffort.slice/odd-k_3s-kubepods-besteffort-pod1f0c_22_ab.slice"
+        ),
+    ),
+    "a slice by its name": (
+        "/odd.slice",
+        "odd.slice/odd-kubepods.slice/odd-kubepods-pod1f0c_22_ab.slice",
+    ),
+}
+
+
+@pytest.mark.parametrize(("below", "path"), ROOTS.values(), ids=ROOTS.keys())
+def test_a_pod_is_found_below_the_cgroup_root_of_its_kubelet(tmp_path, below, path):
+    (tmp_path / "cgroup.controllers").touch()
+    tree(tmp_path, path, cgroup_events="populated 1\n")
+    assert Cgroups(tmp_path, below).state(UID) is CgroupState.POPULATED
+    assert Cgroups(tmp_path, below).state("1f0c-22") is CgroupState.ABSENT
+
+
+def test_a_pod_counts_as_alive_where_the_cgroups_of_pods_are_elsewhere(tmp_path, caplog):
+    (tmp_path / "cgroup.controllers").touch()
+    cgroups = tree(tmp_path, f"odd/kubepods/pod{UID}", cgroup_events="populated 0\n")
+    for uid in (UID, "absent"):
+        assert cgroups.state(uid) is CgroupState.POPULATED
+    assert "set kubelet.cgroupRoot" in cgroups.problem
+    assert caplog.text.count("count as alive") == 1
+    (tmp_path / "kubepods").mkdir()
+    assert cgroups.state("absent") is CgroupState.ABSENT
+    assert cgroups.problem == ""
+
+
+def test_another_kubelets_pods_are_none_of_this_one(tmp_path):
+    (tmp_path / "cgroup.controllers").touch()
+    tree(tmp_path, f"kubepods/pod{UID}", cgroup_events="populated 1\n")
+    (tmp_path / "odd/kubepods").mkdir(parents=True)
+    assert Cgroups(tmp_path, "/odd").state(UID) is CgroupState.ABSENT
 
 
 @pytest.mark.parametrize("uid", [UID, "absent"])
