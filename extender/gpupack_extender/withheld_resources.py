@@ -6,6 +6,7 @@ The chart makes the ConfigMap; the admission policy `gpupack-withheld` takes it 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +20,10 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
 
+AGAIN_SECONDS: Final = 600.0
+"""The names are written again that often: anyone may have edited the ConfigMap, or made it new. A
+patch that changes nothing is not stored by the API server."""
+
 
 class WithheldResources:
     """A task of the extender.
@@ -28,6 +33,7 @@ class WithheldResources:
         ledger: which nodes there are.
         name, namespace: of the ConfigMap.
         decides: whether this process does.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -38,10 +44,12 @@ class WithheldResources:
         name: str,
         namespace: str,
         decides: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api, self._ledger, self._decides = api, ledger, decides
-        self._name, self._namespace = name, namespace
+        self._name, self._namespace, self._clock = name, namespace, clock
         self._written: tuple[str, ...] | None = None
+        self._written_at = 0.0
 
     async def run(self) -> None:
         """Write for ever; another process may have written while this one did not decide."""
@@ -53,10 +61,11 @@ class WithheldResources:
                 self._written = None
 
     async def look(self) -> None:
-        """Write the names if they have changed."""
+        """Write the names if they have changed, or were written a while ago."""
         nodes, gpu_nodes = self._ledger.nodes.items, self._ledger.gpus.items
         names = withheld.withheld(nodes.values(), gpu_nodes.values())
-        if names == self._written:
+        now = self._clock()
+        if names == self._written and now - self._written_at < AGAIN_SECONDS:
             return
         body = {"data": {withheld.KEY: " ".join(names)}}
         try:
@@ -64,4 +73,4 @@ class WithheldResources:
         except errors.KubeError as error:
             log.warning("cannot write ConfigMap %s: %s", self._name, error)
         else:
-            self._written = names
+            self._written, self._written_at = names, now

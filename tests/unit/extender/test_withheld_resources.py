@@ -5,7 +5,7 @@ import pytest
 from extender_builders import OBSERVED, World, gpu_node, observed_node
 from fake_api import ApiServer, connected
 
-from gpupack_extender.withheld_resources import WithheldResources
+from gpupack_extender.withheld_resources import AGAIN_SECONDS, WithheldResources
 
 PATH = "/api/v1/namespaces/gpupack-system/configmaps/gpupack-withheld"
 
@@ -28,6 +28,7 @@ def published(server):
         name="gpupack-withheld",
         namespace="gpupack-system",
         decides=lambda: True,
+        clock=lambda: world.now,
     )
 
     async def look():
@@ -63,3 +64,13 @@ async def test_it_is_written_when_it_changes(published, server):
     assert len(server.writes) == 1
     published.world.add_observed_node("b")
     assert await published() == ""
+
+
+async def test_what_another_made_of_the_configmap_is_put_right_within_ten_minutes(
+    published, server
+):
+    published.world.add_node("a")
+    await published()
+    server.objects[PATH]["data"] = {"resources": "example.org/other"}
+    published.world.now += AGAIN_SECONDS
+    assert await published() == OBSERVED
