@@ -14,7 +14,7 @@ place away.
 
 Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a
 write cannot be given up half-way. A second call for the same pod waits for the same task. Before
-the write, while a gang gathers, a task without a caller ends.
+the write, while a gang gathers or MAX_WRITES others are written, a task without a caller ends.
 """
 
 import asyncio
@@ -24,7 +24,6 @@ from collections.abc import Callable
 
 from gpupack_crds import names
 from gpupack_crds.devices import encode_devices
-from gpupack_extender.errors import GangIncomplete
 from gpupack_extender.gathering import Gathering
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.wire import BindingArgs
@@ -116,8 +115,9 @@ class Binder:
             if not claim.may_have_landed:
                 await self.gathering.wait(claim, lambda: running.is_wanted)
             async with self._writes:
+                self._require_wanted(claim, running)
                 outcome, error = await self._settle(call, claim)
-        except GangIncomplete:
+        except BindRefused:
             outcome = Outcome.NOT_LANDED
             raise
         finally:
@@ -126,6 +126,21 @@ class Binder:
             raise BindRefused(error)
         if outcome is Outcome.UNKNOWN:
             raise errors.Unreachable(f"it is not known whether the pod is bound: {error}")
+
+    def _require_wanted(self, claim: PodClaim, running: _Call) -> None:
+        """Look once more: until its turn to be written came, others may have taken long.
+
+        Raises:
+            BindRefused: pod, place or caller is gone; no Binding was sent.
+        """
+        if claim.may_have_landed:
+            return
+        if claim.uid not in self._ledger.claims.pods:
+            raise BindRefused(f"pod {claim.name} is gone")
+        if claim.worker is not None:
+            self.gathering.require_place(claim.worker, lambda: running.is_wanted)
+        elif not running.is_wanted:
+            raise BindRefused("kube-scheduler does not wait for the binding any more")
 
     async def _settle(self, call: BindingArgs, claim: PodClaim) -> tuple[Outcome, str]:
         """Send the Binding until it is known what became of it, or for a few tries."""

@@ -70,11 +70,22 @@ class Gathering:
         try:
             while not self._may_begin(worker):
                 was_shown = self._require_pod(claim, was_shown=was_shown)
-                self._require_place(worker, is_wanted)
+                self.require_place(worker, is_wanted)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._news[attempt].wait(), LOOK_SECONDS)
         finally:
             self._leave(worker)
+
+    def require_place(self, worker: WorkerKey, is_wanted: Callable[[], bool]) -> None:
+        """Check that the worker has its place still, and that its caller waits.
+
+        Raises:
+            GangIncomplete: it must not be bound now.
+        """
+        if worker not in self._ledger.claims.workers:
+            raise GangIncomplete(f"{worker.attempt} has given its places back")
+        if self._is_closed or not is_wanted():
+            raise GangIncomplete(f"{worker.attempt}: not all of its workers came to be bound")
 
     def _leave(self, worker: WorkerKey) -> None:
         attempt = worker.attempt
@@ -123,9 +134,3 @@ class Gathering:
         if held is None or (is_missing and held.state is State.BINDING):
             raise GangIncomplete(f"pod {claim.name} is gone")
         return was_shown or is_shown
-
-    def _require_place(self, worker: WorkerKey, is_wanted: Callable[[], bool]) -> None:
-        if worker not in self._ledger.claims.workers:
-            raise GangIncomplete(f"{worker.attempt} has given its places back")
-        if self._is_closed or not is_wanted():
-            raise GangIncomplete(f"{worker.attempt}: not all of its workers came to be bound")

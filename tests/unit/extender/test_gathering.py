@@ -11,6 +11,7 @@ from gpupack_extender import gathering
 from gpupack_extender.binding import Binder
 from gpupack_extender.errors import GangIncomplete
 from gpupack_extender.wire import BindingArgs
+from gpupack_scheduling.errors import BindRefused
 
 PLACES = [("a", [0]), ("a", [1]), ("b", [0])]
 
@@ -106,6 +107,56 @@ async def test_a_worker_whose_scheduler_has_gone_away_is_not_bound_later(
         assert bound(server) == []
         async with calls(binder, world, server, 0) as again:
             await asyncio.gather(*again)
+
+
+@pytest.fixture
+async def behind_a_write(binder, monkeypatch):
+    """Binds that wait for their turn to be written, which the test gives them."""
+    monkeypatch.setattr(binder, "_writes", asyncio.Semaphore(0))
+    return binder._writes
+
+
+async def test_what_is_given_up_while_other_bindings_are_written_is_not_bound(
+    binder, world, server, behind_a_write
+):
+    admitted(world)
+    async with calls(binder, world, server, 0, 1, 2) as waiting:
+        world.ledger.jobs.upsert(job("train", attempt=1, workers=3))
+        for each in waiting:
+            behind_a_write.release()
+            with pytest.raises(GangIncomplete, match="has given its places back"):
+                await each
+    assert (bound(server), world.states()) == ([], [])
+
+
+async def test_a_caller_that_goes_away_while_other_bindings_are_written_gets_none(
+    binder, world, server, behind_a_write
+):
+    admitted(world)
+    async with calls(binder, world, server, 0, 1, 2):
+        pass
+    for _ in PLACES:
+        behind_a_write.release()
+    async with asyncio.timeout(30):
+        while binder._running:
+            await asyncio.sleep(0.01)
+    assert bound(server) == []
+
+
+async def test_a_pod_that_goes_while_other_bindings_are_written_is_not_bound(
+    binder, world, server, behind_a_write
+):
+    lone = pod("lone")
+    server.add(lone)
+    world.ledger.pods.upsert(lone)
+    asked = BindingArgs(pod_name="lone", pod_namespace="team", pod_uid="uid-lone", node="a")
+    binding = asyncio.create_task(binder.bind(asked))
+    await asyncio.sleep(0.05)
+    world.ledger.pods.remove(lone)
+    behind_a_write.release()
+    with pytest.raises(BindRefused):
+        await binding
+    assert (bound(server), world.states()) == ([], [])
 
 
 async def test_after_a_restart_those_that_are_bound_count(binder, world, server):
