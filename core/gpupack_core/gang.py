@@ -31,7 +31,7 @@ from gpupack_core.nearest import nearest_gang
 from gpupack_core.placement import Placement
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Refusal, counted, request_text
-from gpupack_core.refuse import refusal
+from gpupack_core.refuse import limit, refusal
 from gpupack_core.request import Gang, Request, Spread
 from gpupack_core.serving import only_sound
 from gpupack_core.units import Holder, NodeName
@@ -54,14 +54,15 @@ def plan_gang(
     if fitting == gang.workers:
         return placements
     refused = refusal(
-        plan.cluster,
+        cluster,
         gang.request,
         candidates=names,
         gang=_missing(cluster, gang, fitting),
         never=never_fits(cluster, gang),
         nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
     )
-    return dataclasses.replace(refused, placed=fitting)
+    beside = limit(plan.cluster, gang.request, candidates=names)
+    return dataclasses.replace(refused, placed=fitting, limit=beside)
 
 
 def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> Refusal | None:

@@ -156,8 +156,11 @@ class Refusal:
     """Nothing was placed. `counts` cover every node looked at, most frequent first.
 
     `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
-    futile until nodes are added or changed. `gang` says what a gang is missing; `counts` are then
-    of what is left beside the `placed` workers of it that fit. `nearest`: what would have fitted.
+    futile until nodes are added or changed. `nearest`: what would have fitted.
+
+    Of a gang, `gang` says what is missing and `placed` how many of its workers fit. Nodes are
+    counted as they are: `roomy` of them have room for a worker, `counts` are of the others.
+    `limit` is the most frequent reason beside the workers that fit.
     """
 
     request: Request
@@ -166,11 +169,15 @@ class Refusal:
     never: bool = False
     gang: str = ""
     placed: int = 0
+    roomy: int = 0
+    limit: Reason | None = None
     nearest: Miss | None = None
 
     @property
     def reason(self) -> Reason:
         """The most frequent reason, for conditions."""
+        if self.limit is not None:
+            return self.limit
         return self.counts[0].reason if self.counts else Reason.NO_NODES
 
     @property
@@ -180,16 +187,23 @@ class Refusal:
             f"{counted(count.nodes, 'node')}: {count.describe(self.request)}"
             for count in self.counts
         )
-        verb = "fits" if self.total == 1 else "fit"
-        what = " one more worker" if self.gang else ""
-        beside = f"with those {self.placed} placed, " if self.placed else ""
-        fits = f"{beside}0 of {counted(self.total, 'node')} {verb}{what}"
-        parts = [self.gang, f"{fits}: {causes or Reason.NO_NODES.describe(self.request)}"]
+        if not self.total:
+            causes = Reason.NO_NODES.describe(self.request)
+        parts = [self.gang, f"{self._fits}: {causes}" if causes else self._fits]
         if self.nearest:
             parts.append(self.nearest.text)
         if self.never:
             parts.append("it would not fit on the empty cluster either")
         return "; ".join(part for part in parts if part)
+
+    @property
+    def _fits(self) -> str:
+        """«0 of 3 nodes fit», «2 of 3 nodes have room for a worker»."""
+        nodes, one = counted(self.total, "node"), self.total == 1
+        if not self.gang:
+            return f"0 of {nodes} {'fits' if one else 'fit'}"
+        rest = ", the others do not" if self.roomy and self.counts else ""
+        return f"{self.roomy} of {nodes} {'has' if one else 'have'} room for a worker{rest}"
 
 
 def request_text(request: Request) -> str:

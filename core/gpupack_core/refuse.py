@@ -29,7 +29,8 @@ def refusal(
 ) -> Refusal:
     """Why none of the candidates takes one (more) worker.
 
-    `gang` and `nearest` are as in Refusal; the nearest miss of one worker is found here.
+    `gang` and `nearest` are as in Refusal; the nearest miss of one worker is found here. The
+    cluster is the observed one, without workers of the gang.
     """
     checks = [*reasons(cluster, request), _spread(cluster)]
     among = cluster.among(candidates)
@@ -37,11 +38,25 @@ def refusal(
     counts = [
         _count(cluster, request, check, first == number) for number, check in enumerate(checks)
     ]
+    roomy = counts.pop().nodes if gang else 0
     unknown = 0 if candidates is None else sum(name not in cluster for name in set(candidates))
     counts.append(Count(Reason.NODE_UNKNOWN, unknown))
-    total = sum(count.nodes for count in counts)
+    total = roomy + sum(count.nodes for count in counts)
     nearest = nearest if gang else nearest_node(cluster, request, among)
-    return Refusal(request, ordered(counts), total, never=never, gang=gang, nearest=nearest)
+    return Refusal(
+        request, ordered(counts), total, never=never, gang=gang, roomy=roomy, nearest=nearest
+    )
+
+
+def limit(
+    cluster: Cluster, request: Request, *, candidates: Sequence[NodeName] | None
+) -> Reason | None:
+    """The most frequent reason; None: there are no nodes."""
+    checks = [*reasons(cluster, request), _spread(cluster)]
+    first = _first_failing(checks, cluster.among(candidates))
+    counts = [Count(each.reason, int((first == at).sum())) for at, each in enumerate(checks)]
+    found = ordered(counts)
+    return found[0].reason if found else None
 
 
 def ordered(counts: Sequence[Count]) -> tuple[Count, ...]:

@@ -71,11 +71,18 @@ def test_a_refused_gang_counts_what_is_missing():
     assert plan(cluster, gang(4, whole(8))).message == (
         "gang of 4 workers × 8 GPUs: 2 of 4 workers fit now; 16 GPUs are missing "  # noqa: RUF001
         "(16 free GPUs in 2 nodes, 32 asked); "
-        "with those 2 placed, 0 of 3 nodes fit one more worker: "
-        "2 nodes: fewer than 8 free GPUs (most free on one node: 0); 1 node: node has no GPUs; "
+        "2 of 3 nodes have room for a worker, the others do not: 1 node: node has no GPUs; "
         "the gang would fit with 4 GPUs less for each worker; "
         "it would not fit on the empty cluster either"
     )
+
+
+def test_nodes_are_counted_as_they_are_without_workers_that_are_not_placed():
+    cluster = taken(cluster_of(node("a"), node("b"), node("c")), "c", 0, 1, 2)
+    refusal = plan(cluster, gang(3, whole(8)))
+    assert (refusal.roomy, refusal.total, refusal.reason) == (2, 3, Reason.TOO_FEW_FREE_GPUS)
+    assert "2 of 3 nodes have room for a worker, the others do not: 1 node: " in refusal.message
+    assert "(most free on one node: 5)" in refusal.message
 
 
 def test_a_gang_that_only_waits_is_not_called_impossible():
@@ -108,8 +115,7 @@ def test_a_gang_that_no_clique_takes_is_refused_though_the_node_has_room():
     assert refusal.message == (
         "gang of 3 workers × 1 GPU in one NVLink clique: 2 of 3 workers fit now; "  # noqa: RUF001
         "enough GPUs but not where they are needed (4 free GPUs in 1 node, 3 asked); "
-        "with those 2 placed, 0 of 1 node fits one more worker: "
-        "1 node: the spread rule allows no more workers here; "
+        "1 of 1 node has room for a worker; "
         "it would not fit on the empty cluster either"
     )
 

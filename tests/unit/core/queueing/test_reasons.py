@@ -122,8 +122,7 @@ TEXTS = [
         WaitReason.NO_ROOM,
         (
             "no room: gang of 2 workers × 1 GPU: 1 of 2 workers fit now; 1 GPU is missing (1 free"  # noqa: RUF001
-            " GPU in 1 node, 2 asked); with those 1 placed, 0 of 1 node fits one more worker: 1 "
-            "node: fewer than 1 free GPU (most free on one node: 0); "
+            " GPU in 1 node, 2 asked); 1 of 1 node has room for a worker; "
             f"{AT_300}"
         ),
     ),
