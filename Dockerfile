@@ -6,8 +6,11 @@
 #   copied last, so that a change of our code makes one layer of a few kilobytes.
 # - What the host needs for downloading (mirrors, proxies, certificates) comes as secrets under
 #   /run/secrets; no layer keeps them. Each may be missing: a plain `docker build` works.
-# - pip is never installed: it runs from Debian's wheel of it. (A stage to borrow it from would be
-#   cleaner, but buildah 1.28 mounts nothing from a stage that came from its cache.)
+# - pip and uv are never installed: pip runs from Debian's wheel of it, uv from a cache of the builder.
+#   (A stage to borrow them from would be cleaner, but buildah 1.28 mounts nothing from a stage that
+#   came from its cache.)
+
+ARG LAUNCHER=launcher-from-source
 
 FROM docker.io/library/debian:bookworm-slim AS base
 ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
@@ -21,11 +24,13 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
     && python3 -m venv --without-pip /opt/venv \
     && ln -s /usr/share/python-wheels/pip-*.whl /opt/pip.whl
+COPY images/install-locked images/uv.lock /opt/locks/
 
 
-# The launcher of gangs by mpirun: one static binary, which runs in any image. The source is of the
-# Go that Debian has, and has no dependencies.
-FROM base AS launcher
+# The launcher of gangs by mpirun: one static binary, which runs in any image. Who builds an image by hand
+# has it compiled here by the Go that Debian has; `make` compiles it on the host, next to the cluster's
+# binaries, and sets LAUNCHER=launcher-of-the-host, which saves Debian's Go.
+FROM base AS launcher-from-source
 ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
 RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     --mount=type=secret,id=apt.sources --mount=type=secret,id=ca.crt \
@@ -39,6 +44,13 @@ RUN HOME=/tmp CGO_ENABLED=0 GOFLAGS=-mod=mod \
     && rm -rf /tmp/.cache
 
 
+FROM scratch AS launcher-of-the-host
+COPY .dev/bin/launcher /opt/gpupack-mpi/gpupack-mpi
+
+
+FROM ${LAUNCHER} AS launcher
+
+
 # Triton compiles its launcher with gcc at run time on a GPU; torch needs libstdc++.
 FROM base AS torch
 ARG APT_CONFIG=/run/secrets/apt.conf DEBIAN_FRONTEND=noninteractive
@@ -48,17 +60,17 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     && apt-get install -qq -y --no-install-recommends gcc libc6-dev libpython3-dev libstdc++6 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 COPY workloads/requirements-torch.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-torch.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements-torch.lock
 
 
 # A home that any user may write to: Triton keeps its compiled kernels there.
 FROM torch AS workloads
 COPY workloads/requirements.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements.lock
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
@@ -94,9 +106,9 @@ ENV TK_ROOT=/opt/thunderkittens
 # A person's own session: JupyterLab with the same torch. It asks no address outside for news.
 FROM torch AS notebook
 COPY workloads/requirements-notebook.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-notebook.lock \
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements-notebook.lock \
     && install -d -o 65532 -g 65532 /work /opt/venv/share/jupyter/lab/settings
 COPY images/jupyterlab.json /opt/venv/share/jupyter/lab/settings/overrides.json
 ENV HOME=/tmp
@@ -117,9 +129,9 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 ARG TENSORFLOW=tensorflow
 COPY workloads/requirements-tensorflow.lock workloads/requirements-tensorflow-cuda.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-${TENSORFLOW}.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements-${TENSORFLOW}.lock
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
@@ -129,16 +141,16 @@ COPY client workloads /opt/gpupack/
 # What operator, extender and agent have in common.
 FROM base AS services
 COPY requirements-services.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-services.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements-services.lock
 
 
 FROM services AS operator
 COPY operator/requirements.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_operator"]
 COPY core crds kube serving operator /opt/gpupack/
@@ -146,9 +158,9 @@ COPY core crds kube serving operator /opt/gpupack/
 
 FROM services AS extender
 COPY extender/requirements.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_extender"]
 COPY core crds kube scheduling serving extender /opt/gpupack/
@@ -158,9 +170,9 @@ COPY core crds kube scheduling serving extender /opt/gpupack/
 # hash as all else is, and Debian's npm with its 400 packages stays out.
 FROM base AS dashboard
 COPY dashboard/requirements.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements.lock
 WORKDIR /opt/dashboard
 COPY dashboard/package.json dashboard/package-lock.json dashboard/.npmrc ./
 RUN --mount=type=secret,id=npmrc --mount=type=secret,id=ca.crt \
@@ -173,9 +185,9 @@ RUN node build.ts /opt/page
 
 FROM services AS api
 COPY api/requirements.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements.lock
 COPY --from=dashboard /opt/page /opt/page
 # Where one machine's server (gpupack_api.host) keeps its token: a volume that is new takes its owner.
 RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/gpupack
@@ -187,9 +199,9 @@ COPY core crds kube scheduling serving client api /opt/gpupack/
 
 FROM services AS agent
 COPY agent/requirements.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements.lock
 COPY --from=launcher /opt/gpupack-mpi /opt/gpupack-mpi
 ENTRYPOINT ["python", "-m", "gpupack_agent"]
 COPY core crds kube serving agent /opt/gpupack/
@@ -212,9 +224,9 @@ COPY tests/e2e/judge /
 
 FROM torch AS workloads-test
 COPY workloads/requirements-test.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-test.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements-test.lock
 COPY --from=launcher /opt/gpupack-mpi /opt/gpupack-mpi
 # One thread: tests fork ranks, and a pool of threads does not survive a fork.
 ENV HOME=/tmp OMP_NUM_THREADS=1
@@ -227,9 +239,9 @@ COPY workloads tests/workloads_image /opt/gpupack/
 FROM tensorflow AS tensorflow-test
 USER 0:0
 COPY workloads/requirements-tensorflow-test.lock /opt/locks/
-RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.crt \
-    PIP_CONFIG_FILE=/run/secrets/pip.conf PYTHONPATH=/opt/pip.whl \
-    python -m pip install -q --no-cache-dir --require-hashes -r /opt/locks/requirements-tensorflow-test.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
+    --mount=type=cache,target=/var/cache/uv \
+    /opt/locks/install-locked requirements-tensorflow-test.lock
 USER 65532:65532
 WORKDIR /opt/gpupack
 ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider"]

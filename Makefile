@@ -67,6 +67,11 @@ TEST_BINARIES ?= kwok kubeconform
 setup-test test test-cluster: export TEST_IMAGES = judge
 setup-test test test-cluster: export TEST_BINARIES = kubeconform
 POD_IMAGES := operator extender api agent workloads $(TEST_IMAGES)
+# Where there is Go, the launcher of gangs is compiled on the host, not in its image.
+ifneq ($(CLUSTER),kind)
+HOST_BINARIES := launcher-binary
+export LAUNCHER := launcher-of-the-host
+endif
 HOST_IMAGES := $(if $(filter kind,$(CLUSTER)),,pause kube-scheduler)
 # What fails runs once more, by itself, when its suite has ended.
 PYTEST := .ci/rerun-failed $(PY) -B -m pytest
@@ -188,7 +193,7 @@ test-browser: dashboard chromium ## The dashboard in a browser, on the REST API 
 
 # As root, on the store that buildah builds in.
 .PHONY: test-host
-test-host: venv host podman ## One machine without a cluster: API, page and agent by podman-compose
+test-host: venv host podman $(HOST_BINARIES) ## One machine without a cluster: API, page and agent by podman-compose
 	@STEP_SECONDS=300 $(STEP) host-parts $(IMAGES) build --engine buildah dashboard launcher api agent
 	@STEP_SHOW=1 $(STEP) test-host $(SUDO) env PATH=$(CURDIR)/$(DEV)/podman-compose/bin:$(PATH) \
 	  PYTHONPATH=$(CURDIR)/$(DEV)/podman-compose CONTAINERS_STORAGE_CONF=$(CURDIR)/$(DEV)/images/storage.conf \
@@ -348,9 +353,14 @@ generate: venv ## Write what is generated from Python types and .proto files
 images: app-images host-images ## Build the container images
 
 .PHONY: binaries
-binaries: disk ## Build the cluster's binaries
-	@$(STEP) go .ci/check-go
+binaries: launcher-binary ## Build the cluster's binaries
 	@STEP_SECONDS=420 $(STEP) binaries $(GO_BUILD) kube containerd helm $(TEST_BINARIES)
+
+# The agent's image holds it. It comes first: images wait for it.
+.PHONY: launcher-binary
+launcher-binary: disk
+	@$(STEP) go .ci/check-go
+	@$(STEP) launcher-binary $(GO_BUILD) launcher
 
 .PHONY: lock
 lock: venv ## Choose the newest versions that fit and lock them with their hashes
@@ -380,7 +390,7 @@ host: disk
 	@$(STEP) host .ci/host-packages
 
 .PHONY: app-images
-app-images: host
+app-images: host $(HOST_BINARIES)
 	@STEP_SHOW=1 STEP_SECONDS=300 $(STEP) images $(IMAGES) build --engine $(ENGINE) torch dashboard launcher $(POD_IMAGES)
 	@touch $(IMAGES_STAMP)
 

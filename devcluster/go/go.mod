@@ -9,6 +9,7 @@ require (
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/opencontainers/image-spec v1.1.1
 	go.etcd.io/etcd/server/v3 v3.6.8
+	gpupack.dev/launcher v0.0.0
 	k8s.io/component-base v0.37.0
 	k8s.io/kubectl v0.37.0
 	k8s.io/kubernetes v1.36.3
@@ -379,3 +380,6 @@ tool (
 	helm.sh/helm/v3/cmd/helm
 	sigs.k8s.io/kwok/cmd/kwok
 )
+
+// Here because one call of the compiler, with one cache, makes all binaries.
+replace gpupack.dev/launcher => ../../launcher

@@ -28,6 +28,7 @@ from gpupack_devcluster.errors import BuildFailed, DevclusterError, ToolMissing,
 from gpupack_devcluster.timing import logger, phase
 
 MODULE = Path(__file__).resolve().parent.parent / "go"
+LAUNCHER = MODULE.parent.parent / "launcher"
 
 
 def required(module: str) -> str:
@@ -82,9 +83,10 @@ class Target:
     """Go packages. A binary has the last part of its package's name."""
     links: tuple[str, ...] = ()
     """Other names of the first binary."""
+    sources: Path | None = field(default=None, repr=False)
+    """A folder with Go files that the target is made from besides those of the module."""
     stages: tuple[str, ...] = field(default=(), repr=False)
-    """Files of kwok's module that say what becomes of simulated nodes and pods. Not in the repr, by
-    which targets without any would be built anew."""
+    """Files of kwok's module that say what becomes of simulated nodes and pods."""
 
     @property
     def binaries(self) -> tuple[str, ...]:
@@ -104,6 +106,7 @@ TARGETS = {
                 "./image-seed",
             ),
         ),
+        Target("launcher", packages=("gpupack.dev/launcher",), sources=LAUNCHER),
         Target("helm", packages=("helm.sh/helm/v3/cmd/helm",)),
         Target("ctr", packages=("github.com/containerd/containerd/v2/cmd/ctr",)),
         Target("kwok", packages=("sigs.k8s.io/kwok/cmd/kwok",), stages=KWOK_STAGES),
@@ -150,6 +153,8 @@ def hash_inputs(target: Target) -> str:
     """Hash of all that a target is made from."""
     digest = hashlib.sha256("".join((repr(target), *target.stages, *flags())).encode())
     sources = [MODULE / "go.mod", MODULE / "go.sum", *sorted(MODULE.rglob("*.go"))]
+    if target.sources:
+        sources += sorted(target.sources.glob("*.go"))
     for source in sources:
         digest.update(source.read_bytes())
     return digest.hexdigest()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: build, identify, export, list. It imports nothing but Python's own.
+"""The command line: build, identify, export, list, uv-environment.
 
-So images are built from the first second of a set-up, while the libraries of everything else are
-still being downloaded.
+It imports nothing but Python's own. So images are built from the first second of a set-up, while
+the libraries of everything else are still being downloaded.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from gpupack_images.base import ensure_base
 from gpupack_images.catalog import IMAGES, Image, select
 from gpupack_images.engines import Docker, Engine, choose_engine
 from gpupack_images.errors import ImagesError
-from gpupack_images.host import read_host, write_secrets
+from gpupack_images.host import read_host, read_uv_environment, write_secrets
 from gpupack_images.shell import Shell
 
 
@@ -58,7 +58,17 @@ def _parser() -> argparse.ArgumentParser:
             added.add_argument("targets", metavar="TARGETS", nargs="*")
             added.add_argument("--root", type=Path, default=Path(), help="The repository.")
             added.add_argument("--engine", choices=["auto", "docker", "buildah"], default="auto")
+    purpose = "Print the variables by which uv downloads as this host's pip does."
+    commands.add_parser("uv-environment", help=purpose, description=purpose).set_defaults(
+        command=print_uv_environment
+    )
     return parser
+
+
+def print_uv_environment(options: argparse.Namespace) -> None:
+    """Print assignments that a shell can evaluate."""
+    del options
+    sys.stdout.write(read_uv_environment(os.environ))
 
 
 def list_images(options: argparse.Namespace) -> None:

@@ -29,6 +29,8 @@ runroot = "{state}/run"
 mountopt = "nodev,metacopy=off,redirect_dir=off"
 """
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy")
+# Arguments of the Dockerfile that the caller's environment may set.
+ARGUMENTS = ("LAUNCHER",)
 
 
 class Engine(Protocol):
@@ -88,7 +90,8 @@ class Docker:
         shell = replace(self.shell, environ={**self.shell.environ, "DOCKER_BUILDKIT": "1"})
         # The host's network, as with buildah: a mirror or proxy may listen on the host alone.
         network = ("--network", "host")
-        shell.run("docker", "build", *network, *arguments, *_options(image, secrets), ".")
+        options = _options(image, secrets, shell)
+        shell.run("docker", "build", *network, *arguments, *options, ".")
 
     def recover(self) -> None:
         """Do nothing: the daemon keeps its own house."""
@@ -137,7 +140,7 @@ class Buildah:
     def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
         """Build one target without ever asking a registry."""
         isolation = ("--isolation", "chroot", "--pull-never", "--layers", "--force-rm")
-        self._run("build", *isolation, *_options(image, secrets), ".")
+        self._run("build", *isolation, *_options(image, secrets, self.shell), ".")
 
     def recover(self) -> None:
         """Drop working containers and half-written layers: up to 10 GB of torch."""
@@ -180,7 +183,9 @@ def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
     )
 
 
-def _options(image: Image, secrets: Mapping[str, Path]) -> list[str]:
+def _options(image: Image, secrets: Mapping[str, Path], shell: Shell) -> list[str]:
+    environ = shell.environ
     given = [("--secret", f"id={name},src={path}") for name, path in sorted(secrets.items())]
+    given += [("--build-arg", f"{name}={environ[name]}") for name in ARGUMENTS if name in environ]
     flat = [part for pair in given for part in pair]
     return [*flat, "--target", image.target, "--tag", image.name]

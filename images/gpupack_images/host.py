@@ -12,6 +12,7 @@ fit, and the base image then has its own.
 import ast
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,17 @@ APT_FILES = {
 PIP_KEYS = frozenset(
     ("extra-index-url", "index-url", "no-index", "proxy", "retries", "timeout", "trusted-host")
 )
+# Variables by which uv, which does not read pip's settings, does the same.
+UV_VARIABLES = {
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "index-url": "UV_DEFAULT_INDEX",
+    "no-index": "UV_NO_INDEX",
+    "proxy": "ALL_PROXY",
+    "retries": "UV_HTTP_RETRIES",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "trusted-host": "UV_INSECURE_HOST",
+}
 # Settings of npm that mean the same inside a container, and how those of one registry begin.
 NPM_KEYS = frozenset(
     ("fetch-retries", "fetch-timeout", "https-proxy", "noproxy", "proxy", "registry", "strict-ssl")
@@ -110,6 +122,8 @@ def write_secrets(host: HostSettings, folder: Path) -> dict[str, Path]:
     }
     texts["ca.crt"] = host.ca_bundle.read_text() if host.ca_bundle else ""
     texts["pip.conf"] = render_pip_config(host)
+    certificates = f"{MOUNT}/ca.crt" if host.ca_bundle else None
+    texts["uv.env"] = render_uv_environment(host.pip, certificates)
     texts["npmrc"] = render_npm_config(host)
     texts["apt.conf"] = render_apt_config(host)
     for name, text in texts.items():
@@ -124,6 +138,29 @@ def render_pip_config(host: HostSettings) -> str:
         settings["cert"] = f"{MOUNT}/ca.crt"
     lines = (f"{key} = {' '.join(value.split())}\n" for key, value in sorted(settings.items()))
     return "[global]\n" + "".join(lines)
+
+
+def render_uv_environment(pip: Mapping[str, str], certificates: str | None) -> str:
+    """Write pip's settings as assignments of uv's variables, which a shell can source."""
+    variables = {
+        UV_VARIABLES[key]: " ".join(value.split())
+        for key, value in pip.items()
+        if key in UV_VARIABLES
+    }
+    if "extra-index-url" in pip:
+        # As with pip, every index may serve a version: all are locked by hash.
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    if certificates:
+        variables["SSL_CERT_FILE"] = certificates
+    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
+    return "".join(lines)
+
+
+def read_uv_environment(environ: Mapping[str, str]) -> str:
+    """Ask pip how this host downloads, and write it as uv's variables for this host."""
+    pip = parse_pip_config(_output(sys.executable, "-m", "pip", "config", "list"))
+    bundle = find_ca_bundle(pip, environ)
+    return render_uv_environment(pip, str(bundle) if bundle else None)
 
 
 def render_npm_config(host: HostSettings) -> str:

@@ -66,6 +66,20 @@ def test_other_flags_make_another_binary(tmp_path, compiled, monkeypatch):
     assert len(compiled) == 2
 
 
+def test_a_change_of_the_launchers_source_makes_its_binary_again(tmp_path, compiled, monkeypatch):
+    source = tmp_path / "launcher" / "main.go"
+    source.parent.mkdir()
+    source.write_text("package main")
+    launcher = Target("tool", packages=TOOL.packages, links=TOOL.links, sources=source.parent)
+    monkeypatch.setattr(builder, "TARGETS", {"tool": launcher})
+    builder.build(tmp_path / "bin", ["tool"])
+    builder.build(tmp_path / "bin", ["tool"])
+    assert len(compiled) == 1
+    source.write_text("package main // changed")
+    builder.build(tmp_path / "bin", ["tool"])
+    assert len(compiled) == 2
+
+
 def test_the_components_are_names_of_one_binary(tmp_path, compiled):
     builder.build(tmp_path / "bin", ["tool"])
     assert (tmp_path / "bin" / "alias").readlink().name == "tool"

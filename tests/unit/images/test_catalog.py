@@ -9,8 +9,13 @@ from gpupack_images.errors import UnknownImage
 
 ROOT = pathlib.Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-LOCKS = sorted([*ROOT.glob("requirements*.lock"), *ROOT.glob("*/requirements*.lock")])
-STAGES = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
+LOCKS = sorted([*ROOT.glob("requirements*.lock"), *ROOT.glob("*/*.lock")])
+LAUNCHERS = ("launcher-from-source", "launcher-of-the-host")
+STAGES = [
+    (parent, name)
+    for found, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
+    for parent in (LAUNCHERS if found == "${LAUNCHER}" else (found,))
+]
 
 
 def test_every_image_is_a_target_of_the_dockerfile():
@@ -61,9 +66,15 @@ def test_an_unknown_image_is_refused_with_what_there_is():
 
 
 def test_no_dependency_is_installed_without_its_hash():
-    installs = re.findall(r"pip install .*", DOCKERFILE)
-    assert installs
-    assert all("--require-hashes" in line and "--no-cache-dir" in line for line in installs)
+    assert "pip install" not in DOCKERFILE
+    script = (ROOT / "images" / "install-locked").read_text()
+    commands = re.findall(r"pip install (?:.*\\\n)*.*", script)
+    assert len(commands) == 2
+    assert all("--require-hashes" in command for command in commands)
+
+
+def test_the_launcher_is_compiled_from_source_unless_the_caller_says_otherwise():
+    assert DOCKERFILE.count("\nARG LAUNCHER=launcher-from-source\n\nFROM ") == 1
 
 
 def test_our_own_code_is_copied_last():

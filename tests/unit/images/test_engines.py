@@ -104,3 +104,16 @@ def test_what_an_interrupted_build_left_goes_before_the_next_one(host):
     chosen("buildah", host).recover()
     assert host.calls()[-1] == "buildah rm --all"
     assert not left.exists()
+
+
+@pytest.mark.parametrize("engine", [Docker, Buildah])
+def test_the_caller_s_environment_chooses_where_the_launcher_comes_from(host, engine):
+    host.install("docker")
+    host.install("buildah")
+    (host.folder / "bin" / "env").symlink_to("/usr/bin/env")
+    (host.folder / "bin" / "sudo").symlink_to("/usr/bin/sudo")
+    chosen("buildah", host)
+    shell = host.shell(LAUNCHER="launcher-of-the-host")
+    built = engine(shell) if engine is Docker else Buildah(shell, host.folder / "state")
+    built.build(IMAGE, {})
+    assert "--build-arg LAUNCHER=launcher-of-the-host" in host.calls()[-1]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
+import subprocess
 
 import pytest
 
@@ -10,6 +11,7 @@ from gpupack_images.host import (
     render_apt_config,
     render_npm_config,
     render_pip_config,
+    render_uv_environment,
     select_apt_options,
     select_npm_settings,
     write_secrets,
@@ -31,6 +33,34 @@ def test_a_value_with_an_equals_sign_stays_whole():
 def test_several_values_stand_on_one_line():
     host = HostSettings({"trusted-host": "\na.example\nb.example"}, {}, (), {}, None)
     assert "trusted-host = a.example b.example\n" in render_pip_config(host)
+
+
+def test_uv_downloads_from_where_pip_does():
+    pip = {
+        "extra-index-url": "https://a.example/simple\nhttps://b.example/simple",
+        "index-url": "https://mirror.example/simple?token=a'b",
+        "proxy": "http://proxy.example:3128",
+        "timeout": "180",
+        "trusted-host": "mirror.example",
+        "user": "true",
+    }
+    text = render_uv_environment(pip, "/etc/ca.crt")
+    shown = ("UV_INDEX", "UV_DEFAULT_INDEX", "ALL_PROXY", "UV_HTTP_TIMEOUT", "SSL_CERT_FILE")
+    script = text + "".join(f'echo "${name}"\n' for name in shown)
+    printed = subprocess.check_output(["sh", "-eu"], input=script, text=True)
+    assert printed.splitlines() == [
+        "https://a.example/simple https://b.example/simple",
+        "https://mirror.example/simple?token=a'b",
+        "http://proxy.example:3128",
+        "180",
+        "/etc/ca.crt",
+    ]
+    assert "UV_INSECURE_HOST=mirror.example\n" in text
+    assert "user" not in text
+
+
+def test_uv_needs_no_variable_where_pip_has_no_setting():
+    assert render_uv_environment({}, None) == ""
 
 
 def test_certificates_are_read_from_where_the_build_has_them(tmp_path):
@@ -113,6 +143,7 @@ def test_every_secret_is_written_even_when_the_host_has_nothing_to_say(tmp_path)
         "ca.crt",
         "npmrc",
         "pip.conf",
+        "uv.env",
     ]
     assert all(path.is_file() for path in secrets.values())
     assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0
