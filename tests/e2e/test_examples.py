@@ -58,6 +58,7 @@ def test_the_plain_pod_example_becomes_ready_with_a_share(kube):
     assert shares(kube.pods()) == [(30, 20480)]
 
 
+@pytest.mark.slow
 def test_the_inference_example_becomes_available_and_scales(kube):
     kube.submit(secret("inference-token", token="t" * 64), *documents("inference"))
     kube.insist("rollout", "status", "deployment/inference", "--timeout=180s")
