@@ -33,7 +33,6 @@ from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.queue_metrics import QueueCollector, QueueMetrics
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_extender.queueing.runner import QueueRunner
-from gpupack_extender.queueing.stranded_pods import StrandedPods
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.servers import health_server, plan_server, verbs_server
@@ -51,7 +50,7 @@ from gpupack_kube.events import EventWriter, Reporter
 from gpupack_kube.metrics import KubeRequests, UnreadableObjects
 from gpupack_kube.reflector import Reflector
 from gpupack_scheduling.planning import Plan
-from gpupack_scheduling.queueing.conditions import FAILED, IDLE, Kind, Note
+from gpupack_scheduling.queueing.conditions import FAILED, IDLE, STRANDED, Kind, Note
 from gpupack_scheduling.queueing.turns import Turns
 from gpupack_serving.access import Access
 from gpupack_serving.certificate import CertificateMetrics, ServedCertificate
@@ -151,9 +150,7 @@ def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
     return {
         "quotas": QuotaReporter(api, parts.quotas, admissions, decides=decides),
         "evictions": Evictions(api, admissions.evictions, events, decides=decides),
-        "stranded": StrandedPods(
-            api, parts.ledger, admissions.stranded_pods, events, decides=decides
-        ),
+        "stranded": _notes(parts, events, STRANDED, admissions.stranded_pods),
         "failed": _notes(parts, events, FAILED, admissions.failed_pods),
         "notes": PodNotes(api, parts.ledger.pods, admissions, decides=decides),
         "inventory": InventoryNotes(api, parts.ledger, decides=decides, now=api.clock.now),

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells of each node that gets no work because of its inventory, by a condition of its GPUNode."""
 
-import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterator
@@ -9,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_crds.condition import Condition
+from gpupack_crds.condition import Condition, ConditionStatus
 from gpupack_crds.gpunode import INVENTORY_REJECTED
 from gpupack_crds.kinds import GPUNODES, GpuNode
+from gpupack_extender.looking import look_forever
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_scheduling.errors import InventoryInvalid
@@ -47,10 +47,7 @@ class InventoryNotes:
 
     async def run(self) -> None:
         """Write for ever; a write that failed is tried again at the next look."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._decides():
-                await self.look()
+        await look_forever(self.look, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def look(self) -> None:
         """Write the conditions that say something else by now."""
@@ -93,15 +90,16 @@ def wanted_condition(
     why: InventoryInvalid | None, before: Condition | None, now: dt.datetime
 ) -> Condition:
     """Build the condition of a node that is rejected for `why`, or not any more."""
-    status, reason, message = "False", "InventoryAccepted", "nothing contradicts it any more"
+    status: ConditionStatus = "True" if why else "False"
+    reason, message = "InventoryAccepted", "nothing contradicts it any more"
     if why is not None:
-        status, reason, message = "True", why.reason, f"the node gets no work: {why}"
+        reason, message = why.reason, f"the node gets no work: {why}"
     at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     if before is not None and before.status == status:
         at = before.last_transition_time
     return Condition(
         type=INVENTORY_REJECTED,
-        status="True" if why else "False",
+        status=status,
         reason=reason,
         message=message[:MAX_MESSAGE],
         last_transition_time=at,

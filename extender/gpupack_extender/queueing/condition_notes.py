@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells pods what there is about their GPUs, by a condition and an event, and the end of it.
+"""Tells pods of their own what is the matter with their GPUs, by a condition and an event.
 
-That they are idle for too long, or that one of them failed. Each is written when it changes, and so
-many at a look.
+That they are idle for too long, that one of them failed, or that the only node that the pod may be
+on cannot take it. Each is written when it changes, and so many at a look.
 """
 
-import asyncio
 import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from gpupack_extender.looking import look_forever
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Said
-from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing.conditions import Kind, Note
+from gpupack_scheduling.queueing.conditions import Called, Kind, Note
 
 log = logging.getLogger(__name__)
 
-MOST_WRITES: Final = 20
+MAX_WRITES: Final = 20
 """At one look."""
 AGAIN_SECONDS: Final = 60.0
 """Of one pod: the watch shows a write soon, and a pod that refuses it is left alone for a while."""
@@ -33,9 +32,9 @@ class ConditionNotes:
 
     Args:
         api: where the pods are.
-        ledger: who holds GPUs.
+        ledger: what the watch shows of pods.
         kind: of the condition.
-        wanted: of whom it is true, whenever it is asked.
+        wanted: of which pods it is true, whenever it is asked.
         events: told to the pods' owners.
         decides: whether this process does.
     """
@@ -60,65 +59,67 @@ class ConditionNotes:
 
     async def run(self) -> None:
         """Tell for ever."""
-        while True:
-            await asyncio.sleep(self._kind.look_seconds)
-            if self._decides():
-                await self.look(time.monotonic())
+        await look_forever(
+            lambda: self.look(time.monotonic()),
+            seconds=self._kind.look_seconds,
+            decides=self._decides,
+        )
 
     async def look(self, now: float) -> None:
         """Write the conditions that say something else by now."""
-        wanted = {note.claim.uid: note for note in self._wanted()}
+        wanted = {note.pod.uid: note for note in self._wanted()}
         self.pods = len(wanted)
-        self.gpus = sum(len(note.claim.placement.devices) for note in wanted.values())
+        self.gpus = sum(note.gpus for note in wanted.values())
         self._written_at = {
             uid: at for uid, at in self._written_at.items() if now - at < AGAIN_SECONDS
         }
-        called, claims = self._kind.called(self._ledger), self._ledger.claims.pods
-        news = [note.claim for uid, note in wanted.items() if uid not in called]
-        news += [claims[uid] for uid in sorted(called - wanted.keys()) if uid in claims]
-        due = [
-            claim
-            for claim in news
-            if claim.uid not in self._written_at and claim.state is State.BOUND
-        ]
-        for claim in due[:MOST_WRITES]:
-            self._written_at[claim.uid] = now
-            await self._tell(claim, wanted.get(claim.uid))
+        called = self._kind.called(self._ledger)
+        news = [note for uid, note in wanted.items() if not _says(called.get(uid), note)]
+        over = [each for uid, each in called.items() if uid not in wanted]
+        due = [each for each in (*news, *over) if each.pod.uid not in self._written_at]
+        for each in due[:MAX_WRITES]:
+            self._written_at[each.pod.uid] = now
+            await (self._tell(each) if isinstance(each, Note) else self._end(each))
 
-    async def _tell(self, claim: PodClaim, note: Note | None) -> None:
-        kind = self._kind
+    async def _tell(self, note: Note) -> None:
+        if await self._write(note.pod, "True", note.reason, note.text):
+            meta = note.pod
+            about = objects.ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+            said = Said("Warning", note.reason, f"{note.text}{note.advice}")
+            await self._events.write(About("v1", "Pod", about), said)
+
+    async def _end(self, called: Called) -> None:
+        await self._write(called.pod, "False", called.over.reason, called.over.text)
+
+    async def _write(self, pod: objects.ObjectMeta, status: str, reason: str, text: str) -> bool:
+        """Write a condition that has changed into a pod, and return whether it was written."""
+        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
-            "type": kind.condition,
-            "status": "True" if note else "False",
-            "reason": kind.reason if note else kind.over_reason,
-            "message": note.text if note else kind.over_text,
+            "type": self._kind.condition,
+            "status": status,
+            "reason": reason,
+            "message": text,
+            "lastTransitionTime": now,
         }
-        meta = objects.ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.uid)
-        if await write_condition(self._api, meta, condition) and note:
-            said = Said("Warning", kind.reason, f"{note.text}{note.advice}")
-            await self._events.write(About("v1", "Pod", meta), said)
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._api.merge(
+                WATCHED_PODS,
+                pod.name,
+                body,
+                namespace=pod.namespace,
+                subresource="status",
+                strategic=True,
+            )
+        except (errors.NotFound, errors.Conflict):
+            return False
+        except errors.KubeError as error:
+            name = f"{pod.namespace}/{pod.name}"
+            log.warning("cannot tell pod %s of %s: %s", name, self._kind.condition, error)
+            return False
+        return True
 
 
-async def write_condition(api: Api, pod: objects.ObjectMeta, condition: dict[str, str]) -> bool:
-    """Write a condition that has changed into a pod, and tell whether it was written."""
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    body = {
-        "metadata": {"uid": pod.uid},
-        "status": {"conditions": [condition | {"lastTransitionTime": now}]},
-    }
-    try:
-        await api.merge(
-            WATCHED_PODS,
-            pod.name,
-            body,
-            namespace=pod.namespace,
-            subresource="status",
-            strategic=True,
-        )
-    except (errors.NotFound, errors.Conflict):
-        return False
-    except errors.KubeError as error:
-        name = f"{pod.namespace}/{pod.name}"
-        log.warning("cannot tell pod %s of %s: %s", name, condition["type"], error)
-        return False
-    return True
+def _says(called: Called | None, note: Note) -> bool:
+    """Whether the pod says so already."""
+    return called is not None and called.reason in {"", note.reason}

@@ -4,13 +4,13 @@
 A budget that does not allow it now is asked again until the queue gives the preemption up.
 """
 
-import asyncio
 import http
 import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from gpupack_extender.looking import look_forever
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Said
@@ -50,10 +50,7 @@ class Evictions:
 
     async def run(self) -> None:
         """Evict for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._decides():
-                await self.look()
+        await look_forever(self.look, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def look(self) -> None:
         """Evict those whose time it is."""

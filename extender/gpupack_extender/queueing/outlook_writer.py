@@ -5,7 +5,6 @@ Its own policies go by it when the watch shows it (gpupack_scheduling.outlooks).
 written decisions go on with what was known last.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +14,7 @@ import msgspec
 import gpupack_core as core
 from gpupack_crds.kinds import GPUCOHORTS, status_body
 from gpupack_crds.outlook import LearnedOutlook
+from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kube import errors
 from gpupack_kube.client import Api
@@ -52,10 +52,7 @@ class OutlookWriter:
 
     async def run(self) -> None:
         """Look for ever; a write that failed is tried again at the next look."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._decides():
-                await self.look()
+        await look_forever(self.look, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def look(self) -> None:
         """Write an outlook that is due."""

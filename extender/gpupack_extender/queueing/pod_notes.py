@@ -6,13 +6,13 @@ change. A text is looked at soon after the pod has come, then later each time: w
 bounded by the number of pods and not by how often the queue moves.
 """
 
-import asyncio
 import heapq
 import logging
 import time
 from collections.abc import Callable
 from typing import Final
 
+from gpupack_extender.looking import look_forever
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_scheduling.ledger.pods import Pods
@@ -52,10 +52,9 @@ class PodNotes:
 
     async def run(self) -> None:
         """Tell for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._decides():
-                await self.look(time.monotonic())
+        await look_forever(
+            lambda: self.look(time.monotonic()), seconds=LOOK_SECONDS, decides=self._decides
+        )
 
     async def look(self, now: float) -> None:
         """Tell those whose time it is, some at a time; while others are let in, nobody.

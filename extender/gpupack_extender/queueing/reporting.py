@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what is used into the statuses of GPUQuotas and GPUCohorts, while this process decides."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -10,6 +9,7 @@ import msgspec
 
 from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota, status_body
 from gpupack_crds.quota import QuotaStatus
+from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kube import errors
 from gpupack_kube.client import Api
@@ -44,10 +44,7 @@ class QuotaReporter:
 
     async def run(self) -> None:
         """Look for ever; a write that failed is tried again at the next look."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._decides():
-                await self.report()
+        await look_forever(self.report, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def report(self) -> None:
         """Write the statuses that say something else now."""

@@ -61,7 +61,6 @@ from gpupack_scheduling.queueing.moving import Moving
 from gpupack_scheduling.queueing.preempting import Preempting
 from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.running import RunningHolders
-from gpupack_scheduling.queueing.stranded import Stranded
 from gpupack_scheduling.queueing.turns import Orders
 from gpupack_scheduling.queueing.waiting import WaitingAsks
 
@@ -359,9 +358,9 @@ class Admissions:
             *self._failing.evictions(self._queue),
         )
 
-    def stranded_pods(self) -> list[Stranded]:
+    def stranded_pods(self) -> list[Note]:
         """Return standalone pods whose only node cannot take them."""
-        return list(self._let_in.stranded())
+        return [each.note for each in self._let_in.stranded(self.now())]
 
     def failed_pods(self) -> list[Note]:
         """Pods of their own one of whose GPUs failed."""

@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of pods about their GPUs: that they are idle for too long, or that one failed."""
+"""Conditions of pods about their GPUs: idle for too long, failed, or on a node that is gone."""
 
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from gpupack_crds import names
+from gpupack_kube import objects
 from gpupack_scheduling.ledger.claims import PodClaim
 from gpupack_scheduling.ledger.ledger import Ledger
 
 LOOK_SECONDS: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Over:
+    """What is said once a condition is not true any more."""
+
+    reason: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Called:
+    """A pod of which a condition is said to be true.
+
+    Attributes:
+        pod: name, namespace and UID.
+        over: what is said if it is not true any more.
+        reason: that stands there; empty: there is but one.
+    """
+
+    pod: objects.ObjectMeta
+    over: Over
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,35 +42,13 @@ class Kind:
 
     Attributes:
         condition: its type.
-        reason: while it is true, and of the event.
-        over_reason, over_text: once it is not.
-        called: UIDs of those of whom it is said.
+        called: the pods of which it is said, by UID.
         look_seconds: between two looks.
     """
 
     condition: str
-    reason: str
-    over_reason: str
-    over_text: str
-    called: Callable[[Ledger], AbstractSet[str]]
+    called: Callable[[Ledger], Mapping[str, Called]]
     look_seconds: float = LOOK_SECONDS
-
-
-IDLE: Final = Kind(
-    names.IDLE_CONDITION,
-    "GpuIdle",
-    "GpuInUse",
-    "its GPUs were used again, or it is not known any more",
-    called=lambda ledger: ledger.pods.called_idle,
-)
-FAILED: Final = Kind(
-    names.FAILED_CONDITION,
-    "GpuFailed",
-    "GpuWorks",
-    "its GPUs work again",
-    called=lambda ledger: ledger.pods.called_failed,
-    look_seconds=1.0,
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,10 +56,57 @@ class Note:
     """A pod of which a condition is true.
 
     Attributes:
+        pod: name, namespace and UID.
+        reason: for programs; of the event, too.
         text: for its owner; the same for as long as nothing changes.
-        advice: what follows, or what he may do; for the event alone.
+        advice: what follows, or what the owner may do; for the event alone.
+        gpus: how many it holds.
     """
 
-    claim: PodClaim
+    pod: objects.ObjectMeta
+    reason: str
     text: str
     advice: str = ""
+    gpus: int = 0
+
+
+def name_of(claim: PodClaim) -> objects.ObjectMeta:
+    """Return name, namespace and UID of the pod of a claim."""
+    return objects.ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.uid)
+
+
+def _bound(ledger: Ledger, uids: Iterable[str], over: Over) -> Iterator[Called]:
+    claims = ledger.claims.pods
+    return (Called(name_of(claims[uid]), over) for uid in sorted(uids) if uid in claims)
+
+
+def _by_uid(called: Iterable[Called]) -> dict[str, Called]:
+    return {each.pod.uid: each for each in called}
+
+
+_IN_USE: Final = Over("GpuInUse", "its GPUs were used again, or it is not known any more")
+_WORKS: Final = Over("GpuWorks", "its GPUs work again")
+_TAKEN: Final = Over("Bound", "the node took the pod")
+_RETURNED: Final = Over("NodeReturned", "the node is there again and can take the pod")
+
+
+def _stranded(ledger: Ledger) -> dict[str, Called]:
+    waiting = (
+        Called(pod.metadata, _RETURNED, condition.reason)
+        for pod in ledger.pods.let_in.values()
+        for condition in pod.status.conditions
+        if condition.type == names.STRANDED_CONDITION and condition.status == "True"
+    )
+    return _by_uid([*_bound(ledger, ledger.pods.called_stranded, _TAKEN), *waiting])
+
+
+IDLE: Final = Kind(
+    names.IDLE_CONDITION,
+    called=lambda ledger: _by_uid(_bound(ledger, ledger.pods.called_idle, _IN_USE)),
+)
+FAILED: Final = Kind(
+    names.FAILED_CONDITION,
+    called=lambda ledger: _by_uid(_bound(ledger, ledger.pods.called_failed, _WORKS)),
+    look_seconds=1.0,
+)
+STRANDED: Final = Kind(names.STRANDED_CONDITION, called=_stranded, look_seconds=2.0)

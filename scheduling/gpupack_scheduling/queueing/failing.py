@@ -15,7 +15,7 @@ from gpupack_crds.plan import Drained
 from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.queueing.ask import is_attempt, pod_id
-from gpupack_scheduling.queueing.conditions import Note
+from gpupack_scheduling.queueing.conditions import Note, name_of
 from gpupack_scheduling.queueing.ended import has_ended
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.quotas import QuotaStores
@@ -50,7 +50,7 @@ class Failing:
         for claim, text in self._pods(queue):
             evicts = self._evicts(claim.namespace)
             advice = "; it is evicted" if evicts else "; delete it to have it placed anew"
-            yield Note(claim, text, advice)
+            yield Note(name_of(claim), REASON, text, advice, gpus=len(claim.placement.devices))
 
     def evictions(self, queue: Queue) -> Iterator[Eviction]:
         """Those whose cohort wants it."""

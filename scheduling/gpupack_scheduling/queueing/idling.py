@@ -19,12 +19,14 @@ from gpupack_crds.gpucohort import IdlePods
 from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.queueing.ask import pod_id
-from gpupack_scheduling.queueing.conditions import IDLE, Note
+from gpupack_scheduling.queueing.conditions import Note, name_of
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
 MOST_AT_ONCE: Final = 20
 """Evictions of one namespace, whose budgets may hold them up; others come when these have gone."""
+
+REASON: Final = "GpuIdle"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,10 +58,11 @@ class IdlePod:
     @property
     def note(self) -> Note:
         """What its owner is told."""
-        if self.is_reclaimed:
-            return Note(self.claim, self.text, "; it is evicted, as its owner wants")
         advice = f"; delete it, or annotate it {names.RECLAIM_ANNOTATION}=true to have that done"
-        return Note(self.claim, self.text, advice)
+        if self.is_reclaimed:
+            advice = "; it is evicted, as its owner wants"
+        gpus = len(self.claim.placement.devices)
+        return Note(name_of(self.claim), REASON, self.text, advice, gpus=gpus)
 
 
 class Idling:
@@ -92,7 +95,7 @@ class Idling:
             if pod is not None and pod.is_reclaimed and told[pod.claim.namespace] < MOST_AT_ONCE:
                 claim, why = pod.claim, f"since {pod.text}"
                 told[claim.namespace] += 1
-                yield Eviction(claim.uid, claim.namespace, claim.name, IDLE.reason, why)
+                yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)
 
     def _has_rules(self) -> bool:
         return any(each.spec.idle_pods for each in self._quotas.cohorts.items.values())

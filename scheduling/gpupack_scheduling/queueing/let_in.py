@@ -5,6 +5,7 @@ A place stands in the pod's annotation from the moment its gate is open. Who beg
 again, once and for as long as his predecessor would have: kube-scheduler may not have been there.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import gpupack_core as core
 from gpupack_core.queueing import Tenant
 from gpupack_core.queueing.room import is_free
+from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_scheduling.asks.mismatch import mismatch
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
@@ -20,7 +22,7 @@ from gpupack_scheduling.queueing import gate
 from gpupack_scheduling.queueing.ask import GatedAsk, waiting_pod
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.hears import WritesPods
-from gpupack_scheduling.queueing.stranded import Stranded
+from gpupack_scheduling.queueing.stranded import NODE_GONE, Stranded
 
 MOST: Final = 128
 """At once: kube-scheduler binds one after the other.
@@ -33,6 +35,12 @@ keep no other's out.
 SECONDS: Final = 60.0
 """For so long a place waits; later the pod is placed anew when kube-scheduler asks about it."""
 
+RETRY_SECONDS: Final = 60.0
+"""kube-scheduler tries a pod again when a node appears or changes, within seconds."""
+
+MAX_TRIED: Final = 64
+"""Stranded pods at a look of which it is decided whether their node can take them again."""
+
 
 class LetIn:
     """Those that are not bound yet."""
@@ -43,6 +51,8 @@ class LetIn:
         """Namespaces by UID; some may be bound by now."""
         self._known: set[str] = set()
         """UIDs whose place has been held."""
+        self._returned_at: dict[str, float] = {}
+        """By UID of a pod whose node could not take it: since when it can; infinity: it cannot."""
 
     def room(self) -> int:
         """How many more there may be."""
@@ -106,12 +116,44 @@ class LetIn:
                 why = "to be placed anew: the node to which it was let in cannot take it any more"
                 yield Eviction(pod.metadata.uid, *pod.key, "Displaced", why)
 
-    def stranded(self) -> Iterator[Stranded]:
-        """Return such pods that no controller would make again: they are told, not evicted."""
-        for pod in self._without_their_node():
+    def stranded(self, now: float) -> Iterator[Stranded]:
+        """Return such pods that no controller would make again: they are told, not evicted.
+
+        Once a node that could not take its pod can again, kube-scheduler has a while to try it.
+        Where the ledger never saw an obstacle, kube-scheduler has found one that no plan knows.
+        """
+        self._returned_at = {
+            uid: at for uid, at in self._returned_at.items() if uid in self._ledger.pods.let_in
+        }
+        for number, pod in enumerate(self._without_their_node()):
             node = gate.node_of(pod)
-            if node is not None and not pod.metadata.owner_references:
+            if node is None or pod.metadata.owner_references:
+                continue
+            if number >= MAX_TRIED or not self._returned(pod, node, now):
                 yield Stranded(pod, node, node_is_gone=node not in self._ledger.nodes.items)
+
+    def _returned(self, pod: objects.Pod, node: str, now: float) -> bool:
+        """Whether its node can take it again, since a short while ago."""
+        uid = pod.metadata.uid
+        if not self._may_take(node, uid):
+            self._returned_at[uid] = math.inf
+            return False
+        if _is_told(pod, NODE_GONE):
+            self._returned_at.setdefault(uid, math.inf)
+        at = self._returned_at.get(uid)
+        if at is None:
+            return False
+        self._returned_at[uid] = at = min(at, now)
+        return now - at < RETRY_SECONDS
+
+    def _may_take(self, node: str, uid: str) -> bool:
+        """Whether the node has a place for the pod now."""
+        ask, here = self._ledger.pods.waiting(uid), [core.NodeName(node)]
+        if ask is None or ask.request is None or self._ledger.cluster.row(here[0]) is None:
+            return False
+        policy = core.policy_named("first-fit")
+        found = core.decide(self._ledger.cluster, ask.request, policy, candidates=here)
+        return not isinstance(found, core.Refusal)
 
     def _without_their_node(self) -> Iterator[objects.Pod]:
         for uid, pod in self._ledger.pods.let_in.items():
@@ -139,6 +181,12 @@ class LetIn:
     def _is_assumed(self, uid: str) -> bool:
         claim = self._ledger.claims.pods.get(uid)
         return claim is not None and claim.state is State.ASSUMED
+
+
+def _is_told(pod: objects.Pod, reason: str) -> bool:
+    """Whether its condition says that it is stranded for this reason."""
+    told = (each for each in pod.status.conditions if each.type == names.STRANDED_CONDITION)
+    return any(each.status == "True" and each.reason == reason for each in told)
 
 
 def _is_unschedulable(pod: objects.Pod) -> bool:

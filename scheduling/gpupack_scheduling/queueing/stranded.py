@@ -5,8 +5,12 @@ Its node affinity names that node alone. Kubernetes lets it be tightened, never 
 """
 
 import dataclasses
+from typing import Final
 
 from gpupack_kube import objects
+from gpupack_scheduling.queueing.conditions import Note
+
+NODE_GONE: Final = "NodeGone"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,7 +29,12 @@ class Stranded:
     @property
     def reason(self) -> str:
         """Return a word for programs."""
-        return "NodeGone" if self.node_is_gone else "NodeUnsuitable"
+        return NODE_GONE if self.node_is_gone else "NodeUnsuitable"
+
+    @property
+    def note(self) -> Note:
+        """Return what the pod's owner is told."""
+        return Note(self.pod.metadata, self.reason, self.text)
 
     @property
     def text(self) -> str:

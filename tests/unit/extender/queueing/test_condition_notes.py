@@ -7,7 +7,7 @@ from extender_builders import pod, whole
 
 from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
-from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, MOST_WRITES, ConditionNotes
+from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, MAX_WRITES, ConditionNotes
 from gpupack_kube.events import EventWriter, Reporter
 from gpupack_scheduling.queueing.conditions import IDLE
 from gpupack_scheduling.queueing.idling import IdlePod
@@ -97,9 +97,9 @@ async def test_a_pod_that_works_again_is_told_so(notes):
 
 
 async def test_so_many_are_told_at_a_look_and_the_others_at_the_next(notes):
-    pods = [f"p{number}" for number in range(MOST_WRITES + 3)]
+    pods = [f"p{number}" for number in range(MAX_WRITES + 3)]
     for number, name in enumerate(pods):
         notes.show(name, number % 4)
     notes.idle = [(name, False) for name in pods]
-    assert len(await notes.look()) == MOST_WRITES
+    assert len(await notes.look()) == MAX_WRITES
     assert len(await notes.look(5)) == 3

@@ -6,8 +6,9 @@ import pytest
 from extender_builders import pod, whole
 
 from gpupack_crds import names
-from gpupack_extender.queueing.stranded_pods import AGAIN_SECONDS, StrandedPods
+from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, ConditionNotes
 from gpupack_kube.events import EventWriter, Reporter
+from gpupack_scheduling.queueing.conditions import STRANDED
 from gpupack_scheduling.queueing.stranded import Stranded
 
 
@@ -24,10 +25,19 @@ def look(world, api, server):
     """What is written at a look at these stranded pods."""
     found = []
     events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Tell"))
-    task = StrandedPods(api, world.ledger, lambda: found, events, decides=lambda: True)
+    task = ConditionNotes(
+        api,
+        world.ledger,
+        STRANDED,
+        lambda: [each.note for each in found],
+        events,
+        decides=lambda: True,
+    )
 
     async def at(now, *stranded):
         found[:] = stranded
+        for each in stranded:
+            world.ledger.pods.let_in[each.pod.metadata.uid] = each.pod
         before = len(server.statuses)
         await task.look(now)
         return [each["status"]["conditions"][0] for each in server.statuses[before:]]
@@ -53,6 +63,13 @@ async def test_the_reason_is_told_again_when_it_changes(look):
     before = shown("p", told="NodeUnsuitable")
     (told,) = await look(0.0, Stranded(before, "gone", node_is_gone=True))
     assert told["reason"] == "NodeGone"
+
+
+async def test_a_pod_whose_node_has_returned_is_told_so_before_it_is_bound(look, world, server):
+    world.ledger.pods.let_in["uid-p"] = shown("p", told="NodeGone")
+    (told,) = await look(0.0)
+    assert (told["status"], told["reason"]) == ("False", "NodeReturned")
+    assert server.events == []
 
 
 async def test_a_pod_that_was_bound_after_all_is_told_so(look, world, server):

@@ -409,8 +409,34 @@ def test_one_without_a_controller_is_told_that_it_waits_for_that_node_alone(worl
     world.ledger.pods.upsert(unschedulable(shown, owners=()))
     world.decide()
     (stranded,) = world.admissions.stranded_pods()
-    assert (stranded.node, stranded.node_is_gone) == ("a", gone)
+    assert stranded.reason == ("NodeGone" if gone else "NodeUnsuitable")
     assert "delete the pod and create it again" in stranded.text
+
+
+def test_a_pod_whose_node_returns_is_stranded_no_more_while_it_is_tried_again(world):
+    world.ledger.pods.upsert(gated("p"))
+    world.decide()
+    shown = unschedulable(opened(world, world.gates.opened[0][1]), owners=())
+    world.ledger.nodes.remove(node("a"))
+    world.ledger.pods.upsert(shown)
+    world.decide()
+    (before,) = world.admissions.stranded_pods()
+    world.ledger.nodes.upsert(node("a"))
+    assert world.admissions.stranded_pods() == []
+    world.now += let_in.RETRY_SECONDS
+    (after,) = world.admissions.stranded_pods()
+    assert (before.reason, after.reason) == ("NodeGone", "NodeUnsuitable")
+
+
+def test_after_a_restart_the_node_of_a_pod_that_was_told_so_has_returned(world):
+    world.ledger.pods.upsert(gated("p"))
+    world.decide()
+    shown = unschedulable(opened(world, world.gates.opened[0][1]), owners=())
+    told = objects.Condition(type=names.STRANDED_CONDITION, status="True", reason="NodeGone")
+    status = msgspec.structs.replace(shown.status, conditions=(*shown.status.conditions, told))
+    world.ledger.pods.upsert(msgspec.structs.replace(shown, status=status))
+    world.decide()
+    assert world.admissions.stranded_pods() == []
 
 
 def test_one_with_a_controller_is_evicted_and_not_told(world):
