@@ -74,9 +74,11 @@ class ConditionNotes:
             uid: at for uid, at in self._written_at.items() if now - at < AGAIN_SECONDS
         }
         called = self._kind.called(self._ledger)
-        news = [note for uid, note in wanted.items() if not _says(called.get(uid), note)]
-        over = [each for uid, each in called.items() if uid not in wanted]
-        due = [each for each in (*news, *over) if each.pod.uid not in self._written_at]
+        news: list[Note | Called] = [
+            note for uid, note in wanted.items() if not _says(called.get(uid), note)
+        ]
+        news += [each for uid, each in called.items() if uid not in wanted]
+        due = [each for each in news if each.pod.uid not in self._written_at]
         for each in due[:MAX_WRITES]:
             self._written_at[each.pod.uid] = now
             await (self._tell(each) if isinstance(each, Note) else self._end(each))
