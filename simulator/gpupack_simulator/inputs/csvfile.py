@@ -3,7 +3,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, Final, Generic, TypeVar
@@ -38,14 +38,14 @@ class TableForm:
         header: the first line names the columns; False: they are called 1, 2, 3 and so on.
         blank: values of fields that may be blank, by the field's name.
         leave_out_blank: rows in which another cell is blank are counted and not read; False: they
-            are faults.
+            are faults; None: likewise, and a mapping of this table cannot change that.
         adjustable: messages name the fields of a mapping that would help.
     """
 
     separator: str = ","
     header: bool = True
     blank: Mapping[str, Any] = field(default_factory=dict)
-    leave_out_blank: bool = False
+    leave_out_blank: bool | None = None
     adjustable: bool = False
 
 
@@ -162,43 +162,36 @@ class _Reader(Generic[RowT]):
                 if len(cells) != width:
                     self._faults.add(number, "", f"has {len(cells)} cells, the header {width}")
                     continue
-                if self._form.leave_out_blank and self._has_blank(cells, columns):
+                row = [(each, cells[index].strip()) for each, index in columns]
+                blank = {each.name for each, cell in row if is_blank(cell)}
+                if self._form.leave_out_blank and not blank <= self._form.blank.keys():
                     self._left_out += 1
                     continue
-                values = self._values(cells, columns, number)
+                values = self._values(row, blank, number)
                 if values is not None:
                     yield Line(number, self._row(**values))
         except csv.Error as error:
             self._faults.add(self._reader.line_num, "", f"is not CSV: {error}")
 
-    def _has_blank(
-        self, cells: list[str], columns: list[tuple[msgspec.structs.FieldInfo, int]]
-    ) -> bool:
-        return any(
-            is_blank(cells[index]) for each, index in columns if each.name not in self._form.blank
-        )
-
     def _values(
         self,
-        cells: list[str],
-        columns: list[tuple[msgspec.structs.FieldInfo, int]],
+        row: list[tuple[msgspec.structs.FieldInfo, str]],
+        blank: Collection[str],
         line: int,
     ) -> dict[str, Any] | None:
         values, before = {}, len(self._faults)
-        for each, index in columns:
-            cell = cells[index].strip()
-            if each.name in self._form.blank and is_blank(cell):
+        for each, cell in row:
+            if each.name in blank and each.name in self._form.blank:
                 values[each.name] = self._form.blank[each.name]
                 continue
             try:
                 values[each.name] = msgspec.convert(cell, each.type, strict=False)
             except msgspec.ValidationError as error:
-                message = f"{_shown(cell)}: {_message(error)}{self._blank_hint(cell)}"
+                can_leave_out = each.name in blank and self._form.leave_out_blank is not None
+                hint = BLANK_HINT if can_leave_out else ""
+                message = f"{_shown(cell)}: {_message(error)}{hint}"
                 self._faults.add(line, each.encode_name, message)
         return values if len(self._faults) == before else None
-
-    def _blank_hint(self, cell: str) -> str:
-        return BLANK_HINT if self._form.adjustable and is_blank(cell) else ""
 
 
 def is_blank(cell: str) -> bool:

@@ -32,6 +32,7 @@
 What is left out is counted by its reason.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -114,13 +115,21 @@ class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
     @property
     def form(self) -> TableForm:
         """How the table is written."""
-        return TableForm(
-            separator=SEPARATORS.get(self.separator, self.separator),
-            header=self.header,
-            blank=BLANKS,
-            leave_out_blank=LeaveOut.BLANK in self.leave_out,
-            adjustable=True,
-        )
+        leave_out = LeaveOut.BLANK in self.leave_out
+        return table_form(self, blank=BLANKS, leave_out_blank=leave_out)
+
+
+def table_form(
+    mapping: Any, *, blank: Mapping[str, Any], leave_out_blank: bool | None = None
+) -> TableForm:
+    """Return how a table is written that a mapping with `separator` and `header` is about."""
+    return TableForm(
+        separator=SEPARATORS.get(mapping.separator, mapping.separator),
+        header=mapping.header,
+        blank=blank,
+        leave_out_blank=leave_out_blank,
+        adjustable=True,
+    )
 
 
 def given_columns(columns: Struct) -> dict[str, str]:

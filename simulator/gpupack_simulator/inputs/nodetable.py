@@ -20,9 +20,9 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, Struct, defstruct, field
 
 from gpupack_core import Node
-from gpupack_simulator.inputs.csvfile import SEPARATORS, Line, TableForm, read_table
+from gpupack_simulator.inputs.csvfile import Line, TableForm, read_table
 from gpupack_simulator.inputs.faults import Faults
-from gpupack_simulator.inputs.mapping import Column, Name, check_form, given_columns
+from gpupack_simulator.inputs.mapping import Column, Name, check_form, given_columns, table_form
 from gpupack_simulator.inputs.specs import Count, Gpus, NodeSpec, nodes_of
 from gpupack_simulator.inputs.typed import one
 from gpupack_simulator.inputs.yamlfile import Document
@@ -65,12 +65,7 @@ class NodeMapping(Struct, rename="camel", forbid_unknown_fields=True):
     @property
     def form(self) -> TableForm:
         """How the table is written."""
-        return TableForm(
-            separator=SEPARATORS.get(self.separator, self.separator),
-            header=self.header,
-            blank=_BLANKS,
-            adjustable=True,
-        )
+        return table_form(self, blank=_BLANKS)
 
 
 def read_node_mapping(path: Path) -> NodeMapping:

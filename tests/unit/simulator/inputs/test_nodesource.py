@@ -65,6 +65,12 @@ def test_two_nodes_of_one_name_are_reported(read):
         read("sn,gpu\na,1\na,1\n", "columns: {name: sn, gpus: gpu}\n", "nodes.csv")
 
 
+def test_a_blank_cell_is_reported_without_a_field_that_a_mapping_of_nodes_has_not(read):
+    with pytest.raises(InvalidInput, match="nodes.csv:2: gpu: '': expected `int`") as refused:
+        read("sn,gpu\na,\n", "columns: {name: sn, gpus: gpu}\n", "nodes.csv")
+    assert "leaveOut" not in str(refused.value)
+
+
 def test_nodes_are_read_as_kubectl_prints_them(read):
     gpus, cpus = read(LISTED)
     assert (gpus.name, gpus.cpu, gpus.memory, len(gpus.devices)) == ("a100", 95_500, 1024, 8)
