@@ -13,7 +13,7 @@ from gpupack_crds.names import (
     mig_resource,
 )
 from gpupack_crds.template import Template
-from gpupack_crds.wire import Rule, Wire, described
+from gpupack_crds.wire import INT_OR_STRING, Rule, Wire, described, ruled
 
 PolicyName = Literal[
     "best-fit",
@@ -70,7 +70,9 @@ MAX_GPUS = 4096
 """Of all workers of a job."""
 MOST_REVISIONS = 1_000_000
 
-MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
+MEMORY_PATTERN = "^[0-9]+([.][0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
+GPUS_FORM = "gpus is a number; write it without quotes"
+MEMORY_FORM = "memory is a number and one of Ki, Mi, Gi, Ti, k, M, G and T: write 10Gi or 10G"
 
 Memory = Annotated[
     str,
@@ -78,6 +80,13 @@ Memory = Annotated[
         "Memory of one GPU as a quantity such as 30Gi.",
         pattern=MEMORY_PATTERN,
         max_length=32,
+        schema=ruled(
+            Rule(
+                f"self.matches('{MEMORY_PATTERN}')",
+                MEMORY_FORM,
+                said=f"'{MEMORY_FORM}, and not ' + self",
+            )
+        ),
     ),
 ]
 
@@ -116,8 +125,9 @@ class Share(Wire, frozen=True):
     rules: ClassVar = (
         # Whoever writes 10 for 10 Gi would get 10 bytes of a GPU.
         Rule(
-            "!quantity(self.memory).isLessThan(quantity('1Mi')) && "
-            "quantity(self.memory).isLessThan(quantity('1Pi'))",
+            f"!self.memory.matches('{MEMORY_PATTERN}') || "
+            "(!quantity(self.memory).isLessThan(quantity('1Mi')) && "
+            "quantity(self.memory).isLessThan(quantity('1Pi')))",
             "memory of a GPU is 1Mi or more, and no more than one has; set share.memory to "
             "something like 10Gi",
             ".memory",
@@ -230,7 +240,11 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "Whole GPUs for each worker; with mig: so many slices of that profile.", ge=1, le=64
+                "Whole GPUs for each worker; with mig: so many slices of that profile.",
+                ge=1,
+                le=64,
+                schema=INT_OR_STRING
+                | ruled(Rule("type(self) == int", GPUS_FORM, said=f"'{GPUS_FORM}: ' + self")),
             ),
         ]
         | None
@@ -435,7 +449,7 @@ class GpuJobSpec(Wire, frozen=True):
             ".priorityClassName",
         ),
         Rule(
-            f"!has(self.gpus) || self.workers * self.gpus <= {MAX_GPUS}",
+            f"!has(self.gpus) || type(self.gpus) != int || self.workers * self.gpus <= {MAX_GPUS}",
             f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus); lower one of them",
         ),
         Rule(
@@ -530,7 +544,8 @@ class GpuJobSpec(Wire, frozen=True):
             ".gpuModels",
         ),
         Rule(
-            "self.interconnect != 'nvlink' || (has(self.gpus) && self.gpus >= 2)",
+            "self.interconnect != 'nvlink' || "
+            "(has(self.gpus) && (type(self.gpus) != int || self.gpus >= 2))",
             "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
             ".interconnect",
         ),

@@ -42,10 +42,11 @@ def _inline(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) 
         return target | beside | attached
     if "anyOf" in node:
         return _optional(node, components, rules)
+    judged = _judged_by_rules(node)
     built = {
         key: _value(key, value, components, rules)
         for key, value in node.items()
-        if _kept(key, value)
+        if _kept(key, value) and key not in judged
     }
     return {"type": "string"} | built if "enum" in built else built
 
@@ -61,6 +62,12 @@ def _optional(node: Schema, components: dict[str, Schema], rules: dict[str, Any]
         raise TypeError(f"a structural schema cannot hold a choice: {node}")
     beside = {key: value for key, value in node.items() if key not in {"anyOf", "default"}}
     return _inline(choices[0], components, rules) | beside
+
+
+def _judged_by_rules(node: Schema) -> frozenset[str]:
+    """What a field's own rules say in words."""
+    named = {"pattern"} if "x-kubernetes-validations" in node else set()
+    return frozenset(named | ({"type"} if "x-kubernetes-int-or-string" in node else set()))
 
 
 def _kept(key: str, value: Any) -> bool:

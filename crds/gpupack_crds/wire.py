@@ -24,15 +24,18 @@ class Rule:
         cel: the expression, in terms of `self` and, for transitions, `oldSelf`.
         message: what a user reads when it does not hold: what is wrong and what to write instead.
         field_path: the field the message is about, such as `.share`.
+        said: CEL that makes the message of the value; `message` is for where it cannot.
     """
 
     cel: str
     message: str
     field_path: str = ""
+    said: str = ""
 
     def as_schema(self) -> dict[str, str]:
         """Write the rule as the API server reads it."""
         rule = {"rule": self.cel, "message": self.message}
+        rule |= {"messageExpression": self.said} if self.said else {}
         return rule | ({"fieldPath": self.field_path} if self.field_path else {})
 
 
@@ -61,6 +64,19 @@ def stored_bytes(value: Any) -> int:
     written = msgspec.json.encode(value)
     return len(written) + 5 * sum(map(written.count, (b"<", b">", b"&")))
 
+
+def ruled(*rules: Rule) -> dict[str, Any]:
+    """The schema of a field whose form CEL rules judge.
+
+    The API server's own messages for a wrong form are a regular expression, or a type and a
+    second line about rules that were not checked. A CRD has neither `pattern` nor `type` where
+    there is a rule.
+    """
+    return {"x-kubernetes-validations": [each.as_schema() for each in rules]}
+
+
+INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+"""Lets a string come as far as the rules, which refuse it in a sentence."""
 
 FORMER = Meta(extra_json_schema={"deprecated": True})
 """Marks what a field was in an earlier version: it is read, never written, and not in the CRD."""

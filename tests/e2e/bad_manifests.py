@@ -49,6 +49,10 @@ class Bad:
 
 GOOD = Bad("nothing", {}, "")
 
+MEMORY_FORM = (
+    "Invalid value: memory is a number and one of Ki, Mi, Gi, Ti, k, M, G and T: "
+    "write 10Gi or 10G, and not "
+)
 BY_MPIRUN = {"backend": "mpi"}
 MPI = {"name": "mpi"}
 
@@ -130,12 +134,12 @@ BAD = [
     Bad(
         "a share of less than no memory",
         share(memory="-1Gi"),
-        'spec.share.memory: Invalid value: "-1Gi": spec.share.memory in body should match',
+        MEMORY_FORM + "-1Gi",
     ),
     Bad(
         "a share's memory in words",
         share(memory="a lot"),
-        'spec.share.memory: Invalid value: "a lot": spec.share.memory in body should match',
+        MEMORY_FORM + "a lot",
     ),
     Bad(
         "a share kept within its bounds, which nothing does",
@@ -287,7 +291,19 @@ BAD = [
     Bad(
         "memory without a unit that exists",
         {"spec.minMemory": "40 gigabytes"},
-        "spec.minMemory: Invalid value: ",
+        MEMORY_FORM + "40 gigabytes",
+    ),
+    Bad("memory in GB", {"spec.minMemory": "10GB"}, MEMORY_FORM + "10GB"),
+    Bad("a share's memory in GB", share(memory="10GB"), MEMORY_FORM + "10GB"),
+    Bad(
+        "a number of GPUs in quotes",
+        {"spec.gpus": "1"},
+        "spec.gpus: Invalid value: gpus is a number; write it without quotes: 1",
+    ),
+    Bad(
+        "a number of GPUs in words",
+        {"spec.gpus": "two", "spec.interconnect": "nvlink"},
+        "spec.gpus: Invalid value: gpus is a number; write it without quotes: two",
     ),
     Bad(
         "a node chosen by hand",

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from bad_manifests import BAD, FIXED, GOOD, GOOD_TOO, Bad
+from bad_manifests import BAD, FIXED, GOOD, GOOD_TOO, Bad, share
 from harness import Kube
 
 
@@ -17,6 +17,19 @@ def test_a_bad_manifest_is_refused_with_the_field_and_the_fix(elsewhere, bad):
     done = elsewhere.kubectl("apply", "--dry-run=server", "-f", "-", stdin=bad.as_json())
     assert (done.returncode, done.stdout) == (1, "")
     assert bad.message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"spec.minMemory": "10GB"}, share(memory="10GB"), {"spec.gpus": "1"}],
+    ids=["minMemory", "share", "gpus"],
+)
+def test_a_value_of_a_wrong_form_gets_one_sentence(elsewhere, change):
+    bad = Bad("a wrong form", change, "")
+    done = elsewhere.kubectl("apply", "--dry-run=server", "-f", "-", stdin=bad.as_json())
+    assert len(done.stderr.splitlines()) == 1
+    assert "regular expression" not in done.stderr
+    assert "should match" not in done.stderr
 
 
 def test_no_bad_manifest_creates_anything(kube):
