@@ -76,6 +76,9 @@ MPI_SECRET_TYPE: Final = f"{GROUP}/mpi"
 MPI_SECRET_PREFIX: Final = "gpupack-mpi-"  # noqa: S105 - a name, not a secret
 """Of the Secret with an attempt's key, which the operator alone may make."""
 
+SAVED_LOG_PREFIX: Final = "gpupack-log-"
+"""Of the ConfigMap with the last lines of an attempt whose pods were deleted; the UID follows."""
+
 PLAN_ROUTE: Final = f"/{VERSION}/namespaces/{{namespace}}/plan"
 """The namespace is the job's: what right a caller needs is known before the body is read."""
 TURNS_ROUTE: Final = f"/{VERSION}/turns"
@@ -115,6 +118,11 @@ def foreign_resources(text: str) -> tuple[str, ...]:
         if not re.fullmatch(EXTENDED_RESOURCE, name) or name.startswith(f"{GROUP}/"):
             raise ValueError(name)
     return tuple(dict.fromkeys(resources))
+
+
+def saved_log(uid: str) -> str:
+    """The ConfigMap with the last lines of a GPUJob's attempt whose pods were deleted."""
+    return f"{SAVED_LOG_PREFIX}{uid}"
 
 
 def mig_resource(profile: str) -> str:

@@ -231,9 +231,11 @@ class Api:
         return decode(await self._send("GET", path, headers={"Accept": accept}), answer)
 
     async def follow(
-        self, path: str, *, silence_seconds: float, **query: str
+        self, path: str, *, silence_seconds: float, line_bytes: int | None = None, **query: str
     ) -> AsyncGenerator[bytes | lines.LongLine]:
         """Yield the lines of any path's answer as they come, such as of a pod's log.
+
+        `line_bytes`: the longest line that is held whole; None: as long as an object may be.
 
         It ends when the server ends it. A connection whose other end is gone looks like a program
         that has nothing to say: after that much silence it is given up, and the caller asks anew.
@@ -250,7 +252,8 @@ class Api:
             )
             try:
                 chunks = response.content.iter_any()
-                async for line in lines.lines(chunks, most_bytes=self._largest_bytes):
+                most_bytes = self._largest_bytes if line_bytes is None else line_bytes
+                async for line in lines.lines(chunks, most_bytes=most_bytes):
                     yield line
             finally:
                 _hang_up(response)

@@ -39,6 +39,7 @@ from gpupack_operator.decision.model import (
     NotYet,
     PlanLater,
     Planned,
+    SaveLogs,
     SetDeadline,
     StopJob,
     Waits,
@@ -47,6 +48,7 @@ from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.notices import Notice
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
+from gpupack_operator.log_tails import LogTails
 from gpupack_operator.manifests import mpi, pod
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.job import job_beside
@@ -82,6 +84,7 @@ class Actor:
         self._admission = PodAdmission(api)
         self._defaults = defaults
         self._provisioning = provisioning
+        self._tails = LogTails(api)
         self._events = EventWriter(api, Reporter(CONTROLLER, reporter, "Reconcile"))
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
@@ -187,6 +190,10 @@ class Actor:
             case DeleteGpuJob():
                 await self._delete_gpujob(seen.job)
         return None
+
+    async def save_logs(self, job: GpuJob, wanted: SaveLogs) -> None:
+        """Begin to save the last lines of an attempt; it goes on while the pods end."""
+        await self._tails.save(job, wanted)
 
     async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
         """Write events about the job."""

@@ -171,6 +171,8 @@ class Reconciler:
                 news += notices(observation.job, job.status)
                 self._remember(key, observation, decision)
                 newest = CachedGpuJob(job=job, template=seen.template)
+                if decision.logs is not None:
+                    await self._actor.save_logs(job, decision.logs)
                 answer = await self._act(newest, decision, priority)
                 if answer is None:
                     return decision.again_at

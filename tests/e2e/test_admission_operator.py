@@ -70,6 +70,11 @@ def key(*owners, name=f"gpupack-mpi-{UID}-1", type_="gpupack.dev/mpi"):
     }
 
 
+def saved_log(*owners, name=f"gpupack-log-{UID}"):
+    meta = {"name": name, "ownerReferences": list(owners)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"worker-0": "x"}}
+
+
 def create(kube, manifest, *flags):
     flags = ("--dry-run=server", "-f", "-", AS_OPERATOR, *flags)
     return kube.kubectl("create", *flags, stdin=json.dumps(manifest)).stderr
@@ -81,6 +86,7 @@ MADE = {
     "service": service(owner()),
     "template": pod_template(owner()),
     "key": key(owner()),
+    "saved log": saved_log(owner()),
 }
 
 
@@ -106,6 +112,9 @@ FOREIGN = {
     "a Secret of nobody's": key(),
     "a Secret of another name": key(owner(), name="database"),
     "a key of another GPUJob": key(owner(uid="1"), name=f"gpupack-mpi-{UID}-1"),
+    "a ConfigMap of nobody's": saved_log(),
+    "a ConfigMap of another name": saved_log(owner(), name="settings"),
+    "a log of another GPUJob": saved_log(owner(uid="1")),
     "a token of a service account": key(owner(), type_="kubernetes.io/service-account-token"),
 }
 
@@ -125,6 +134,12 @@ def test_the_operator_deletes_no_secret_but_a_key(kube):
     mine = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}
     kube.submit(mine)
     told = kube.kubectl("delete", "secret", "mine", AS_OPERATOR).stderr
+    assert "the operator may DELETE only what a GPUJob controls" in told
+
+
+def test_the_operator_deletes_no_configmap_but_a_saved_log(kube):
+    kube.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}})
+    told = kube.kubectl("delete", "configmap", "mine", AS_OPERATOR).stderr
     assert "the operator may DELETE only what a GPUJob controls" in told
 
 

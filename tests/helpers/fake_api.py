@@ -156,6 +156,8 @@ class ApiServer:
         return web.json_response(self._changed(name, body))
 
     def _delete(self, path, _body):
+        if path not in self.objects:
+            return status(404, "NotFound")
         return web.json_response(self.objects.pop(path))
 
     def _changed(self, name, part):

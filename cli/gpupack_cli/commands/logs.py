@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpupack logs`."""
 
+import dataclasses
+
 import click
 
 from gpupack_cli import written_names
@@ -9,6 +11,7 @@ from gpupack_cli.follower import MOST_LOGS
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
+from gpupack_cli.saved_log import SavedLog, last_lines, saved_log
 from gpupack_cli.session import Session, run
 from gpupack_cli.watching import watched_to_its_end
 from gpupack_cli.worker_log import WorkerLog
@@ -20,6 +23,23 @@ from gpupack_kube.client import Api
 from gpupack_kube.errors import Invalid, NotFound
 from gpupack_kube.objects import Pod
 from gpupack_kube.resources import PODS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be shown.
+
+    Attributes:
+        workers: empty: of all, or where they are many of the first.
+        attempt: None: of the last one.
+        tail: so many of the last lines; None: all.
+        raw: as they are, on a terminal too.
+    """
+
+    workers: frozenset[int]
+    attempt: int | None
+    tail: int | None
+    raw: bool
 
 
 @click.command(name="logs")
@@ -43,7 +63,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     """Show what the workers of JOB print.
 
     Of up to eight workers all are shown, each line with its worker; of more the first, or those
-    that are named.
+    that are named. Of an attempt that was stopped the last lines are shown, as they were saved.
     """
     wanted = frozenset(workers)
     if follow and attempt is not None:
@@ -51,7 +71,8 @@ def command(  # noqa: PLR0913 - an argument for each option
     if follow:
         run(lambda: _follow(session, job, workers=wanted, tail=tail, raw=raw))
     else:
-        run(lambda: _show(session, job, workers=wanted, attempt=attempt, tail=tail, raw=raw))
+        asked = Wanted(workers=wanted, attempt=attempt, tail=tail, raw=raw)
+        run(lambda: _show(session, job, asked))
 
 
 async def _follow(
@@ -63,40 +84,54 @@ async def _follow(
         await watched_to_its_end(api, job, raw=raw, workers=workers, tail=tail)
 
 
-async def _show(
-    session: Session,
-    name: str,
-    *,
-    workers: frozenset[int],
-    attempt: int | None,
-    tail: int | None,
-    raw: bool,
-) -> None:
+async def _show(session: Session, name: str, wanted: Wanted) -> None:
     async with session.kubernetes() as api:
         job = await api.get(GPUJOBS, name, namespace=await session.here(api))
-        require_workers(job, workers)
+        require_workers(job, wanted.workers)
         pods = await _pods(api, job)
-        wanted = attempt or max((each.attempt for each in pods), default=0)
-        shown = chosen(pods, attempt=wanted, workers=workers)
+        newest = max((each.attempt for each in pods), default=0)
+        shown = chosen(pods, attempt=wanted.attempt or newest, workers=wanted.workers)
+        # An attempt that was stopped leaves no pods, and is newer than those that failed.
+        if not shown or (wanted.attempt is None and newest < job.status.attempt):
+            saved = await saved_log(api, job)
+            if saved is not None and saved.attempt in {wanted.attempt, job.status.attempt}:
+                await _print_saved(saved, wanted)
+                return
         if not shown:
-            raise NotThere(_nothing(job, attempt))
-        sink = LogSink.of_stdout(raw=raw)
+            raise NotThere(nothing(job, wanted.attempt))
+        await _print_all(api, shown, wanted, name=name)
 
-        async def _print(worker: WorkerPod) -> str:
-            """Print a worker's log; answers why there is none."""
-            prefix = f"[{worker.index}] " if len(shown) > 1 else ""
-            log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=tail)
-            try:
-                await log.show()
-            except (Invalid, NotFound) as error:
-                return f"worker {worker.index}: {error.said}"
-            return ""
 
-        missing = [why for each in shown if (why := await _print(each))]
-        if len(missing) == len(shown):
-            raise NotThere(f"nothing can be shown of {name}: {'; '.join(missing)}")
-        for why in missing:
-            note(f"not shown: {why}")
+async def _print_saved(saved: SavedLog, wanted: Wanted) -> None:
+    texts = {
+        worker: text
+        for worker, text in saved.texts.items()
+        if not wanted.workers or worker in wanted.workers
+    }
+    if not texts:
+        raise NotThere(f"of attempt {saved.attempt} no log of these workers was saved")
+    note(f"attempt {saved.attempt} was stopped; these are the last lines of its workers")
+    sink = LogSink.of_stdout(raw=wanted.raw)
+    for worker, text in texts.items():
+        prefix = f"[{worker}] " if len(texts) > 1 else ""
+        for line in last_lines(text, wanted.tail):
+            await sink.write(prefix, line)
+
+
+async def _print_all(api: Api, shown: list[WorkerPod], wanted: Wanted, *, name: str) -> None:
+    """Print the logs one after the other; those that there are not are named."""
+    sink, missing = LogSink.of_stdout(raw=wanted.raw), list[str]()
+    for worker in shown:
+        prefix = f"[{worker.index}] " if len(shown) > 1 else ""
+        log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=wanted.tail)
+        try:
+            await log.show()
+        except (Invalid, NotFound) as error:
+            missing.append(f"worker {worker.index}: {error.said}")
+    if len(missing) == len(shown):
+        raise NotThere(f"nothing can be shown of {name}: {'; '.join(missing)}")
+    for why in missing:
+        note(f"not shown: {why}")
 
 
 def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
@@ -128,10 +163,17 @@ def chosen(pods: list[WorkerPod], *, attempt: int, workers: frozenset[int]) -> l
     return sorted(of_it, key=lambda each: each.index)
 
 
-def _nothing(job: GpuJob, attempt: int | None) -> str:
-    which = f"attempt {attempt} of " if attempt else ""
+def nothing(job: GpuJob, attempt: int | None) -> str:
+    """Where the logs of an attempt went that has no pods."""
     status = job.status
+    is_state = f"{status.phase}{f' ({status.reason})' if status.reason else ''}"
+    if not status.attempt:
+        return f"{job.metadata.name} is {is_state} and has not started yet; -f waits for it"
+    if attempt is not None and attempt > status.attempt:
+        return f"{job.metadata.name} has had {status.attempt} attempts, and none {attempt}"
+    which = attempt or status.attempt
     return (
-        f"there are no pods of {which}{job.metadata.name}, which is {status.phase}"
-        f"{f' ({status.reason})' if status.reason else ''}; `gpupack explain` says more, -f waits"
+        f"attempt {which} of {job.metadata.name}, which is {is_state}, has no pods any more, and "
+        "no log of it was saved; kept are the pods of the last two failed attempts and of the "
+        "attempt that ended the job, and the last lines of the last attempt that was stopped"
     )

@@ -354,15 +354,47 @@ Action = AskPlan | AskGrowth | ApiWrite | NodesAction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LogSource:
+    """The log of a worker.
+
+    Attributes:
+        worker: its index.
+        pod: name of its pod.
+        container: that has the GPUs.
+    """
+
+    worker: int
+    pod: str
+    container: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SaveLogs:
+    """Save the last lines of workers whose pods are about to go.
+
+    Attributes:
+        attempt: its number.
+        sources: their logs.
+        waits: until the logs are open nothing else is done.
+    """
+
+    attempt: int
+    sources: tuple[LogSource, ...]
+    waits: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do: write the status, then act, then look again.
+    """What to do: write the status, save logs, then act, then look again.
 
     Attributes:
         status: the status that the GPUJob should have, written first and only if it differs.
         actions: in order.
         again_at: when to look again even if nothing happens; None: only when something does.
+        logs: to save before pods are deleted.
     """
 
     status: GpuJobStatus
     actions: tuple[Action, ...] = ()
     again_at: dt.datetime | None = None
+    logs: SaveLogs | None = None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPUJob with an attempt that has not ended: go on, or end it and say what follows."""
 
+import dataclasses
 import datetime as dt
 import math
 
@@ -36,6 +37,7 @@ from gpupack_operator.decision.preempted import preempted
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.restarts import Step
 from gpupack_operator.decision.revised import held_since, kept, revised
+from gpupack_operator.decision.saved_logs import to_save
 from gpupack_operator.decision.view import AttemptView, Verdict, view
 from gpupack_operator.decision.workers import may_run
 
@@ -59,7 +61,8 @@ def decide(
     seen = view(observation, status, attempt)
     verdict, again_at = _verdict(observation, seen)
     if verdict:
-        return _ended(observation, status, seen, verdict, write)
+        decision = _ended(observation, status, seen, verdict, write)
+        return dataclasses.replace(decision, logs=to_save(seen, verdict))
     if seen.job is None:
         return _created(observation, status, seen, again_at)
     status = _progress(seen, status, write)

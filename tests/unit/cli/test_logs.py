@@ -20,10 +20,10 @@ async def test_of_a_worker_that_a_job_does_not_have_those_that_it_has_are_told(
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def put_job(server, workers):
+def put_job(server, workers, *, attempt=1, phase="Running"):
     meta = {"name": "train", "namespace": "default", "uid": "uid-train"}
     spec = {"workers": workers, "gpus": 1}
-    status = {"phase": "Running", "attempt": 1}
+    status = {"phase": phase, "attempt": attempt}
     server.put(f"{JOBS}/train", {"metadata": meta, "spec": spec, "status": status})
 
 
@@ -63,3 +63,49 @@ async def test_of_workers_without_logs_it_is_said_why(server, capfd):
     shown = capfd.readouterr()
     assert shown.out == "[0] started\n"
     assert shown.err.startswith("not shown: worker 1: container trainer is waiting")
+
+
+def put_saved(server, attempt, **texts):
+    labels = {"gpupack.dev/attempt": str(attempt)}
+    meta = {"name": "gpupack-log-uid-train", "namespace": "default", "labels": labels}
+    path = "/api/v1/namespaces/default/configmaps/gpupack-log-uid-train"
+    server.put(
+        path, {"metadata": meta, "data": {key.replace("_", "-"): texts[key] for key in texts}}
+    )
+
+
+@pytest.mark.parametrize("asked", [(), ("--attempt", "2")])
+async def test_of_a_stopped_attempt_the_saved_lines_are_shown(server, capfd, asked):
+    put_job(server, 2, attempt=2, phase="Suspended")
+    put_saved(server, 2, worker_0="a\nsaved\n", worker_1="b\n")
+    assert await server.called("logs", "train", "--tail", "1", *asked) == 0
+    shown = capfd.readouterr()
+    assert shown.out == "[0] saved\n[1] b\n"
+    assert "attempt 2 was stopped; these are the last lines of its workers" in shown.err
+
+
+async def test_saved_lines_are_newer_than_the_pods_of_a_failed_attempt(server, capfd):
+    put_job(server, 1, attempt=2, phase="Suspended")
+    server.logs[put_worker(server, 0)] = {"trainer": "failed"}
+    put_saved(server, 2, worker_0="stopped\n")
+    assert await server.called("logs", "train") == 0
+    assert await server.called("logs", "train", "--attempt", "1") == 0
+    assert capfd.readouterr().out == "stopped\nfailed\n"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "asked", "says"),
+    [
+        (0, (), "has not started yet"),
+        (3, ("--attempt", "4"), "has had 3 attempts, and none 4"),
+        (3, ("--attempt", "1"), "no log of it was saved; kept are the pods of the last two failed"),
+    ],
+)
+async def test_of_logs_that_are_gone_it_is_said_where_they_went(
+    server, capfd, attempt, asked, says
+):
+    put_job(server, 1, attempt=attempt, phase="Suspended")
+    put_saved(server, 2, worker_0="other\n")
+    assert await server.called("logs", "train", *asked) == 66
+    shown = capfd.readouterr()
+    assert (shown.out, says in shown.err) == ("", True)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose logs are saved when an attempt ends: those of workers whose pods do not stay.
+
+A worker that failed keeps its pod. The others are deleted, by us or by their Job's controller, and
+the kubelet removes a log with its pod.
+"""
+
+from typing import Final
+
+from gpupack_operator.decision.model import LogSource, SaveLogs
+from gpupack_operator.decision.view import AttemptView, Verdict
+from gpupack_operator.decision.workers import Worker, by_index
+
+MAX_WORKERS: Final = 8
+"""The first ones of a larger job."""
+
+
+def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
+    """What to save of an attempt that ends so; None: nothing."""
+    if seen.job is None or verdict.outcome == "Succeeded":
+        return None
+    is_kept = verdict.outcome == "Failed"
+    workers = by_index(seen.workers).values()
+    going = [each for each in workers if each.started and not (is_kept and each.has_ended)]
+    if not going:
+        return None
+    # Where the node is lost no log comes: nothing waits for it.
+    urgent = verdict.outcome == "Infrastructure"
+    return SaveLogs(seen.number, tuple(map(_source, going[:MAX_WORKERS])), waits=not urgent)
+
+
+def _source(worker: Worker) -> LogSource:
+    return LogSource(worker.index, worker.pod.metadata.name, worker.main_container)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves the last lines of workers whose pods are deleted.
+
+    attempt ends ─► streams are opened ─► pods are deleted ─► what they print until they have ended
+                         at most 1 s                              └─► ConfigMap, one for a GPUJob
+
+It is done as well as can be and delays nothing by more than OPEN_SECONDS: GPUs are freed whether or
+not a log was saved, and an operator that ends meanwhile saves none.
+
+A tenant decides what its programs print, and how often its jobs are stopped. So a log takes at most
+MAX_TAIL_BYTES, one that prints without end is read to MAX_READ_BYTES, and a namespace has a part of
+the streams.
+"""
+
+import asyncio
+import collections
+import contextlib
+import logging
+from typing import Final
+
+from gpupack_crds import names
+from gpupack_crds.kinds import GpuJob
+from gpupack_kube import errors, lines
+from gpupack_kube.client import Api
+from gpupack_kube.resources import CONFIG_MAPS, PODS
+from gpupack_operator.decision.model import LogSource, SaveLogs
+from gpupack_operator.manifests.saved_log import saved_log
+
+log = logging.getLogger(__name__)
+
+MAX_TAIL_BYTES: Final = 64 << 10
+MAX_SAVED_BYTES: Final = 128 << 10
+"""Of all workers of an attempt."""
+MAX_TAIL_LINES: Final = 1000
+MAX_READ_BYTES: Final = 8 << 20
+MAX_LINE_BYTES: Final = 4 << 10
+MAX_STREAMS: Final = 24
+"""Of the connections that the operator has to the API server."""
+MAX_NAMESPACE_STREAMS: Final = 8
+OPEN_SECONDS: Final = 1.0
+END_SECONDS: Final = 300.0
+"""How long workers may take to end; then what they have printed is saved."""
+
+
+class Tail:
+    """The last bytes of a log, in whole lines."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._lines: collections.deque[bytes] = collections.deque()
+        self._kept_bytes = self.read_bytes = 0
+        self.opened = asyncio.Event()
+        """Set by the first line, or when there will be none."""
+
+    def add(self, line: bytes | lines.LongLine) -> None:
+        """Take a line; of a long one its beginning."""
+        size = line.size if isinstance(line, lines.LongLine) else len(line)
+        kept = line.head if isinstance(line, lines.LongLine) else line
+        self.read_bytes += size + 1
+        self._lines.append(kept[:MAX_LINE_BYTES])
+        self._kept_bytes += len(self._lines[-1]) + 1
+        while self._kept_bytes > self._most_bytes:
+            self._kept_bytes -= len(self._lines.popleft()) + 1
+        self.opened.set()
+
+    @property
+    def text(self) -> str:
+        """As a ConfigMap holds it."""
+        return "".join(f"{line.decode(errors='replace')}\n" for line in self._lines)
+
+
+class LogTails:
+    """Of one operator."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._streams: collections.Counter[str] = collections.Counter()
+        """By namespace."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def save(self, job: GpuJob, wanted: SaveLogs) -> None:
+        """Begin to save; returns when the logs are open, or after OPEN_SECONDS."""
+        namespace = job.metadata.namespace
+        room = min(
+            MAX_STREAMS - self._streams.total(), MAX_NAMESPACE_STREAMS - self._streams[namespace]
+        )
+        sources = wanted.sources[: max(room, 0)]
+        if not sources:
+            log.info("%s/%s: too many logs are being saved; not this one's", *job.key)
+            return
+        most_bytes = min(MAX_TAIL_BYTES, MAX_SAVED_BYTES // len(sources))
+        tails = {each: Tail(most_bytes) for each in sources}
+        self._streams[namespace] += len(sources)
+        task = asyncio.create_task(self._save(job, wanted.attempt, tails), name="save logs")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if wanted.waits:
+            opened = [tail.opened.wait() for tail in tails.values()]
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*opened), OPEN_SECONDS)
+
+    async def _save(self, job: GpuJob, attempt: int, tails: dict[LogSource, Tail]) -> None:
+        namespace = job.metadata.namespace
+        try:
+            await asyncio.gather(*(self._read(namespace, *each) for each in tails.items()))
+        finally:
+            self._streams[namespace] -= len(tails)
+        texts = {source.worker: tail.text for source, tail in tails.items() if tail.text}
+        if not texts:
+            return
+        try:
+            await self._write(job, attempt, texts)
+        except errors.KubeError as error:
+            # A quota of ConfigMaps, say.
+            log.info("%s/%s: the log of attempt %d is not saved: %s", *job.key, attempt, error)
+
+    async def _read(self, namespace: str, source: LogSource, tail: Tail) -> None:
+        """Until the container has ended; what comes before an error counts."""
+        path = PODS.path(source.pod, namespace=namespace, subresource="log")
+        query = {"follow": "true", "tailLines": str(MAX_TAIL_LINES), "container": source.container}
+        stream = self._api.follow(
+            path, silence_seconds=END_SECONDS, line_bytes=MAX_LINE_BYTES, **query
+        )
+        try:
+            async with asyncio.timeout(END_SECONDS), contextlib.aclosing(stream):
+                async for line in stream:
+                    tail.add(line)
+                    if tail.read_bytes > MAX_READ_BYTES:
+                        break
+        except (errors.KubeError, TimeoutError) as error:
+            log.debug("the log of %s/%s ends: %s", namespace, source.pod, error)
+        finally:
+            tail.opened.set()
+
+    async def _write(self, job: GpuJob, attempt: int, texts: dict[int, str]) -> None:
+        """In place of what an earlier attempt left."""
+        namespace, name = job.metadata.namespace, names.saved_log(job.metadata.uid)
+        with contextlib.suppress(errors.NotFound):
+            await self._api.delete(CONFIG_MAPS, name, namespace=namespace)
+        body = saved_log(job, attempt=attempt, tails=texts)
+        await self._api.create(CONFIG_MAPS, body, namespace=namespace)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last lines of workers are saved while their pods end, within bounds."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from fake_api import ApiServer, connected, status
+from msgspec import structs
+
+from gpupack_operator import log_tails
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import LogSource, SaveLogs
+from gpupack_operator.log_tails import MAX_SAVED_BYTES, MAX_TAIL_BYTES, LogTails, Tail
+
+SAVED = "/api/v1/namespaces/team/configmaps/gpupack-log-uid-of-train"
+
+
+class Kubelet(ApiServer):
+    """Programs that print; each test says what, and when they end."""
+
+    def __init__(self):
+        super().__init__()
+        self.printed = {}
+        self.ended = asyncio.Event()
+        self.endless = False
+
+    async def answer(self, request):
+        if not request.path.endswith("/log"):
+            return await super().answer(request)
+        lines = self.printed.get(request.path.split("/")[-2])
+        if lines is None:
+            return status(404, "NotFound")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(lines[0])
+        while self.endless:
+            await response.write(b"x" * 65535 + b"\n")
+        await self.ended.wait()
+        for line in lines[1:]:
+            await response.write(line)
+        return response
+
+
+@pytest.fixture
+async def kubelet():
+    made = Kubelet()
+    async with connected(made.app()) as (api, _):
+        made.tails = LogTails(api)
+        yield made
+
+
+def wanted(*workers, attempt=1):
+    sources = (LogSource(each, f"train-{attempt}-{each}", "worker") for each in workers)
+    return SaveLogs(attempt, tuple(sources))
+
+
+async def saved(kubelet):
+    async with asyncio.timeout(30):
+        while kubelet.tails._tasks:
+            await asyncio.sleep(0.01)
+    return kubelet.objects.get(SAVED)
+
+
+async def test_what_workers_print_until_they_have_ended_is_saved(kubelet, build):
+    kubelet.printed = {"train-1-0": [b"step 1\n", b"saved\n"], "train-1-1": [b"b\n"]}
+    await kubelet.tails.save(build.gpujob(), wanted(0, 1))
+    assert SAVED not in kubelet.objects
+    kubelet.ended.set()
+    found = await saved(kubelet)
+    assert found["data"] == {"worker-0": "step 1\nsaved\n", "worker-1": "b\n"}
+    assert found["metadata"]["labels"]["gpupack.dev/attempt"] == "1"
+    assert found["metadata"]["ownerReferences"][0]["uid"] == "uid-of-train"
+
+
+async def test_the_next_attempt_takes_the_place_of_the_last(kubelet, build):
+    kubelet.ended.set()
+    kubelet.printed = {"train-1-0": [b"one\n"], "train-2-0": [b"two\n"]}
+    for attempt in (1, 2):
+        await kubelet.tails.save(build.gpujob(), wanted(0, attempt=attempt))
+        found = await saved(kubelet)
+    assert (found["data"], found["metadata"]["labels"]["gpupack.dev/attempt"]) == (
+        {"worker-0": "two\n"},
+        "2",
+    )
+
+
+async def test_where_no_log_can_be_read_nothing_is_saved_and_nothing_fails(kubelet, build):
+    await kubelet.tails.save(build.gpujob(), wanted(0))
+    assert await saved(kubelet) is None
+
+
+async def test_a_refused_write_ends_nothing(kubelet, build):
+    kubelet.ended.set()
+    kubelet.printed = {"train-1-0": [b"one\n"]}
+    kubelet.refuse = {"configmaps": (403, "Forbidden", "exceeded quota")}
+    await kubelet.tails.save(build.gpujob(), wanted(0))
+    assert await saved(kubelet) is None
+
+
+async def test_a_program_that_prints_without_end_is_read_so_far_and_saved_in_part(
+    kubelet, build, monkeypatch
+):
+    monkeypatch.setattr(log_tails, "MAX_READ_BYTES", 1 << 20)
+    kubelet.endless = True
+    kubelet.printed = {"train-1-0": [b"one\n"]}
+    await kubelet.tails.save(build.gpujob(), wanted(0))
+    found = await saved(kubelet)
+    assert 0 < len(found["data"]["worker-0"]) <= MAX_TAIL_BYTES
+
+
+async def test_a_silent_program_delays_the_deletion_for_a_moment_alone(kubelet, build, monkeypatch):
+    monkeypatch.setattr(log_tails, "OPEN_SECONDS", 0.05)
+    kubelet.printed = {"train-1-0": [b"", b"late\n"]}
+    async with asyncio.timeout(30):
+        await kubelet.tails.save(build.gpujob(), wanted(0))
+    kubelet.ended.set()
+    assert (await saved(kubelet))["data"] == {"worker-0": "late\n"}
+
+
+async def test_a_namespace_has_a_part_of_the_streams(kubelet, build, monkeypatch):
+    monkeypatch.setattr(log_tails, "MAX_NAMESPACE_STREAMS", 2)
+    kubelet.printed = {f"train-{n}-{i}": [b"x\n"] for n in (1, 2) for i in range(3)}
+    await kubelet.tails.save(build.gpujob(), wanted(0, 1, 2))
+    await kubelet.tails.save(build.gpujob(), wanted(0, attempt=2))
+    assert len(kubelet.tails._tasks) == 1
+    kubelet.ended.set()
+    assert (await saved(kubelet))["data"].keys() == {"worker-0", "worker-1"}
+    assert kubelet.tails._streams.total() == 0
+
+
+def test_a_tail_is_the_last_whole_lines():
+    tail = Tail(10)
+    for line in (b"first", b"second", b"\xff"):
+        tail.add(line)
+    assert tail.text == "second\n\ufffd\n"
+    assert MAX_SAVED_BYTES < 1 << 20
+
+
+def test_of_a_suspended_job_all_logs_are_saved_before_its_pods_are_deleted(build):
+    job = build.admitted(nodes=("a", "b"))
+    job = structs.replace(job, spec=structs.replace(job.spec, suspend=True))
+    seen = build.see(job, jobs=[build.job()], pods=[build.pod(0), build.pod(1)])
+    decision = decide(seen)
+    assert [each.worker for each in decision.logs.sources] == [0, 1]
+    assert decision.logs.sources[0] == LogSource(0, "train-1-0-x", "worker")
+
+
+def test_of_a_gang_that_fails_those_are_saved_that_its_controller_deletes(build):
+    failed = build.pod(0, phase="Failed", exit_code=1, ended=5)
+    gang = build.admitted(nodes=("a", "b"))
+    seen = build.see(gang, jobs=[build.job()], pods=[failed, build.pod(1)])
+    assert [each.worker for each in decide(seen).logs.sources] == [1]
+
+
+def test_of_a_job_that_succeeds_nothing_is_saved(build):
+    done = build.pod(0, phase="Succeeded", exit_code=0, ended=5)
+    assert decide(build.see(build.admitted(), jobs=[build.job()], pods=[done])).logs is None
