@@ -123,7 +123,9 @@ class WorkerLog:
             **(self._position.query or begin),
         }
         self._position.resume()
-        stream = self._api.follow(self._path, silence_seconds=SILENCE_SECONDS, **query)
+        stream = self._api.follow(
+            self._path, silence_seconds=SILENCE_SECONDS, line_bytes=None, **query
+        )
         async with contextlib.aclosing(stream):
             async for line in stream:
                 text = line.head if isinstance(line, lines.LongLine) else line
