@@ -18,7 +18,7 @@ import click
 
 from gpupack_agent.errors import AgentError
 from gpupack_agent.inventory.driver_root import parse_setting
-from gpupack_agent.settings import InventorySettings, LimitSettings
+from gpupack_agent.settings import InventorySettings, LimitSettings, kubelet_settings
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
@@ -123,14 +123,16 @@ def preflight(
 ) -> None:
     """Check a host's driver, container runtime and settings, and say what to change.
 
-    Nothing is changed. Exit status 1: something must be.
+    Nothing is changed. Exit status 1: something must be. What GPUPACK_KUBELET_ROOT_DIR,
+    _CGROUP_ROOT, _CGROUP_DRIVER and _RUNTIME_ENDPOINT say is compared with the host.
     """
     from gpupack_agent.preflight import checks, report  # noqa: PLC0415 - as agent below
     from gpupack_agent.preflight.host import read_host  # noqa: PLC0415
 
     # The first process of a container has no default action for a signal.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS if passed_file else ())
-    host = read_host(host_root, driver_root=driver_root)
+    kubelet = kubelet_settings(Environment(os.environ))
+    host = read_host(host_root, driver_root=driver_root, kubelet=kubelet)
     found = checks.findings(host)
     click.echo((report.as_json if output == "json" else report.as_text)(host, found))
     if passed_file is None:

@@ -32,6 +32,7 @@ from gpupack_agent.foreign import ForeignDevices, VendorLibrary
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.holders import Record
+from gpupack_agent.host_files import Root
 from gpupack_agent.housekeeping import Housekeeping
 from gpupack_agent.identity import Identities
 from gpupack_agent.idleness import Idleness
@@ -41,6 +42,7 @@ from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.driver_process import DriverProcess
 from gpupack_agent.inventory.simulated import SimulatedInventory
 from gpupack_agent.known_devices import KnownDevices
+from gpupack_agent.kubelet_config import KubeletConfig, on_host, read_kubelet
 from gpupack_agent.layouts import Layouts
 from gpupack_agent.mps.asking import ProcessReader, command
 from gpupack_agent.mps.folder import MpsFolder
@@ -169,11 +171,32 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
         log.error("%s; it is tried again every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text says it all
         known_devices.unseen(error)
     log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
+    config = kubelet_of(settings)
     async with (
         Api.connect(environ) as api,
-        PodResources.connect(settings.host.pod_resources_socket) as kubelet,
+        PodResources.connect(
+            on_host(settings.inventory.host_root, config.pod_resources_socket)
+        ) as kubelet,
     ):
-        await _serve(settings, api, kubelet, inventory, known_devices, exporter)
+        node = NodeState(
+            pods=PodStore(settings.observed.resources),
+            specs=SpecFolder(settings.host.cdi),
+            cgroups=Cgroups(settings.host.cgroup, config.cgroup_root),
+            known_devices=known_devices,
+        )
+        await _serve(settings, api, kubelet, inventory, node, exporter)
+
+
+def kubelet_of(settings: Settings) -> KubeletConfig:
+    """How this node's kubelet is configured, as far as it can be seen from here."""
+    host_root, read = settings.inventory.host_root, KubeletConfig()
+    if host_root != pathlib.Path("/"):
+        read = read_kubelet(Root(host_root))
+    for problem in read.problems:
+        log.warning("the kubelet's configuration: %s", problem)
+    config = read.under(settings.host.kubelet)
+    log.info("kubelet: root-dir %s, cgroupRoot %s", config.root_dir, config.cgroup_root)
+    return config
 
 
 async def _serve(
@@ -181,15 +204,10 @@ async def _serve(
     api: Api,
     kubelet: PodResources,
     inventory: Inventory,
-    known_devices: KnownDevices,
+    node: NodeState,
     exporter: Exporter,
 ) -> None:
-    node = NodeState(
-        pods=PodStore(settings.observed.resources),
-        specs=SpecFolder(settings.host.cdi),
-        cgroups=Cgroups(settings.host.cgroup),
-        known_devices=known_devices,
-    )
+    known_devices = node.known_devices
     node.specs.load()
     identities = Identities(node.pods, kubelet, api)
     mps = MpsFolder(settings.limits.mps) if settings.inventory.backend == "nvml" else None

@@ -27,6 +27,7 @@ from gpupack_agent.grading import hysteresis, rules
 from gpupack_agent.grading.grade import is_worse
 from gpupack_agent.grading.hysteresis import written
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.outages import Outage
 from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice, GpuNodeStatus
 
 GONE = "the driver no longer finds this GPU; if it was taken out, delete this GPUNode"
@@ -120,21 +121,6 @@ def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> Gpu
         same = before and (before.health, before.cause) == (device.health, device.cause)
         since = before.since if before and same else written(now)
     return msgspec.structs.replace(device, since=since)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outage:
-    """Why the GPUs cannot be looked at.
-
-    Attributes:
-        reason: a word for programs.
-        message: a sentence for people.
-        since: when the first look failed.
-    """
-
-    reason: str
-    message: str
-    since: dt.datetime
 
 
 class KnownDevices:

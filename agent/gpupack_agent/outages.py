@@ -1,30 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The condition of a GPUNode by which its agent says that it cannot look at the GPUs."""
+"""Conditions of a GPUNode by which its agent says what it cannot see."""
 
+import dataclasses
 import datetime as dt
+from typing import Final
 
 import msgspec
 
 from gpupack_agent.grading.hysteresis import written
-from gpupack_agent.known_devices import Outage
 from gpupack_crds.condition import Condition, ConditionStatus
-from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE
+from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE, POD_CGROUPS_MISSING
 
-MAX_MESSAGE = 4096
+MAX_MESSAGE: Final = 4096
 """Characters of a condition's message."""
 
+OVER: Final = {
+    INVENTORY_UNAVAILABLE: ("InventoryAvailable", "the GPUs are looked at"),
+    POD_CGROUPS_MISSING: ("PodCgroupsFound", "the cgroups of pods are found"),
+}
+"""Reason and message of each condition once its outage is over."""
 
-def conditions(
-    recorded: tuple[Condition, ...], outage: Outage | None, now: dt.datetime
-) -> tuple[Condition, ...]:
-    """Bring a GPUNode's conditions up to date; those of others stay as they are.
 
-    A node whose GPUs could always be looked at has no such condition.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outage:
+    """Something that the agent cannot see.
+
+    Attributes:
+        reason: a word for programs.
+        message: a sentence for people.
+        since: when it was first not seen.
     """
-    before = next((each for each in recorded if each.type == INVENTORY_UNAVAILABLE), None)
+
+    reason: str
+    message: str
+    since: dt.datetime
+
+
+def with_condition(
+    recorded: tuple[Condition, ...], kind: str, outage: Outage | None, now: dt.datetime
+) -> tuple[Condition, ...]:
+    """Bring one condition up to date; the others stay as they are.
+
+    A node that never had such an outage has no such condition.
+    """
+    before = next((each for each in recorded if each.type == kind), None)
     if before is None and outage is None:
         return recorded
-    wanted = _wanted(outage)
+    wanted = _wanted(kind, outage)
     if before is not None and before.status == wanted.status:
         moment = before.last_transition_time
     else:
@@ -35,12 +57,7 @@ def conditions(
     return tuple(stated if each is before else each for each in recorded)
 
 
-def _wanted(outage: Outage | None) -> Condition:
+def _wanted(kind: str, outage: Outage | None) -> Condition:
     status: ConditionStatus = "False" if outage is None else "True"
-    return Condition(
-        type=INVENTORY_UNAVAILABLE,
-        status=status,
-        reason=outage.reason if outage else "InventoryAvailable",
-        message=outage.message[:MAX_MESSAGE] if outage else "the GPUs are looked at",
-        last_transition_time="",
-    )
+    reason, message = (outage.reason, outage.message) if outage else OVER[kind]
+    return Condition(kind, status, reason, message[:MAX_MESSAGE], "")

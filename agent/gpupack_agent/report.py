@@ -14,11 +14,20 @@ from gpupack_agent.layouts import Layouts
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
-from gpupack_agent.outages import conditions
+from gpupack_agent.outages import Outage, with_condition
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.usage import Usage, usage
 from gpupack_crds import names
-from gpupack_crds.gpunode import MAX_GPUS, GpuDevice, GpuHolder, GpuNodeStatus, counted
+from gpupack_crds.condition import Condition
+from gpupack_crds.gpunode import (
+    INVENTORY_UNAVAILABLE,
+    MAX_GPUS,
+    POD_CGROUPS_MISSING,
+    GpuDevice,
+    GpuHolder,
+    GpuNodeStatus,
+    counted,
+)
 
 MOST_HOLDERS = 1024
 """As many as GPUNode takes."""
@@ -63,9 +72,17 @@ class Report:
             measured=recorded.measured,
             all_reduce=recorded.all_reduce,
             mig_gpus=self.layouts.status(),
-            conditions=conditions(recorded.conditions, self.node.known_devices.outage, self.now()),
+            conditions=self._conditions(recorded.conditions),
             **self._usage(described, recorded),
         )
+
+    def _conditions(self, recorded: tuple[Condition, ...]) -> tuple[Condition, ...]:
+        now, problem = self.now(), self.node.cgroups.problem
+        missing = Outage("PodCgroupsNotFound", problem, now) if problem else None
+        stated = with_condition(
+            recorded, INVENTORY_UNAVAILABLE, self.node.known_devices.outage, now
+        )
+        return with_condition(stated, POD_CGROUPS_MISSING, missing, now)
 
     def _limiting(self, device: GpuDevice) -> GpuDevice:
         """Say what limits shares of a GPU that there is; of MIG slices there are none."""

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from gpupack_agent import liveness
 from gpupack_agent.dcgm import address
 from gpupack_agent.inventory.driver_root import AUTO, DriverSearch, parse_setting
+from gpupack_agent.kubelet_config import DEVICE_PLUGINS, KubeletSettings
 from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads, parse_sound_threads
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
@@ -150,12 +151,26 @@ class ObservedSettings:
         )
 
 
+def kubelet_settings(environment: Environment) -> KubeletSettings:
+    """What an administrator says of the kubelet, as the chart's values kubelet.* have it."""
+    return KubeletSettings(
+        root_dir=environment.text("GPUPACK_KUBELET_ROOT_DIR", ""),
+        cgroup_root=environment.text("GPUPACK_KUBELET_CGROUP_ROOT", ""),
+        cgroup_driver=environment.text("GPUPACK_KUBELET_CGROUP_DRIVER", ""),
+        runtime_endpoint=environment.text("GPUPACK_KUBELET_RUNTIME_ENDPOINT", ""),
+    )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostSettings:
     """Folders of the host that the agent works in."""
 
-    kubelet: pathlib.Path = pathlib.Path("/var/lib/kubelet")
-    """GPUPACK_KUBELET_DIR: holds device-plugins/ and pod-resources/."""
+    device_plugins: pathlib.Path = pathlib.Path(DEVICE_PLUGINS)
+    """GPUPACK_DEVICE_PLUGINS_DIR: where the kubelet and its device plugins keep their sockets."""
+
+    kubelet: KubeletSettings = dataclasses.field(default_factory=KubeletSettings)
+    """GPUPACK_KUBELET_ROOT_DIR, GPUPACK_KUBELET_CGROUP_ROOT and so on: what is known of the
+    kubelet; the rest is read under the host's root."""
 
     cdi: pathlib.Path = pathlib.Path("/var/run/cdi")
     """GPUPACK_CDI_DIR: watched by the container runtime; lost at a reboot, as it should be."""
@@ -166,22 +181,13 @@ class HostSettings:
     probe: pathlib.Path = liveness.FILE
     """GPUPACK_PROBE_FILE: touched by the living agent, read by `gpupack_agent.probe`."""
 
-    @property
-    def device_plugins(self) -> pathlib.Path:
-        """Where the kubelet and its device plugins keep their sockets."""
-        return self.kubelet / "device-plugins"
-
-    @property
-    def pod_resources_socket(self) -> pathlib.Path:
-        """Where the kubelet tells which pod holds which tickets."""
-        return self.kubelet / "pod-resources/kubelet.sock"
-
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "HostSettings":
         """Read the settings."""
         environment = Environment(environ)
         return cls(
-            kubelet=environment.path("GPUPACK_KUBELET_DIR", "/var/lib/kubelet"),
+            device_plugins=environment.path("GPUPACK_DEVICE_PLUGINS_DIR", DEVICE_PLUGINS),
+            kubelet=kubelet_settings(environment),
             cdi=environment.path("GPUPACK_CDI_DIR", "/var/run/cdi"),
             cgroup=environment.path("GPUPACK_CGROUP_DIR", "/sys/fs/cgroup"),
             probe=environment.path("GPUPACK_PROBE_FILE", str(liveness.FILE)),

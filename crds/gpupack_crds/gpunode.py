@@ -51,6 +51,9 @@ INVENTORY_REJECTED: Final = "InventoryRejected"
 INVENTORY_UNAVAILABLE: Final = "InventoryUnavailable"
 """Type of the condition of a GPUNode whose GPUs cannot be looked at."""
 
+POD_CGROUPS_MISSING: Final = "PodCgroupsMissing"
+"""Type of the condition of a GPUNode whose agent cannot see whether pods live."""
+
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
 Outcome = Literal["Passed", "Failed", "Unknown"]
@@ -356,7 +359,9 @@ class GpuNodeStatus(Wire, frozen=True):
             "InventoryRejected: True while the node gets no work because its inventory contradicts "
             "itself or that of another node; written by the scheduler, agents leave it as it is. "
             "InventoryUnavailable: True while the agent cannot look at the GPUs, because their "
-            "driver is missing, has failed or hangs; what is said of them is from before.",
+            "driver is missing, has failed or hangs; what is said of them is from before. "
+            "PodCgroupsMissing: True while the agent finds no cgroups of pods; every pod counts as "
+            "alive, so GPUs of pods that ended stay held.",
             max_length=8,
             schema=BY_TYPE,
         ),

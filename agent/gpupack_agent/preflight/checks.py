@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from gpupack_agent.preflight.host import BY_MOUNT, BY_VARIABLE, Host
+from gpupack_agent.kubelet_config import ROOT_DIR
+from gpupack_agent.preflight.host import BY_MOUNT, BY_VARIABLE, Host, Kubelet
+from gpupack_agent.preflight.runtime import Runtime
 
 Status = Literal["ok", "warning", "failure", "unknown"]
 
@@ -117,7 +119,7 @@ def _device_nodes(host: Host) -> Finding:
         told = f"of /dev there {'are' if nodes else 'is'} {', '.join(nodes) or 'nothing'}"
         change = "run nvidia-modprobe -u -c 0 at each boot, or NVIDIA's persistence daemon"
         return Finding("device nodes", "failure", told, change, DRIVER_DOCUMENT)
-    by_systemd = "systemd" in host.kubelet.cgroup_driver or host.runtime.systemd_cgroups
+    by_systemd = "systemd" in host.kubelet.config.cgroup_driver or host.runtime.systemd_cgroups
     if by_systemd and host.driver.unlinked:
         told = f"{', '.join(host.driver.unlinked)} without a link in /dev/char"
         change = (
@@ -178,8 +180,7 @@ def _foreign_mps(host: Host) -> Finding:
 def _runtime(host: Host) -> Finding:
     runtime = host.runtime
     if not runtime.kind:
-        told = "neither containerd nor CRI-O was found"
-        return Finding("container runtime", "unknown", told)
+        return _no_runtime(runtime)
     if runtime.problems:
         change = "mend the file; the runtime itself may be running on what it read before"
         return Finding("container runtime", "failure", "; ".join(runtime.problems), change)
@@ -192,7 +193,27 @@ def _runtime(host: Host) -> Finding:
         return Finding("container runtime", "failure", told, change, CONFIG_DOCUMENT)
     version = f" {runtime.release or runtime.major}" if runtime.major else ""
     told = f"{runtime.kind}{version}, {runtime.config}, default runtime {runtime.default_runtime}"
+    if host.kubelet.config.runtime_endpoint is None:
+        told += "; no kubelet runs that would say whether it uses it"
     return Finding("container runtime", "ok", told)
+
+
+def _no_runtime(runtime: Runtime) -> Finding:
+    others = ", ".join(runtime.others)
+    if runtime.endpoint:
+        told = (
+            f"the kubelet uses {runtime.endpoint}, and neither containerd nor CRI-O listens there"
+        )
+        change = (
+            "gpupack needs containerd 1.7 or newer, or CRI-O; if it is one of them, run as root"
+        )
+        told += f" (found: {others})" if others else ""
+        return Finding("container runtime", "unknown", told, change)
+    if others:
+        told = f"{others} run, and no kubelet that would say which it uses"
+        change = "start the kubelet, or set kubelet.runtimeEndpoint"
+        return Finding("container runtime", "unknown", told, change)
+    return Finding("container runtime", "unknown", "neither containerd nor CRI-O was found")
 
 
 def _cdi(host: Host) -> Finding:
@@ -232,7 +253,7 @@ _OLD_SECTION: Final = "io.containerd.grpc.v1.cri"
 
 
 def _cgroups(host: Host) -> Finding:
-    driver, by_systemd = host.kubelet.cgroup_driver, host.runtime.systemd_cgroups
+    driver, by_systemd = host.kubelet.config.cgroup_driver, host.runtime.systemd_cgroups
     kernel = host.kernel
     if kernel.cgroups is None:
         return Finding("cgroups", "unknown", "none are mounted in /sys/fs/cgroup")
@@ -243,6 +264,8 @@ def _cgroups(host: Host) -> Finding:
             change = "boot without cgroup_disable=devices, or with version 2"
         return Finding("cgroups", "failure", told, change, DEVICES_DOCUMENT)
     told = f"version {kernel.cgroups}" + (f", kubelet with {driver}" if driver else "")
+    below = host.kubelet.config.cgroup_root
+    told += f", pods below {below}" if below not in {None, "/"} else ""
     if driver and by_systemd is not None and (driver == "systemd") != by_systemd:
         other = "systemd" if by_systemd else "cgroupfs"
         change = f"give kubelet and {host.runtime.kind} the same: SystemdCgroup = true in both"
@@ -285,14 +308,42 @@ def _variable(host: Host) -> Finding:
 
 def _kubelet(host: Host) -> Finding:
     kubelet = host.kubelet
+    contradictions = tuple(_contradictions(kubelet))
+    if contradictions:
+        change = "set these values as the kubelet has them, or leave them empty"
+        return Finding("kubelet", "failure", "; ".join(contradictions), change)
+    if kubelet.read.problems:
+        told = "; ".join(kubelet.read.problems)
+        change = "run this as root, or set kubelet.rootDir, cgroupRoot and runtimeEndpoint"
+        return Finding("kubelet", "unknown", told, change)
     if not kubelet.device_plugins:
         told = "there is no folder for device plugins: is this a node?"
         return Finding("kubelet", "unknown", told, "join the host to a cluster", PLUGIN_DOCUMENT)
     if not kubelet.pod_resources:
-        told = "its socket pod-resources/kubelet.sock is missing"
+        told = f"its socket {kubelet.config.pod_resources_socket} is missing"
         change = "turn its feature gate KubeletPodResources on (it is by default), and restart it"
+        if not kubelet.read.runs:
+            change = "start the kubelet; if it has another --root-dir, set kubelet.rootDir"
         return Finding("kubelet", "failure", told, change, PLUGIN_DOCUMENT)
-    return Finding("kubelet", "ok", "it takes device plugins, and says which pod has which device")
+    told = "it takes device plugins, and says which pod has which device"
+    if kubelet.config.root_dir != ROOT_DIR:
+        told += f", in {kubelet.config.root_dir}"
+    return Finding("kubelet", "ok", told)
+
+
+def _contradictions(kubelet: Kubelet) -> Iterator[str]:
+    """Values that are set and that the kubelet has otherwise."""
+    if not kubelet.read.runs:
+        return
+    for value, field in (
+        ("rootDir", "root_dir"),
+        ("cgroupRoot", "cgroup_root"),
+        ("cgroupDriver", "cgroup_driver"),
+        ("runtimeEndpoint", "runtime_endpoint"),
+    ):
+        taken, read = getattr(kubelet.config, field), getattr(kubelet.read, field)
+        if read and taken != read:
+            yield f"kubelet.{value} is {taken}, and the kubelet has {read}"
 
 
 def _plugins(host: Host) -> Finding:

@@ -6,17 +6,22 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from gpupack_agent.host_files import Root
+from gpupack_agent.host_processes import commands
 from gpupack_agent.inventory.driver_files import DISPLAY_CLASS, NVIDIA_PCI, SHARED_NODES
 from gpupack_agent.inventory.driver_root import AUTO, DriverSearch, HostDriver, module_version
+from gpupack_agent.kubelet_config import (
+    DEVICE_PLUGINS,
+    KubeletConfig,
+    KubeletSettings,
+    read_kubelet,
+)
 from gpupack_agent.preflight.kernel import Kernel, read_kernel
 from gpupack_agent.preflight.pci import DEVICES as PCI
 from gpupack_agent.preflight.pci import redirecting_bridges
-from gpupack_agent.preflight.runtime import Runtime, option, parse_toml, read_runtime
+from gpupack_agent.preflight.runtime import Runtime, parse_toml, read_runtime
 
 NVIDIA_CONFIG: Final = "/etc/nvidia-container-runtime/config.toml"
 NVIDIA_CONFIGS: Final = (
@@ -26,20 +31,15 @@ NVIDIA_CONFIGS: Final = (
 """NVIDIA's package puts it into the first, its GPU operator into the second."""
 BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 BY_MOUNT: Final = "accept-nvidia-visible-devices-as-volume-mounts"
-KUBELET_FOLDER: Final = "/var/lib/kubelet"
 MPS_PIPE: Final = "/tmp/nvidia-mps/control"  # noqa: S108 - NVIDIA's default, of the host
 
 PROGRAMS: Final = (
     "containerd",
     "crio",
-    "kubelet",
     "nvidia-cuda-mps-control",
     "nvidia-device-plugin",
     "nvidia-persistenced",
 )
-OF_POD: Final = re.compile("kubepods|/pod[0-9a-f]{8}")
-"""In a process' cgroups, however much of their path is seen from here."""
-MOST_PROCESSES: Final = 65536
 DEVICE_NODE: Final = re.compile(r"nvidia\d+")
 
 
@@ -87,15 +87,15 @@ class Kubelet:
     """The kubelet.
 
     Attributes:
-        runs: whether it does.
-        cgroup_driver: systemd or cgroupfs as its configuration says; empty: it does not.
+        config: how it is configured, as gpupack takes it: what is set counts.
+        read: the same, as the host has it.
         device_plugins: whether its folder for device plugins is there.
         pod_resources: whether its socket is there that says which pod has which device.
         plugins: sockets of device plugins.
     """
 
-    runs: bool = False
-    cgroup_driver: str = ""
+    config: KubeletConfig = dataclasses.field(default_factory=KubeletConfig)
+    read: KubeletConfig = dataclasses.field(default_factory=KubeletConfig)
     device_plugins: bool = False
     pod_resources: bool = False
     plugins: tuple[str, ...] = ()
@@ -136,38 +136,36 @@ class Host:
     """Whether NVIDIA's persistence daemon runs."""
 
 
-def read_host(path: pathlib.Path, *, driver_root: str = AUTO) -> Host:
+def read_host(
+    path: pathlib.Path,
+    *,
+    driver_root: str = AUTO,
+    kubelet: KubeletSettings | None = None,
+) -> Host:
     """Read a host.
 
     Args:
         path: where its root is.
         driver_root: the folder of NVIDIA's driver, or `auto`.
+        kubelet: what gpupack's values say of the kubelet.
     """
     root = Root(path)
-    commands = dict(_commands(root))
+    running = commands(root, PROGRAMS)
+    names = {command.name for command in running}
     release = dict(_pairs(root.text("/etc/os-release") or ""))
+    kubelet_found = _kubelet(root, kubelet or KubeletSettings())
     return Host(
         name=root.line("/proc/sys/kernel/hostname"),
         system=release.get("PRETTY_NAME", ""),
         kernel=read_kernel(root),
         gpus=_gpus(root),
         driver=_driver(root, DriverSearch(path, driver_root)),
-        runtime=read_runtime(root, commands),
-        kubelet=_kubelet(root, commands.get("kubelet")),
+        runtime=read_runtime(root, running, kubelet_found.config.runtime_endpoint),
+        kubelet=kubelet_found,
         nvidia_runtime=_nvidia_runtime(root),
-        mps="nvidia-cuda-mps-control" in commands or root.exists(MPS_PIPE),
-        persistenced="nvidia-persistenced" in commands,
+        mps="nvidia-cuda-mps-control" in names or root.exists(MPS_PIPE),
+        persistenced="nvidia-persistenced" in names,
     )
-
-
-def _commands(root: Root) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Command lines of the programs that matter, by name; those of pods are left out."""
-    for number in [name for name in root.names("/proc") if name.isdecimal()][:MOST_PROCESSES]:
-        text = root.text(f"/proc/{number}/cmdline") or ""
-        words = tuple(text.rstrip("\0").split("\0"))
-        name = pathlib.PurePosixPath(words[0]).name
-        if name in PROGRAMS and not OF_POD.search(root.text(f"/proc/{number}/cgroup") or ""):
-            yield name, words
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -218,27 +216,17 @@ def _is_linked(root: Root, driver: HostDriver, name: str) -> bool:
     return number in root.names("/dev/char")
 
 
-def _kubelet(root: Root, command: tuple[str, ...] | None) -> Kubelet:
-    config = option(command or (), "--config") or f"{KUBELET_FOLDER}/config.yaml"
-    folder = option(command or (), "--root-dir") or KUBELET_FOLDER
-    sockets = root.names(f"{folder}/device-plugins")
-    driver = _yaml(root, config).get("cgroupDriver")
+def _kubelet(root: Root, settings: KubeletSettings) -> Kubelet:
+    read = read_kubelet(root)
+    config = read.under(settings)
+    sockets = root.names(DEVICE_PLUGINS)
     return Kubelet(
-        runs=command is not None,
-        cgroup_driver=driver if isinstance(driver, str) else "",
-        device_plugins=root.exists(f"{folder}/device-plugins"),
-        pod_resources=root.exists(f"{folder}/pod-resources/kubelet.sock"),
+        config=config,
+        read=read,
+        device_plugins=root.exists(DEVICE_PLUGINS),
+        pod_resources=root.exists(config.pod_resources_socket),
         plugins=tuple(s for s in sockets if s.endswith(".sock") and s != "kubelet.sock"),
     )
-
-
-def _yaml(root: Root, name: str) -> dict[str, Any]:
-    try:
-        found = yaml.safe_load(root.text(name) or "")
-    # The month 99 of a date is no error of the parser's own.
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _nvidia_runtime(root: Root) -> NvidiaRuntime:

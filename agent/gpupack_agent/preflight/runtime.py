@@ -10,14 +10,18 @@ import fnmatch
 import pathlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from gpupack_agent.host_files import MOST_BYTES, Root
+from gpupack_agent.host_processes import Command, option
+from gpupack_agent.kubelet_config import socket_path
 
 Kind = Literal["containerd", "cri-o", ""]
 
 CONTAINERD_CONFIG: Final = "/etc/containerd/config.toml"
+CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
+CRIO_SOCKET: Final = "/var/run/crio/crio.sock"
 CRIO_CONFIG: Final = "/etc/crio/crio.conf"
 CRIO_FOLDERS: Final = ("/usr/share/crio/crio.conf.d", "/etc/crio/crio.conf.d")
 CDI_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
@@ -55,6 +59,9 @@ class Runtime:
         disabled: whether it serves no kubelet, as Docker's packages of containerd have it.
         refused: files that we may not read.
         problems: files that nobody can read, and why.
+        endpoint: where it listens; of one that was not found, where the kubelet looks for it.
+        others: runtimes that run or are installed, where it is not known which the kubelet uses,
+            or where it uses none of them.
     """
 
     kind: Kind = ""
@@ -68,6 +75,8 @@ class Runtime:
     disabled: bool = False
     refused: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    endpoint: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,38 +121,81 @@ def parse_toml(text: str | None) -> dict[str, Any]:
         raise ValueError(f"is no TOML: {error}") from error
 
 
-def read_runtime(root: Root, commands: Mapping[str, tuple[str, ...]]) -> Runtime:
-    """Read the configuration of the runtime that runs, or else of the one that is installed.
+def read_runtime(root: Root, running: Sequence[Command], endpoint: str | None) -> Runtime:
+    """Read the configuration of the runtime that the kubelet uses.
 
     Args:
         root: the host's.
-        commands: command lines of what runs, by the program's name.
+        running: programs that run, those of runtimes among them.
+        endpoint: the socket at which the kubelet finds it; None: not known, then the one runtime
+            that runs counts, or else the one that is installed.
     """
-    if "crio" in commands or (
-        "containerd" not in commands and root.exists(CRIO_CONFIG) and not _has_containerd(root)
-    ):
-        return _crio(root, commands.get("crio", ()))
-    if "containerd" in commands or _has_containerd(root):
-        return _containerd(root, commands.get("containerd", ()))
-    return Runtime()
+    is_known = endpoint is not None
+    found = tuple(_found(root, running)) or tuple(_installed(root, all_of_them=is_known))
+    if endpoint is not None:
+        wanted = _normal(root, endpoint)
+        serving = tuple(each for each in found if _normal(root, each.socket) == wanted)
+        return serving[0].read() if serving else Runtime(endpoint=endpoint, others=_titles(found))
+    if len(found) > 1:
+        return Runtime(others=_titles(found))
+    return found[0].read() if found else Runtime()
 
 
-def option(command: tuple[str, ...], *names: str) -> str:
-    """The value of an option on a command line; empty: it is not there."""
-    for place, word in enumerate(command):
-        for name in names:
-            if word.startswith(f"{name}="):
-                return word.removeprefix(f"{name}=")
-            if word == name and place + 1 < len(command):
-                return command[place + 1]
-    return ""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A runtime that may serve the kubelet, and where."""
+
+    title: str
+    socket: str
+    read: Callable[[], Runtime]
+
+
+def _titles(found: Sequence[_Candidate]) -> tuple[str, ...]:
+    return tuple(f"{each.title} at {each.socket}" for each in found)
+
+
+def _found(root: Root, running: Sequence[Command]) -> Iterator[_Candidate]:
+    """Those that run, each once."""
+    for command in dict.fromkeys(running):
+        if command.name == "containerd":
+            yield _containerd_at(root, command.words)
+        elif command.name == "crio":
+            yield _crio_at(root, command.words)
+
+
+def _installed(root: Root, *, all_of_them: bool) -> Iterator[_Candidate]:
+    has_containerd = _has_containerd(root)
+    if has_containerd:
+        yield _containerd_at(root, ())
+    if root.exists(CRIO_CONFIG) and (all_of_them or not has_containerd):
+        yield _crio_at(root, ())
+
+
+def _containerd_at(root: Root, words: tuple[str, ...]) -> _Candidate:
+    config = option(words, "--config", "-c") or CONTAINERD_CONFIG
+    grpc = [_table(table, "grpc") for table in _with_imports(root, config).tables]
+    socket = option(words, "--address", "-a") or _last(grpc, "address", str) or CONTAINERD_SOCKET
+    return _Candidate("containerd", socket, lambda: _containerd(root, words, socket))
+
+
+def _crio_at(root: Root, words: tuple[str, ...]) -> _Candidate:
+    api = [_table(_table(table, "crio"), "api") for table in _crio_files(root, words).tables]
+    socket = option(words, "--listen") or _last(api, "listen", str) or CRIO_SOCKET
+    return _Candidate("CRI-O", socket, lambda: _crio(root, words, socket))
+
+
+def _normal(root: Root, socket: str) -> str:
+    """One name of a socket that links give several, as /run and /var/run."""
+    path = socket_path(socket)
+    found = root.find(path)
+    return path if found is None else f"/{found.relative_to(root.path)}"
 
 
 def _has_containerd(root: Root) -> bool:
     return any(map(root.exists, (CONTAINERD_CONFIG, *BINARIES)))
 
 
-def _containerd(root: Root, command: tuple[str, ...]) -> Runtime:
+def _containerd(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
     config = option(command, "--config", "-c") or CONTAINERD_CONFIG
     files = _with_imports(root, config)
     version = max((v for t in files.tables if isinstance(v := t.get("version"), int)), default=0)
@@ -157,6 +209,7 @@ def _containerd(root: Root, command: tuple[str, ...]) -> Runtime:
     disabled = {each for table in files.tables for each in _texts(table.get("disabled_plugins"))}
     return Runtime(
         kind="containerd",
+        endpoint=socket,
         major=major,
         release=release,
         config=config,
@@ -191,18 +244,23 @@ def _version(root: Root, programs: tuple[str, ...], *, at_least: int) -> tuple[i
     return (CDI_BY_DEFAULT_SINCE if at_least >= CDI_BY_DEFAULT_SINCE else None), ""
 
 
-def _crio(root: Root, command: tuple[str, ...]) -> Runtime:
-    config = option(command, "--config", "-c") or CRIO_CONFIG
-    names = [config]
+def _crio_files(root: Root, command: tuple[str, ...]) -> _Files:
+    names = [option(command, "--config", "-c") or CRIO_CONFIG]
     for folder in CRIO_FOLDERS:
         names += [f"{folder}/{name}" for name in root.names(folder)]
     files = _Files()
-    tables = [
-        _table(_table(files.add(root, name), "crio"), "runtime") for name in names[:MOST_FILES]
-    ]
+    for name in names[:MOST_FILES]:
+        files.add(root, name)
+    return files
+
+
+def _crio(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
+    files = _crio_files(root, command)
+    tables = [_table(_table(table, "crio"), "runtime") for table in files.tables]
     return Runtime(
         kind="cri-o",
-        config=config,
+        endpoint=socket,
+        config=option(command, "--config", "-c") or CRIO_CONFIG,
         # On, and not to be turned off, since 1.23 (2021); cdi_spec_dirs empty turns it off.
         cdi=_last(tables, "cdi_spec_dirs", list) != [] if files.whole else None,
         cdi_folders=_texts(_last(tables, "cdi_spec_dirs", list)) or CDI_FOLDERS,

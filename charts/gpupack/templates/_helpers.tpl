@@ -175,6 +175,16 @@ seccompProfile:
       fieldPath: metadata.name
 {{- end }}
 
+{{/* What is known of the kubelets; what is not set is read from each node. */}}
+{{- define "gpupack.kubeletEnv" -}}
+{{- with .Values.kubelet -}}
+- {name: GPUPACK_KUBELET_ROOT_DIR, value: {{ .rootDir | quote }}}
+- {name: GPUPACK_KUBELET_CGROUP_ROOT, value: {{ .cgroupRoot | quote }}}
+- {name: GPUPACK_KUBELET_CGROUP_DRIVER, value: {{ .cgroupDriver | quote }}}
+- {name: GPUPACK_KUBELET_RUNTIME_ENDPOINT, value: {{ .runtimeEndpoint | quote }}}
+{{- end }}
+{{- end }}
+
 {{/* Where operator and agent show their metrics; empty: nowhere. */}}
 {{- define "gpupack.metricsPort" -}}
 {{- if .Values.metricsPort }}

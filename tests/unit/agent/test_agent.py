@@ -43,7 +43,8 @@ def environ(cluster, kubelet, cgroups, tmp_path):
         "GPUPACK_INVENTORY": "simulated",
         "GPUPACK_SIMULATED_FILE": str(tmp_path / "simulated.yaml"),
         "GPUPACK_SCAN_SECONDS": "0.1",
-        "GPUPACK_KUBELET_DIR": str(kubelet.folder),
+        "GPUPACK_DEVICE_PLUGINS_DIR": str(kubelet.folder / "device-plugins"),
+        "GPUPACK_KUBELET_ROOT_DIR": str(kubelet.folder),
         "GPUPACK_CDI_DIR": str(tmp_path / "cdi"),
         "GPUPACK_CGROUP_DIR": str(cgroups.root),
         "GPUPACK_PROBE_FILE": str(tmp_path / "alive"),
@@ -325,14 +326,15 @@ def test_an_agent_loads_neither_the_official_client_nor_numpy_of_which_it_needs_
 
 
 @pytest.fixture
-def real(environ, tmp_path):
-    """An agent that asks a driver, on a host with a GPU and no driver."""
-    host = tmp_path / "host"
+def real(environ, kubelet, tmp_path):
+    """An agent that asks a driver, on a host with a GPU, a kubelet and no driver."""
+    host = kubelet.folder
     device = host / "sys/bus/pci/devices/0000:3b:00.0"
     device.mkdir(parents=True)
     (device / "vendor").write_text("0x10de\n")
     (device / "class").write_text("0x030200\n")
     chosen = {"GPUPACK_INVENTORY": "nvml", "GPUPACK_HOST_ROOT": str(host)}
+    chosen["GPUPACK_KUBELET_ROOT_DIR"] = "/"
     return environ | chosen | {"GPUPACK_MPS_DIR": str(tmp_path / "mps")}, host
 
 

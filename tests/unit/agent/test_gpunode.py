@@ -142,6 +142,22 @@ async def test_what_the_scheduler_said_of_the_inventory_stays(cluster, writer, n
     assert written(cluster)["conditions"] == [said]
 
 
+async def test_a_node_without_cgroups_of_pods_says_so_until_there_are(
+    cluster, writer, node, cgroups
+):
+    (cgroups.root / "kubepods").rmdir()
+    node.cgroups.state("uid-a")
+    await writer.begin()
+    (told,) = written(cluster)["conditions"]
+    assert (told["type"], told["status"]) == ("PodCgroupsMissing", "True")
+    assert "set kubelet.cgroupRoot" in told["message"]
+    (cgroups.root / "kubepods").mkdir()
+    node.cgroups.state("uid-a")
+    await writer._refresh()
+    (told,) = written(cluster)["conditions"]
+    assert (told["status"], told["reason"]) == ("False", "PodCgroupsFound")
+
+
 async def test_a_gpunode_that_is_right_is_not_written_again(cluster, agents, build):
     await agents(build.device(0)).begin()
     await agents(build.device(0)).begin()

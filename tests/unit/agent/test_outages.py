@@ -1,14 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime as dt
 
-from gpupack_agent.known_devices import Outage
-from gpupack_agent.outages import conditions
+import pytest
+
+from gpupack_agent.outages import OVER, Outage, with_condition
 from gpupack_crds.condition import Condition
+from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NOW = BEGAN + dt.timedelta(minutes=1)
 OUTAGE = Outage("DriverNotFound", "there is none", BEGAN)
 OTHER = Condition("InventoryRejected", "False", "InventoryAccepted", "", "2026-01-01T00:00:00Z")
+
+
+def conditions(recorded, outage, now, kind=INVENTORY_UNAVAILABLE):
+    return with_condition(recorded, kind, outage, now)
+
+
+@pytest.mark.parametrize("kind", OVER)
+def test_each_outage_has_a_condition_and_an_end(kind):
+    stated = conditions((OTHER,), OUTAGE, NOW, kind)
+    assert [(each.type, each.status) for each in stated[1:]] == [(kind, "True")]
+    (_, over) = conditions(stated, None, NOW, kind)
+    assert (over.status, over.reason) == ("False", OVER[kind][0])
 
 
 def test_a_node_that_was_always_looked_at_has_no_condition():

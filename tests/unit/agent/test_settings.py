@@ -30,15 +30,12 @@ def test_the_node_name_is_all_that_is_required():
 
 
 def test_folders_come_from_the_environment():
-    host = HostSettings.from_environ({"GPUPACK_CDI_DIR": "/a", "GPUPACK_KUBELET_DIR": "/b"})
-    assert (host.cdi, host.pod_resources_socket) == (
-        pathlib.Path("/a"),
-        pathlib.Path("/b/pod-resources/kubelet.sock"),
-    )
+    host = HostSettings.from_environ({"GPUPACK_CDI_DIR": "/a", "GPUPACK_KUBELET_ROOT_DIR": "/b"})
+    assert (host.cdi, host.kubelet.root_dir) == (pathlib.Path("/a"), "/b")
 
 
 def test_an_empty_folder_is_the_default_and_not_the_current_one():
-    variables = ("KUBELET_DIR", "CDI_DIR", "CGROUP_DIR", "PROBE_FILE")
+    variables = ("KUBELET_ROOT_DIR", "DEVICE_PLUGINS_DIR", "CDI_DIR", "CGROUP_DIR", "PROBE_FILE")
     empty = {f"GPUPACK_{name}": "" for name in variables}
     assert HostSettings.from_environ(empty) == HostSettings()
 

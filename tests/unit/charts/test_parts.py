@@ -812,3 +812,35 @@ def test_the_drivers_folder_reaches_all_who_look_for_it(render):
         assert told["GPUPACK_DRIVER_ROOT"] == "/run/nvidia/driver"
     preflight = rendered.container("DaemonSet", "gpupack-preflight", "preflight")
     assert "--driver-root=/run/nvidia/driver" in preflight["args"]
+
+
+GPUS = [{"match": "*", "devices": [{"model": "H200", "memoryMiB": 1000}]}]
+KUBELET = {
+    "GPUPACK_KUBELET_ROOT_DIR": "/data/kubelet",
+    "GPUPACK_KUBELET_CGROUP_ROOT": "/odd",
+    "GPUPACK_KUBELET_CGROUP_DRIVER": "systemd",
+    "GPUPACK_KUBELET_RUNTIME_ENDPOINT": "unix:///run/odd.sock",
+}
+ODD_KUBELET = (
+    'kubelet.rootDir="/data/kubelet"',
+    'kubelet.cgroupRoot="/odd"',
+    'kubelet.cgroupDriver="systemd"',
+    'kubelet.runtimeEndpoint="unix:///run/odd.sock"',
+)
+
+
+def test_what_is_known_of_the_kubelet_reaches_agent_and_preflight(render):
+    rendered = render(*ODD_KUBELET, "preflight.enabled=true")
+    for pod, name in (("gpupack-agent", "agent"), ("gpupack-preflight", "preflight")):
+        told = environment(rendered.container("DaemonSet", pod, name))
+        assert KUBELET.items() <= told.items()
+    policy = rendered.objects["ValidatingAdmissionPolicy", "gpupack-hosts"]
+    assert "'/data/kubelet/'" in json.dumps(policy)
+
+
+def test_an_agent_with_the_hosts_root_mounts_no_folder_that_some_kubelets_lack(render):
+    assert "pod-resources" not in volumes(render(), "DaemonSet", "gpupack-agent")
+    simulated = ('agent.inventory="simulated"', f"agent.simulated.nodes={json.dumps(GPUS)}")
+    mounted = volumes(render(*simulated, *ODD_KUBELET), "DaemonSet", "gpupack-agent")
+    assert mounted["pod-resources"]["hostPath"]["path"] == "/data/kubelet/pod-resources"
+    assert mounted["device-plugins"]["hostPath"]["path"] == "/var/lib/kubelet/device-plugins"

@@ -67,9 +67,9 @@ class Root:
         for name in ("kubelet.sock", *plugins):
             self.file(f"var/lib/kubelet/device-plugins/{name}")
 
-    def found(self):
+    def found(self, **known):
         """Findings by their checks."""
-        return {each.check: each for each in findings(read_host(self.path))}
+        return {each.check: each for each in findings(read_host(self.path, **known))}
 
     def statuses(self):
         return {check: each.status for check, each in self.found().items()}

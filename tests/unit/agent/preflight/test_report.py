@@ -88,5 +88,6 @@ def test_the_document_shows_what_such_a_host_is_told(ready):
     runtime = '[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "nvidia"\n'
     ready.containerd(runtime, version="v1.7.27")
     ready.file("etc/nvidia-container-runtime/config.toml")
+    ready.process(5, "/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml")
     (shown,) = re.findall(r"```text\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert run(ready).stdout == shown

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a node's kubelet is configured: the one place that knows.
+
+    settings (chart values kubelet.*)           ─┐  what is set counts,
+    command line ─► drop-ins ─► configuration    ├► else the first of these that says it,
+    defaults of Kubernetes                      ─┘  else the default
+
+The command line, the configuration file (--config) and its drop-ins (--config-dir) are read under
+the host's root, so no right at the API server or the kubelet is needed (docs/adr/0073). A kubelet
+inside another program is known by that program's files: k3s and MicroK8s.
+
+The folder of device plugins is not among it: every kubelet on Linux has it in the same place,
+whatever its --root-dir is.
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import yaml
+
+from gpupack_agent import host_processes
+from gpupack_agent.host_files import Root
+from gpupack_agent.host_processes import Command, option
+
+ROOT_DIR: Final = "/var/lib/kubelet"
+CGROUP_ROOT: Final = "/"
+RUNTIME_ENDPOINT: Final = "/run/containerd/containerd.sock"
+DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
+"""pluginapi.DevicePluginPath, a constant of the kubelet's code."""
+
+INSTALLED: Final = f"{ROOT_DIR}/config.yaml"
+"""Where kubeadm puts the configuration, also of a kubelet that does not run yet."""
+
+K3S_DROP_INS: Final = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
+K3S_CONFIG: Final = "/etc/rancher/k3s/config.yaml"
+K3S_ENDPOINT: Final = "/run/k3s/containerd/containerd.sock"
+MICROK8S_ARGUMENTS: Final = "/var/snap/microk8s/current/args/kubelet"
+MICROK8S_VARIABLES: Final = {
+    "SNAP_DATA": "/var/snap/microk8s/current",
+    "SNAP_COMMON": "/var/snap/microk8s/common",
+}
+
+PROGRAMS: Final = ("kubelet", "k3s", "kubelite")
+MAX_DROP_INS: Final = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """What an administrator says of the kubelet; empty: it is read from the host."""
+
+    root_dir: str = ""
+    cgroup_root: str = ""
+    cgroup_driver: str = ""
+    runtime_endpoint: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KubeletConfig:
+    """What the kubelet uses.
+
+    Attributes:
+        root_dir: holds its pods' volumes and pod-resources/.
+        cgroup_root: below which the cgroups of pods are; None: not known.
+        cgroup_driver: systemd or cgroupfs; empty: it does not say.
+        runtime_endpoint: socket of its container runtime; None: not known.
+        runs: whether a kubelet was found that runs.
+        problems: what could not be read, and why.
+    """
+
+    root_dir: str = ROOT_DIR
+    cgroup_root: str | None = None
+    cgroup_driver: str = ""
+    runtime_endpoint: str | None = None
+    runs: bool = False
+    problems: tuple[str, ...] = ()
+
+    @property
+    def pod_resources_socket(self) -> str:
+        """Where the kubelet says which pod holds which devices."""
+        return f"{self.root_dir.rstrip('/')}/pod-resources/kubelet.sock"
+
+    def under(self, settings: KubeletSettings) -> "KubeletConfig":
+        """What counts where an administrator says something."""
+        return dataclasses.replace(
+            self,
+            root_dir=settings.root_dir or self.root_dir,
+            cgroup_root=settings.cgroup_root or self.cgroup_root,
+            cgroup_driver=settings.cgroup_driver or self.cgroup_driver,
+            runtime_endpoint=socket_path(settings.runtime_endpoint) or self.runtime_endpoint,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Source:
+    """Where one kubelet's configuration stands."""
+
+    words: tuple[str, ...] = ()
+    config: str = ""
+    drop_ins: str = ""
+    endpoint: str = RUNTIME_ENDPOINT
+
+
+def read_kubelet(root: Root) -> KubeletConfig:
+    """Read it from a host's files, without settings."""
+    found = host_processes.commands(root, PROGRAMS)
+    sources = tuple(dict.fromkeys(_source(root, command) for command in found))
+    if not sources:
+        configured = _Configured(root, _Source(config=INSTALLED))
+        return KubeletConfig(
+            cgroup_root=configured.text("cgroupRoot") or None,
+            cgroup_driver=configured.text("cgroupDriver"),
+            runtime_endpoint=socket_path(configured.text("containerRuntimeEndpoint")) or None,
+        )
+    if len(sources) > 1:
+        return KubeletConfig(
+            runs=True, problems=(f"{len(sources)} kubelets run on this host, each its own way",)
+        )
+    (source,) = sources
+    configured = _Configured(root, source)
+    endpoint = configured.flag_or("--container-runtime-endpoint", "containerRuntimeEndpoint")
+    return KubeletConfig(
+        root_dir=option(source.words, "--root-dir") or ROOT_DIR,
+        cgroup_root=configured.flag_or("--cgroup-root", "cgroupRoot") or CGROUP_ROOT,
+        cgroup_driver=configured.flag_or("--cgroup-driver", "cgroupDriver"),
+        runtime_endpoint=socket_path(endpoint) or source.endpoint,
+        runs=True,
+        problems=configured.problems,
+    )
+
+
+def socket_path(endpoint: str) -> str:
+    """The path of a socket that may be written as a URL; /var/run is a link to /run."""
+    return re.sub(r"^/var/run/", "/run/", endpoint.removeprefix("unix://"))
+
+
+class _Configured:
+    """What files and flags of one kubelet say."""
+
+    def __init__(self, root: Root, source: _Source) -> None:
+        self._source = source
+        self._tables = list[Mapping[str, Any]]()
+        self._problems = list[str]()
+        for name in _files(root, source):
+            table, problem = _table(root, name)
+            self._tables.append(table)
+            self._problems += [problem] if problem else []
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return tuple(self._problems)
+
+    def flag_or(self, flag: str, field: str) -> str:
+        return option(self._source.words, flag) or self.text(field)
+
+    def text(self, field: str) -> str:
+        """What the last file says that says it."""
+        found = [value for table in self._tables if isinstance(value := table.get(field), str)]
+        return found[-1] if found else ""
+
+
+def _table(root: Root, name: str) -> tuple[Mapping[str, Any], str]:
+    """What a file says, and what is wrong with it; one that is missing says nothing."""
+    if root.refused(name):
+        return {}, f"{name} may not be read"
+    try:
+        found = yaml.safe_load(root.text(name) or "")
+    # The month 99 of a date is no error of the parser's own.
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}, f"{name} is no YAML"
+    return (found if isinstance(found, dict) else {}), ""
+
+
+def _files(root: Root, source: _Source) -> Iterator[str]:
+    """The configuration, then its drop-ins in their order."""
+    if source.config:
+        yield source.config
+    if source.drop_ins:
+        yield from sorted(_drop_ins(root, source.drop_ins))[:MAX_DROP_INS]
+
+
+def _drop_ins(root: Root, folder: str, depth: int = 3) -> Iterator[str]:
+    for name in root.names(folder)[:MAX_DROP_INS]:
+        path = f"{folder}/{name}"
+        if name.endswith(".conf"):
+            yield path
+        elif depth and root.is_folder(path):
+            yield from _drop_ins(root, path, depth - 1)
+
+
+def _source(root: Root, command: Command) -> _Source:
+    if command.name == "k3s":
+        return _k3s(root)
+    words = command.words[1:] if command.name == "kubelet" else _microk8s(root)
+    return _Source(words, option(words, "--config"), option(words, "--config-dir"))
+
+
+def _k3s(root: Root) -> _Source:
+    """k3s runs the kubelet in its own process, and writes its own title over its arguments."""
+    table, _ = _table(root, K3S_CONFIG)
+    words = tuple(f"--{each}" for each in _texts(table.get("kubelet-arg")))
+    return _Source(
+        words,
+        option(words, "--config"),
+        option(words, "--config-dir") or K3S_DROP_INS,
+        K3S_ENDPOINT,
+    )
+
+
+def _microk8s(root: Root) -> tuple[str, ...]:
+    """MicroK8s runs the kubelet in kubelite; its arguments stand in a file, one in each line."""
+    text = root.text(MICROK8S_ARGUMENTS) or ""
+    for name, value in MICROK8S_VARIABLES.items():
+        text = text.replace(f"${{{name}}}", value)
+    lines = (line.strip().replace('"', "") for line in text.splitlines())
+    return tuple(line for line in lines if line.startswith("--"))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    found = value if isinstance(value, list) else [value]
+    return tuple(each for each in found if isinstance(each, str))
+
+
+def on_host(host_root: pathlib.Path, path: str) -> pathlib.Path:
+    """Where a path of the host is for us; links lead within the host's root."""
+    return Root(host_root).find(path) or host_root / path.lstrip("/")
