@@ -2,13 +2,13 @@
 """Where the REST API is, and how its certificate is checked.
 
     --server, GPUPACK_SERVER ──► that address; its CA by --ca or GPUPACK_CA, else the system's
-    in a pod                 ──► https://gpupack-api.gpupack-system.svc
+    in a pod                 ──► https://gpupack-api.NAMESPACE.svc, as `release` finds it
     else                     ──► kubectl port-forward, for as long as the command runs
 
 The caller is who he is to the API server: GPUPACK_TOKEN, else the token of his kubeconfig, else its
 client certificate, for which the Service has a port of its own and which does for calls that read.
-One is shown alone. Of the last two ways the CA stands in the Secret gpupack-api-tls;
-whoever cannot read that names it by --ca. Nothing is sent to a server that was not checked.
+One is shown alone. Of the last two ways the CA stands in the release's Secret;
+a caller who cannot read that names it by --ca. Nothing is sent to a server that was not checked.
 """
 
 import base64
@@ -20,21 +20,19 @@ from typing import Final
 
 import httpx
 
+from gpupack.cluster.release import SERVICE, Release
 from gpupack.cluster.tether import CERTIFICATES, HTTPS
 from gpupack_cli.errors import ServiceAway, SettingsWrong
 from gpupack_cli.port_forward import port_forward
+from gpupack_cli.release import found_release
 from gpupack_cli.rest import Rest
 from gpupack_cli.session import Session
-from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError
 from gpupack_kube.identity import Identity
 from gpupack_kube.resources import Resource
 
-SERVICE: Final = "gpupack-api"
-SECRET: Final = "gpupack-api-tls"  # noqa: S105 - a name
-IN_CLUSTER: Final = f"https://{SERVICE}.{names.SYSTEM_NAMESPACE}.svc"
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
 
@@ -62,8 +60,9 @@ async def found(session: Session, api: Api) -> AsyncGenerator[Rest]:
         authorization = _authorization(session, identity)
         shows = bool(identity.certificate) and not authorization
         port = CERTIFICATES if shows else HTTPS
-        address = session.server or await _address(session, stack, port)
-        context = await _trusted(session, api, own=not session.server)
+        release = None if session.server else await found_release(session, api)
+        address = await _address(session, stack, port, release) if release else session.server
+        context = await _trusted(session, api, release)
         if shows:
             _present(context, identity)
         client = _client(session, address, context, authorization)
@@ -76,12 +75,14 @@ def _authorization(session: Session, identity: Identity) -> str:
     return f"Bearer {token}" if token else identity.authorization
 
 
-async def _address(session: Session, stack: contextlib.AsyncExitStack, service_port: int) -> str:
+async def _address(
+    session: Session, stack: contextlib.AsyncExitStack, service_port: int, release: Release
+) -> str:
     variables = session.variables
     if variables.get("KUBERNETES_SERVICE_HOST") and not variables.get("KUBECONFIG"):
-        return IN_CLUSTER
+        return release.api_address
     port = await stack.enter_async_context(
-        port_forward(session, SERVICE, names.SYSTEM_NAMESPACE, service_port)
+        port_forward(session, SERVICE, release.namespace, service_port)
     )
     return f"https://localhost:{port}"
 
@@ -105,7 +106,7 @@ def _client(
         raise SettingsWrong(f"the server {address!r} is no address: {error}") from error
 
 
-async def _trusted(session: Session, api: Api, *, own: bool) -> ssl.SSLContext:
+async def _trusted(session: Session, api: Api, release: Release | None) -> ssl.SSLContext:
     if session.certificate:
         try:
             return ssl.create_default_context(cafile=session.certificate)
@@ -113,16 +114,16 @@ async def _trusted(session: Session, api: Api, *, own: bool) -> ssl.SSLContext:
             raise SettingsWrong(
                 f"{session.certificate} is no CA certificate: {error}; --ca names a PEM file"
             ) from error
-    if not own:
+    if release is None:
         return ssl.create_default_context()
     try:
-        secret = await api.get(SECRETS, SECRET, namespace=names.SYSTEM_NAMESPACE)
+        secret = await api.get(SECRETS, release.api_secret, namespace=release.namespace)
         text = base64.b64decode(secret.data["ca.crt"], validate=True).decode()
         return ssl.create_default_context(cadata=text)
     except (KubeError, binascii.Error, KeyError, ValueError, ssl.SSLError) as error:
         raise ServiceAway(
             f"the certificate of the REST API cannot be checked by Secret "
-            f"{names.SYSTEM_NAMESPACE}/{SECRET}: {error}; name its CA by --ca or GPUPACK_CA"
+            f"{release.namespace}/{release.api_secret}: {error}; name its CA by --ca or GPUPACK_CA"
         ) from error
 
 

@@ -5,7 +5,7 @@ import enum
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -27,6 +27,16 @@ class Output(enum.StrEnum):
     def document(self) -> bool:
         """Whether a program is to read it."""
         return self in (Output.JSON, Output.YAML)
+
+
+_OF_SESSION: Final = (
+    "kubeconfig",
+    "context",
+    "namespace",
+    "server",
+    "certificate",
+    "system_namespace",
+)
 
 
 def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[[F], F]:
@@ -67,13 +77,18 @@ def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[
                 default="",
                 help="CA certificate by which that server is checked.",
             ),
+            click.option(
+                "--system-namespace",
+                envvar="GPUPACK_SYSTEM_NAMESPACE",
+                default="",
+                help="Namespace where gpupack is installed; else it is looked for.",
+            ),
         ]
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def call(**given: Any) -> Any:
-            names = ("kubeconfig", "context", "namespace", "server", "certificate")
-            chosen = {name: given.pop(name) for name in names if name in given}
+            chosen = {name: given.pop(name) for name in _OF_SESSION if name in given}
             return function(session=Session(environ=os.environ, **chosen), **given)
 
         decorated: Any = call

@@ -97,8 +97,8 @@ def _of_its_certificate(error: BaseException) -> str:
     if cause is None:
         return ""
     return (
-        "; name a file with the ca.crt of Secret gpupack-api-tls, or your own CA, by --ca or "
-        "GPUPACK_CA"
+        "; name a file with the ca.crt of Secret gpupack-api-certificate, or your own CA, by "
+        "--ca or GPUPACK_CA"
     )
 
 

@@ -25,6 +25,7 @@ class Session:
         namespace: empty: the context's.
         server: address of the REST API; empty: it is looked for.
         certificate: path of the CA certificate by which that server is checked.
+        system_namespace: where gpupack is installed; empty: it is looked for.
     """
 
     environ: Mapping[str, str]
@@ -33,6 +34,7 @@ class Session:
     namespace: str = ""
     server: str = ""
     certificate: str = ""
+    system_namespace: str = ""
 
     @property
     def variables(self) -> dict[str, str]:

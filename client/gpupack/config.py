@@ -8,7 +8,7 @@
     resource_change_threshold: 0.05              # of all GPUs
     log_level: INFO
     allocation_timeout_seconds: 60
-    cluster: {server: "", ca: "", namespace: "", hold_seconds: 3600}
+    cluster: {server: "", ca: "", namespace: "", hold_seconds: 3600, system_namespace: ""}
     this_machine: {folder: "", policy: best-fit, simulated_gpus: ""}
 
 Every field may be left out. The file is found by argument, by GPUPACK_CONFIG, or as
@@ -30,6 +30,7 @@ from gpupack_core import UnknownPolicy, policy_named
 FILE_NAME: Final = "gpu_config.yaml"
 LARGEST_FILE: Final = 1 << 20
 LONGEST_SHOWN: Final = 80
+SYSTEM_NAMESPACE_FIELD: Final = "cluster.system_namespace"
 
 ResourceName = Annotated[
     str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*)$")
@@ -75,12 +76,17 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         namespace: whose quota allocations count against; empty: the service account's own, or the
             kubeconfig's.
         hold_seconds: after which an allocation ends by itself.
+        system_namespace: GPUPACK_SYSTEM_NAMESPACE; where gpupack is installed; empty: it is
+            looked for.
     """
 
     server: Annotated[str, msgspec.Meta(pattern=r"^$|^https?://\S+$")] = ""
     ca: str = ""
     namespace: str = ""
     hold_seconds: Annotated[int, msgspec.Meta(ge=60, le=7 * 24 * 3600)] = 3600
+    system_namespace: Annotated[
+        str, msgspec.Meta(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)
+    ] = ""
 
 
 class ThisMachineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,6 +203,7 @@ _VARIABLES: Final = {
     "GPUPACK_SERVER": ("cluster", "server"),
     "GPUPACK_CA": ("cluster", "ca"),
     "GPUPACK_NAMESPACE": ("cluster", "namespace"),
+    "GPUPACK_SYSTEM_NAMESPACE": ("cluster", "system_namespace"),
     "GPUPACK_HOST_FOLDER": ("this_machine", "folder"),
     "GPUPACK_SIMULATED_GPUS": ("this_machine", "simulated_gpus"),
 }
@@ -247,7 +254,8 @@ _MAY_BE: Final = {
     "gpu_resource": _A_RESOURCE,
     "default_gpu_resource_name": _A_RESOURCE,
     "gpu_memory_specs": "write GB, a number above 0",
-    "cluster.server": "write an address such as https://gpupack-api.gpupack-system.svc",
+    "cluster.server": "write an address such as https://gpupack-api.NAMESPACE.svc",
+    SYSTEM_NAMESPACE_FIELD: "write the name of the namespace where gpupack is installed",
     "monitor_update_interval": "write seconds, a number above 0 and up to 86400",
     "resource_change_threshold": "write a part of all GPUs, a number from 0 to 1",
     "allocation_timeout_seconds": "write seconds, a number from 0 to 604800",

@@ -59,7 +59,7 @@ def port_forward(kube, to, port):
 
 def trusted(system):
     """The CA of the API's certificate, PEM."""
-    secret = json.loads(system.insist("get", "secret", "gpupack-api-tls", "-o", "json"))
+    secret = json.loads(system.insist("get", "secret", "gpupack-api-certificate", "-o", "json"))
     return base64.b64decode(secret["data"]["ca.crt"]).decode()
 
 

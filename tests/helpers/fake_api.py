@@ -153,6 +153,9 @@ class ApiServer:
         name = path.removesuffix("/status")
         if name not in self.objects:
             return status(404, "NotFound")
+        current = self.objects[name]["metadata"].get(VERSION)
+        if body.get("metadata", {}).get(VERSION, current) != current:
+            return status(409, "Conflict")
         return web.json_response(self._changed(name, body))
 
     def _delete(self, path, _body):

@@ -32,11 +32,15 @@ server and at most one minor release older. A vendor's suffix (-gke.1) names no 
 */}}
 {{- define "gpupack.kubeSchedulerImage" -}}
 {{- $image := .Values.scheduler.kubeScheduler.image -}}
-{{- $own := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
-{{- if not (or $own .Values.scheduler.kubeScheduler.image.tag) -}}
-{{- fail (printf "%s is no whole version, by which kube-scheduler's image is named: give --kube-version all three numbers, or set scheduler.kubeScheduler.image.tag" .Capabilities.KubeVersion.Version) -}}
+{{- $tag := $image.tag -}}
+{{- if not $tag -}}
+{{- $version := include "gpupack.kubeVersion" (list . "scheduler.kubeScheduler.image.tag") -}}
+{{- $tag = regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" $version -}}
+{{- if not $tag -}}
+{{- fail (printf "%s is no whole version, by which kube-scheduler's image is named: give --kube-version all three numbers, or set scheduler.kubeScheduler.image.tag" $version) -}}
 {{- end -}}
-{{- printf "%s/%s:%s" $image.registry $image.repository ($image.tag | default $own) -}}
+{{- end -}}
+{{- printf "%s/%s:%s" $image.registry $image.repository $tag -}}
 {{- end }}
 
 {{/* Where pods of a part may run: our images are Linux'. Called with the part's values. */}}
@@ -263,7 +267,15 @@ ports:
 {{- end }}
 
 {{- define "gpupack.metricsTlsSecret" -}}
-{{- .Values.monitoring.tls.existingSecret | default "gpupack-metrics-tls" -}}
+{{- .Values.monitoring.tls.existingSecret | default "gpupack-metrics-certificate" -}}
+{{- end }}
+
+{{- define "gpupack.apiTlsSecret" -}}
+{{- .Values.api.tls.existingSecret | default "gpupack-api-certificate" -}}
+{{- end }}
+
+{{- define "gpupack.costTlsSecret" -}}
+{{- .Values.cost.tls.existingSecret | default "gpupack-cost-certificate" -}}
 {{- end }}
 
 {{/* Who wants metrics, and may they? Rules for parts that show them. */}}
@@ -280,33 +292,68 @@ ports:
 {{- end }}
 
 {{/*
-Whether NetworkPolicies are made: where they are asked for, or by themselves where the network is one
-that enforces them. Elsewhere they would only look like protection.
+Whether what helm knows of the cluster is the cluster's own. Every API server serves this group, and
+helm's own list, which stands in where there is no cluster, does not have it. Argo CD and Flux render
+with the cluster's list.
 */}}
-{{- define "gpupack.networkPolicy" -}}
-{{- $wanted := toString .Values.networkPolicy.enabled -}}
-{{- if eq $wanted "true" }}true{{ end }}
-{{- if eq $wanted "auto" }}
-{{- range list "crd.projectcalico.org/v1" "projectcalico.org/v3" "cilium.io/v2" "crd.antrea.io/v1beta1" }}
-{{- if $.Capabilities.APIVersions.Has . }}true{{ end }}
-{{- end }}
-{{- end }}
+{{- define "gpupack.clusterIsKnown" -}}
+{{- if .Capabilities.APIVersions.Has "apiregistration.k8s.io/v1" }}true{{ end }}
 {{- end }}
 
 {{/*
-Whether pods of their own wait behind a gate. kube-scheduler's own scores are to choose in advisory
-mode, and would have nothing left to choose from.
+The cluster's Kubernetes version. Without a cluster helm assumes one of its own, and that always ends
+with .0: two choices would silently be those for another cluster. Called with (list $ "value to set").
+*/}}
+{{- define "gpupack.kubeVersion" -}}
+{{- $root := index . 0 -}}
+{{- $version := $root.Capabilities.KubeVersion.Version -}}
+{{- if and (not (include "gpupack.clusterIsKnown" $root)) (regexMatch "^v[0-9]+\\.[0-9]+\\.0$" $version) -}}
+{{- fail (printf "the chart is rendered without a cluster, and helm assumes Kubernetes %s: give the cluster's version with all three numbers, such as --kube-version 1.36.3 (of a version that ends with .0 add --api-versions apiregistration.k8s.io/v1), or set %s" $version (index . 1)) -}}
+{{- end -}}
+{{- $version -}}
+{{- end }}
+
+{{/*
+Whether standalone pods wait behind a gate. kube-scheduler's own scores are to choose in advisory
+mode, and would have nothing left to choose from. By the version and not by what is served, so that a
+rendering without a cluster is the same: MutatingAdmissionPolicy is v1, and on by default, from 1.36 on.
 */}}
 {{- define "gpupack.gatesPods" -}}
 {{- $wanted := toString .Values.admission.gatePods -}}
 {{- if eq .Values.scheduler.mode "decisive" }}
-{{- if eq $wanted "true" }}true{{ end }}
-{{- if and (eq $wanted "auto") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") }}true{{ end }}
+{{- if eq $wanted "true" }}true
+{{- else if and (eq $wanted "auto") (semverCompare ">=1.36.0-0" (include "gpupack.kubeVersion" (list . "admission.gatePods to true or false"))) }}true
+{{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "gpupack.tlsSecret" -}}
-{{- .Values.scheduler.tls.existingSecret | default "gpupack-extender-tls" -}}
+{{- .Values.scheduler.tls.existingSecret | default "gpupack-extender-certificate" -}}
+{{- end }}
+
+{{/*
+Certificates that part `certificates` issues: those for which no Secret is named. A JSON list of
+{secret, service, host, validityDays}.
+*/}}
+{{- define "gpupack.issued" -}}
+{{- $services := list (dict "secret" (include "gpupack.tlsSecret" .) "service" "gpupack-extender" "tls" .Values.scheduler.tls) }}
+{{- if .Values.api.enabled }}
+{{- $services = append $services (dict "secret" (include "gpupack.apiTlsSecret" .) "service" "gpupack-api" "tls" .Values.api.tls) }}
+{{- end }}
+{{- if .Values.cost.enabled }}
+{{- $services = append $services (dict "secret" (include "gpupack.costTlsSecret" .) "service" "gpupack-cost" "tls" .Values.cost.tls) }}
+{{- end }}
+{{- if include "gpupack.metricsPort" . }}
+{{- $services = append $services (dict "secret" (include "gpupack.metricsTlsSecret" .) "service" "gpupack-metrics" "tls" .Values.monitoring.tls) }}
+{{- end }}
+{{- $issued := list }}
+{{- range $services }}
+{{- if not .tls.existingSecret }}
+{{- $host := printf "%s.%s.svc" .service $.Release.Namespace }}
+{{- $issued = append $issued (dict "secret" .secret "service" .service "host" $host "validityDays" (int .tls.validityDays)) }}
+{{- end }}
+{{- end }}
+{{- toJson $issued }}
 {{- end }}
 
 {{/* What values.schema.json cannot judge. */}}

@@ -16,6 +16,7 @@ from gpupack_cli.errors import ChecksFailed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import STYLES, show_document, show_lines
+from gpupack_cli.release import found_release
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
 
@@ -42,7 +43,8 @@ def command(session: Session, *, quiet: bool, output: Output) -> None:
 
 async def _check(session: Session, *, quiet: bool, output: Output) -> None:
     async with session.kubernetes() as api:
-        seen = await observed(api, importlib.metadata.version("gpupack-cli"))
+        release = await found_release(session, api)
+        seen = await observed(api, importlib.metadata.version("gpupack-cli"), release)
         seen = dataclasses.replace(seen, caller=await called(session, api, seen))
     found = findings(seen)
     shown = [each for each in found if not (quiet and each.level is Level.OK)]

@@ -41,7 +41,7 @@ def reports(seen: Observed) -> Iterator[Finding]:
         yield failed(
             check,
             "no agent has reported any GPU",
-            fix=f"see kubectl -n {names.SYSTEM_NAMESPACE} logs daemonset/gpupack-agent",
+            fix=f"see kubectl -n {seen.release.namespace} logs daemonset/gpupack-agent",
         )
         return
     found = dict[str, list[str]]()
@@ -49,13 +49,17 @@ def reports(seen: Observed) -> Iterator[Finding]:
         for what in _wrong_with(node, seen):
             found.setdefault(what, []).append(node.metadata.name)
     for what, names_ in found.items():
-        yield failed(check, f"{some(names_)}: {what}", fix=_REPORT_FIXES[what])
+        yield failed(
+            check,
+            f"{some(names_)}: {what}",
+            fix=_REPORT_FIXES[what].format(namespace=seen.release.namespace),
+        )
     if not found:
         gpus = sum(each.status.gpus for each in seen.gpu_nodes.items)
         yield ok(check, f"{len(seen.gpu_nodes.items)} nodes with {gpus} GPUs, and all are fresh")
 
 
-_LOGS: Final = f"see the logs of its agent: kubectl -n {names.SYSTEM_NAMESPACE} get pods -o wide"
+_LOGS: Final = "see the logs of its agent: kubectl -n {namespace} get pods -o wide"
 _REPORT_FIXES: Final = {
     "there is no such Node any more": "kubectl delete gpunode of that name",
     "its agent has never said that it lives": _LOGS,

@@ -5,6 +5,7 @@ import dataclasses
 import datetime as dt
 from typing import Generic, TypeVar
 
+from gpupack.cluster.release import Release
 from gpupack_cli.doctor import views
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
 from gpupack_kube import objects
@@ -55,6 +56,7 @@ class Observed:
     Attributes:
         now: by the API server's clock.
         version: of this command.
+        release: which installation this is.
         server: of the API server.
         pods: of the release's namespace.
         pending: pods that have no node or no running container, of all namespaces.
@@ -67,6 +69,7 @@ class Observed:
 
     now: dt.datetime
     version: str
+    release: Release
     server: views.ServerVersion = dataclasses.field(default_factory=views.ServerVersion)
     crds: Read[views.Crd] = Read()
     deployments: Read[views.Part] = Read()

@@ -15,7 +15,9 @@ from gpupack_crds import names
 
 NEEDED: Final = ("gpupack-operator", "gpupack-scheduler")
 AGENT: Final = "gpupack-agent"
+ISSUER: Final = "gpupack-certificates"
 API: Final = "gpupack-api"
+PARTS: Final = "parts"
 SOON: Final = dt.timedelta(days=30)
 LATE_FACTOR: Final = 2
 """A Lease that was not renewed for twice its duration has no holder that lives."""
@@ -27,13 +29,13 @@ WAITS_FOR_IMAGE: Final = frozenset(
 
 def parts(seen: Observed) -> Iterator[Finding]:
     """Operator, scheduler, agents, and the REST API where it is on, run as many as they should."""
-    check = "parts"
+    check = PARTS
     if refused := seen.deployments.refused or seen.daemon_sets.refused:
         yield skipped(check, refused)
         return
     for name in NEEDED:
         part = seen.deployments.named(name)
-        yield _missing(check, name) if part is None else _deployment(check, part)
+        yield _missing(seen, name) if part is None else _deployment(seen, part)
     api = seen.deployments.named(API)
     if api is None:
         yield warning(
@@ -42,22 +44,26 @@ def parts(seen: Observed) -> Iterator[Finding]:
             fix="set api.enabled=true (docs/rest-api.md)",
         )
     else:
-        yield _deployment(check, api)
+        yield _deployment(seen, api)
+    issuer = seen.deployments.named(ISSUER)
+    if issuer is not None:
+        yield _deployment(seen, issuer)
     agents = seen.daemon_sets.named(AGENT)
-    yield _missing(check, AGENT) if agents is None else _agents(check, agents)
+    yield _missing(seen, AGENT) if agents is None else _agents(seen, agents)
 
 
-def _missing(check: str, name: str) -> Finding:
+def _missing(seen: Observed, name: str) -> Finding:
     return failed(
-        check,
-        f"{name} is not installed in namespace {names.SYSTEM_NAMESPACE}",
+        PARTS,
+        f"{name} is not installed in namespace {seen.release.namespace}",
         fix="install the chart there (docs/install.md)",
     )
 
 
-def _deployment(check: str, part: Part) -> Finding:
-    name, ready, wanted = part.metadata.name, part.status.ready_replicas, part.spec.replicas
-    see = f"see kubectl -n {names.SYSTEM_NAMESPACE} describe deployment {name}"
+def _deployment(seen: Observed, part: Part) -> Finding:
+    check, name = PARTS, part.metadata.name
+    ready, wanted = part.status.ready_replicas, part.spec.replicas
+    see = f"see kubectl -n {seen.release.namespace} describe deployment {name}"
     if wanted == 0:
         return failed(check, f"{name} is scaled to 0", fix="scale it up, or upgrade the chart")
     if ready == 0:
@@ -67,9 +73,10 @@ def _deployment(check: str, part: Part) -> Finding:
     return ok(check, f"{ready} of {wanted} {name} are ready")
 
 
-def _agents(check: str, agents: Part) -> Finding:
+def _agents(seen: Observed, agents: Part) -> Finding:
+    check = PARTS
     wanted, ready = agents.status.desired_number_scheduled, agents.status.number_ready
-    see = f"see kubectl -n {names.SYSTEM_NAMESPACE} get pods -l app.kubernetes.io/component=agent"
+    see = f"see kubectl -n {seen.release.namespace} get pods -l app.kubernetes.io/component=agent"
     if wanted == 0:
         return failed(
             check, "no node gets an agent", fix="look at agent.nodeSelector and agent.affinity"
@@ -100,7 +107,7 @@ def pods(seen: Observed) -> Iterator[Finding]:
                 f"container {each.name} of {name} does not run: {waiting.reason} {waiting.message}",
                 fix="look at image.registry, image.tag and image.pullSecrets"
                 if pull
-                else f"see kubectl -n {names.SYSTEM_NAMESPACE} logs {name} -c {each.name} -p",
+                else f"see kubectl -n {seen.release.namespace} logs {name} -c {each.name} -p",
             )
     if not problems:
         yield ok(check, f"{len(seen.pods.items)} pods, and none waits for an image or crashes")
@@ -118,7 +125,7 @@ def leaders(seen: Observed) -> Iterator[Finding]:
             yield failed(
                 check,
                 f"nobody leads {name}: nothing new is started",
-                fix=f"see kubectl -n {names.SYSTEM_NAMESPACE} logs deployment/{name}",
+                fix=f"see kubectl -n {seen.release.namespace} logs deployment/{name}",
             )
             continue
         silent = (seen.now - lease.spec.renew_time).total_seconds()
@@ -126,7 +133,7 @@ def leaders(seen: Observed) -> Iterator[Finding]:
             yield failed(
                 check,
                 f"the leader of {name} has been silent for {duration(silent)}",
-                fix=f"see kubectl -n {names.SYSTEM_NAMESPACE} get lease {name} -o yaml, and the "
+                fix=f"see kubectl -n {seen.release.namespace} get lease {name} -o yaml, and the "
                 f"logs of deployment/{name}",
             )
         else:
@@ -143,14 +150,14 @@ def certificates(seen: Observed) -> Iterator[Finding]:
         yield skipped(check, "no Secret of gpupack's: certificates of your own are not looked at")
         return
     for secret in seen.secrets.items:
-        yield _certificate(check, secret, seen.now)
+        yield _certificate(seen, secret)
 
 
-def _certificate(check: str, secret: Certificates, now: dt.datetime) -> Finding:
-    name = secret.metadata.name
+def _certificate(seen: Observed, secret: Certificates) -> Finding:
+    check, name, now = "certificates", secret.metadata.name, seen.now
     renew = (
-        f"delete Secret {name} of namespace {names.SYSTEM_NAMESPACE}, run `helm upgrade`, and "
-        "restart operator and scheduler"
+        "one that gpupack issues is renewed by itself: see kubectl -n "
+        f"{seen.release.namespace} logs deployment/{ISSUER}; renew one of your own (existingSecret)"
     )
     until = _until(secret)
     if until is None:
@@ -210,7 +217,7 @@ def rest(seen: Observed) -> Iterator[Finding]:
         yield failed(
             check,
             f"it does not answer: {seen.rest.said}",
-            fix=f"see kubectl -n {names.SYSTEM_NAMESPACE} logs deployment/{API}",
+            fix=f"see kubectl -n {seen.release.namespace} logs deployment/{API}",
         )
 
 

@@ -6,6 +6,7 @@ import http
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from gpupack.cluster.release import SERVICE, Release
 from gpupack_cli.doctor import views
 from gpupack_cli.doctor.observed import Observed, Probe, Read
 from gpupack_cli.listing import listed
@@ -18,17 +19,22 @@ from gpupack_kube.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Reso
 T = TypeVar("T", bound=objects.Object)
 
 KINDS: Final = ("gpujobs", "gpunodes", "gpuquotas", "gpucohorts")
-SECRETS: Final = ("gpupack-extender-tls", "gpupack-api-tls")
 PRIORITY_CLASS: Final = "gpupack-worker"
-_NAMESPACE: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}"
-METRICS: Final = f"{_NAMESPACE}/pods/https:{{pod}}:8443/proxy/metrics"
+METRICS: Final = "/api/v1/namespaces/{namespace}/pods/https:{pod}:8443/proxy/metrics"
 """Of the pod that leads: the Service's endpoints are written by it, and the proxy knows none."""
-REST: Final = f"{_NAMESPACE}/services/https:gpupack-api:https/proxy/api/v1/gpu/health/ready"
+REST: Final = (
+    f"/api/v1/namespaces/{{namespace}}/services/https:{SERVICE}:https/proxy/api/v1/gpu/health/ready"
+)
 SAID_CHARACTERS: Final = 200
 
 
-async def observed(api: Api, version: str) -> Observed:
+async def observed(api: Api, version: str, release: Release) -> Observed:
     """Look at everything once.
+
+    Args:
+        api: the API server.
+        version: of this command.
+        release: which installation this is.
 
     Raises:
         Unreachable: the API server does not answer.
@@ -36,7 +42,8 @@ async def observed(api: Api, version: str) -> Observed:
     """
     # The first question alone, so that a server that is away is told once.
     server = await api.document("/version", views.ServerVersion)
-    system = names.SYSTEM_NAMESPACE
+    system = release.namespace
+    secrets = (release.extender_secret, release.api_secret)
     crd_names = [f"{kind}.{names.GROUP}" for kind in KINDS]
     found = await asyncio.gather(
         _each(api, views.CRDS, crd_names),
@@ -49,12 +56,12 @@ async def observed(api: Api, version: str) -> Observed:
         _all(api, views.BINDINGS),
         _webhooks(api),
         _each(api, PRIORITY_CLASSES, [PRIORITY_CLASS]),
-        _each(api, views.SECRETS, SECRETS, system),
+        _each(api, views.SECRETS, secrets, system),
         _all(api, NODES),
         _all(api, GPUNODES),
         _all(api, GPUQUOTAS),
         _all(api, GPUCOHORTS),
-        _probe(api, REST),
+        _probe(api, REST.format(namespace=system)),
     )
     fields = (
         "crds",
@@ -75,8 +82,9 @@ async def observed(api: Api, version: str) -> Observed:
         "rest",
     )
     read: dict[str, Any] = dict(zip(fields, found, strict=True))
-    metrics = await _metrics(api, read["leases"])
-    return Observed(now=api.clock.now(), version=version, server=server, metrics=metrics, **read)
+    metrics = await _metrics(api, read["leases"], system)
+    about: dict[str, Any] = {"version": version, "server": server, "release": release}
+    return Observed(now=api.clock.now(), metrics=metrics, **about, **read)
 
 
 async def _all(
@@ -131,12 +139,12 @@ async def _is_there(api: Api, service: views.WebhookService) -> bool:
     return True
 
 
-async def _metrics(api: Api, leases: Read[views.Renewed]) -> Probe:
+async def _metrics(api: Api, leases: Read[views.Renewed], namespace: str) -> Probe:
     lease = leases.named(names.SCHEDULER_LEASE)
     if lease is None or not lease.spec.holder_identity:
         return Probe(said="nobody leads gpupack-scheduler")
     pod = lease.spec.holder_identity.partition("_")[0]
-    return await _probe(api, METRICS.format(pod=pod))
+    return await _probe(api, METRICS.format(namespace=namespace, pod=pod))
 
 
 async def _probe(api: Api, path: str) -> Probe:

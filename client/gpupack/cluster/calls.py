@@ -189,7 +189,7 @@ class Calls:
     def _unreachable(self, error: httpx.HTTPError) -> ServerUnreachable:
         fix = "is it running, and GPUPACK_SERVER its address?"
         if isinstance(error.__cause__ and error.__cause__.__cause__, ssl.SSLCertVerificationError):
-            fix = "name a file with the ca.crt of secret gpupack-api-tls in GPUPACK_CA"
+            fix = "name a file with the ca.crt of secret gpupack-api-certificate in GPUPACK_CA"
         elif self._endpoint.token is None and isinstance(error, _HUNG_UP):
             fix = (
                 "perhaps it does not take your client certificate: is it of this cluster, and has "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gpupack.cluster.backend import ClusterBackend
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.places import (
-    IN_CLUSTER,
+    SERVICE_ACCOUNT,
     Endpoint,
     in_pod,
     is_direct,
@@ -15,7 +15,8 @@ from gpupack.cluster.places import (
     trusted_by,
 )
 from gpupack.cluster.port_forward import through_kubectl
-from gpupack.config import ClusterConfig
+from gpupack.cluster.release_in_pod import release_in_pod
+from gpupack.config import SYSTEM_NAMESPACE_FIELD, ClusterConfig
 from gpupack.errors import ServerNotFound
 
 
@@ -32,14 +33,15 @@ def open_cluster(config: ClusterConfig, environ: Mapping[str, str]) -> ClusterBa
 
 def _endpoint(config: ClusterConfig, environ: Mapping[str, str]) -> Endpoint:
     if not config.server and not in_pod(environ):
-        return through_kubectl(environ, trusted_by(config.ca) if config.ca else None)
+        trusted = trusted_by(config.ca) if config.ca else None
+        return through_kubectl(environ, trusted, namespace=config.system_namespace)
     token = own_token(environ)
     if token is None:
         raise ServerNotFound(
             f"there is no token for {config.server}; set GPUPACK_TOKEN to what "
             "`kubectl create token ACCOUNT` prints"
         )
-    address = require_private(config.server or IN_CLUSTER)
+    address = require_private(config.server) if config.server else _in_cluster(config, environ)
     return Endpoint(
         address=lambda: address,
         trusted=trusted_by(config.ca),
@@ -48,3 +50,9 @@ def _endpoint(config: ClusterConfig, environ: Mapping[str, str]) -> Endpoint:
         close=lambda: None,
         direct=is_direct(address),
     )
+
+
+def _in_cluster(config: ClusterConfig, environ: Mapping[str, str]) -> str:
+    """Where the REST API is for a pod."""
+    named, option = config.system_namespace, SYSTEM_NAMESPACE_FIELD
+    return release_in_pod(environ, SERVICE_ACCOUNT, namespace=named, option=option).api_address

@@ -2,7 +2,7 @@
 """Where a program learns of a cluster, and who it is there.
 
 GPUPACK_SERVER (GPUPACK_CA, GPUPACK_TOKEN)  that address
-in a pod                                    https://gpupack-api.gpupack-system.svc
+in a pod                                    https://gpupack-api.NAMESPACE.svc, see `release`
 else                                        kubectl port-forward, with the kubeconfig's token or
                                             client certificate
 """
@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 from gpupack.errors import ConfigInvalid, ServerNotFound
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-IN_CLUSTER: Final = "https://gpupack-api.gpupack-system.svc"
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 EXEC_SECONDS: Final = 60.0
 RENEWED_BEFORE: Final = dt.timedelta(seconds=60)
@@ -90,7 +89,8 @@ def require_private(address: str) -> str:
 
 def is_direct(address: str) -> bool:
     """Whether no proxy leads there."""
-    return address == IN_CLUSTER or urlsplit(address).hostname in LOOPBACK
+    host = urlsplit(address).hostname or ""
+    return host in LOOPBACK or host.endswith(".svc")
 
 
 def trusted_by(file: str) -> ssl.SSLContext:
@@ -104,7 +104,7 @@ def trusted_by(file: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise ConfigInvalid(
             f"cluster.ca: {file!r}: {error}; name a file with the certificate ca.crt of secret "
-            "gpupack-api-tls"
+            "gpupack-api-certificate"
         ) from error
 
 

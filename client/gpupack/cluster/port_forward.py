@@ -15,6 +15,7 @@ import threading
 from collections.abc import Mapping
 from typing import IO, Any, Final
 
+from gpupack.cluster import release
 from gpupack.cluster.places import (
     Endpoint,
     ProgramToken,
@@ -22,20 +23,24 @@ from gpupack.cluster.places import (
     present,
     token_of_user,
 )
+from gpupack.cluster.release import Release
 from gpupack.cluster.tether import CERTIFICATES, HTTPS, forwarded_port, lacks_port, tethered
+from gpupack.config import SYSTEM_NAMESPACE_FIELD
 from gpupack.errors import ServerNotFound
 
-SYSTEM_NAMESPACE: Final = "gpupack-system"
 START_SECONDS: Final = 20.0
 END_SECONDS: Final = 5.0
 
 
-def through_kubectl(environ: Mapping[str, str], trusted: ssl.SSLContext | None) -> Endpoint:
+def through_kubectl(
+    environ: Mapping[str, str], trusted: ssl.SSLContext | None, *, namespace: str = ""
+) -> Endpoint:
     """Forward a port.
 
     Args:
         environ: with KUBECONFIG and PATH.
-        trusted: what the certificate is checked by; None: the secret gpupack-api-tls.
+        trusted: what the certificate is checked by; None: the release's Secret.
+        namespace: of the release; empty: it is looked for.
 
     Raises:
         ServerNotFound: there is no kubectl, no kubeconfig, no such service, or neither a token nor
@@ -50,12 +55,14 @@ def through_kubectl(environ: Mapping[str, str], trusted: ssl.SSLContext | None) 
     view = ("config", "view", "--raw", "--minify", "--flatten", "-o=json")
     config = json.loads(_told(kubectl, environ, *view))
     user = _first(config, "users", "user")
-    trusted = trusted or _trusted(kubectl, environ)
+    found = _release(kubectl, environ, namespace)
+    trusted = trusted or _trusted(kubectl, environ, found)
     token = own_token(environ)
     shows = token is None and present(trusted, user)
     if not shows:
         token = token or token_of_user(user, environ)
-    forwarding = Forwarding(kubectl, environ, CERTIFICATES if shows else HTTPS)
+    port = CERTIFICATES if shows else HTTPS
+    forwarding = Forwarding(kubectl, environ, port, namespace=found.namespace)
     return Endpoint(
         address=forwarding.address,
         trusted=trusted,
@@ -73,34 +80,40 @@ def _first(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
     return dict(found[0].get(name) or {})
 
 
-def _trusted(kubectl: str, environ: Mapping[str, str]) -> ssl.SSLContext:
-    path = r"jsonpath={.data.ca\.crt}"
+def _release(kubectl: str, environ: Mapping[str, str], namespace: str) -> Release:
+    """Find it; what is published is read, for its Secret, where its namespace is named too."""
+    option = SYSTEM_NAMESPACE_FIELD
+    listing = (f"-n={release.WHERE}", "get", "configmaps", "-l", release.SELECTOR, "-o=json")
     try:
-        secret = _told(
-            kubectl,
-            environ,
-            f"-n={SYSTEM_NAMESPACE}",
-            "get",
-            "secret",
-            "gpupack-api-tls",
-            "-o",
-            path,
-        )
+        items = json.loads(_told(kubectl, environ, *listing))["items"]
+    except (ServerNotFound, ValueError, KeyError) as error:
+        if namespace:
+            return Release(namespace)
+        raise release.unreadable(error, option=option) from error
+    published = release.releases(each.get("data") or {} for each in items)
+    return release.chosen(published, namespace=namespace, option=option)
+
+
+def _trusted(kubectl: str, environ: Mapping[str, str], found: Release) -> ssl.SSLContext:
+    path = r"jsonpath={.data.ca\.crt}"
+    wanted = ("get", "secret", found.api_secret, "-o", path)
+    try:
+        secret = _told(kubectl, environ, f"-n={found.namespace}", *wanted)
     except ServerNotFound as error:
-        raise _uncertain(error) from error
+        raise _uncertain(error, found) from error
     if not secret.strip():
         # An empty text would be taken for the system's own certificates.
-        raise _uncertain("the secret has no ca.crt")
+        raise _uncertain("the secret has no ca.crt", found)
     try:
         return ssl.create_default_context(cadata=base64.b64decode(secret).decode())
     except (ValueError, ssl.SSLError) as error:
-        raise _uncertain(error) from error
+        raise _uncertain(error, found) from error
 
 
-def _uncertain(why: object) -> ServerNotFound:
+def _uncertain(why: object, found: Release) -> ServerNotFound:
     return ServerNotFound(
         f"the REST API's certificate cannot be checked ({why}); name a file with the ca.crt of "
-        f"secret {SYSTEM_NAMESPACE}/gpupack-api-tls in GPUPACK_CA"
+        f"secret {found.namespace}/{found.api_secret} in GPUPACK_CA"
     )
 
 
@@ -123,14 +136,22 @@ class Forwarding:
         kubectl: its path.
         environ: of the process.
         service_port: to which of the service's ports.
+        namespace: of the service.
 
     Raises:
         ServerNotFound: it does not reach the service, or that has no such port.
     """
 
-    def __init__(self, kubectl: str, environ: Mapping[str, str], service_port: int = HTTPS) -> None:
+    def __init__(
+        self,
+        kubectl: str,
+        environ: Mapping[str, str],
+        service_port: int = HTTPS,
+        *,
+        namespace: str,
+    ) -> None:
         self._kubectl, self._environ = kubectl, dict(environ)
-        self._service_port = service_port
+        self._service_port, self._namespace = service_port, namespace
         self._of_process = os.getpid()
         self._beginning = threading.Lock()
         self._running, self._port = self._begun()
@@ -164,7 +185,7 @@ class Forwarding:
     def _begun(self) -> "tuple[subprocess.Popen[str], int]":
         forward = ("port-forward", "service/gpupack-api", f":{self._service_port}")
         begun = subprocess.Popen(  # noqa: S603 - as above
-            tethered(self._kubectl, f"-n={SYSTEM_NAMESPACE}", *forward),
+            tethered(self._kubectl, f"-n={self._namespace}", *forward),
             env=self._environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -173,10 +194,10 @@ class Forwarding:
             # Ctrl-C is the program's alone, which has GPUs to give back through here.
             process_group=0,
         )
-        return begun, _port(begun)
+        return begun, _port(begun, self._namespace)
 
 
-def _port(forwarding: "subprocess.Popen[str]") -> int:
+def _port(forwarding: "subprocess.Popen[str]", namespace: str) -> int:
     assert forwarding.stdout is not None  # noqa: S101 - it is a pipe
     with selectors.DefaultSelector() as waiting:
         waiting.register(forwarding.stdout, selectors.EVENT_READ)
@@ -196,7 +217,7 @@ def _port(forwarding: "subprocess.Popen[str]") -> int:
             "with api.clientCertificates.enabled=true"
         )
     raise ServerNotFound(
-        f"kubectl does not reach service {SYSTEM_NAMESPACE}/gpupack-api: "
+        f"kubectl does not reach service {namespace}/gpupack-api: "
         f"{said.strip() or f'no answer within {START_SECONDS:g} s'}; is the chart installed with "
         "api.enabled=true?"
     )

@@ -53,9 +53,10 @@ class Rendered:
 
 
 @functools.cache
-def _render(values, files):
-    command = [tool("helm"), "template", "gpupack", str(CHART), "--namespace=gpupack-system"]
-    command.append(f"--kube-version={KUBERNETES}")
+def _render(values, files, namespace, version, apis):
+    command = [tool("helm"), "template", "gpupack", str(CHART), f"--namespace={namespace}"]
+    command += [f"--kube-version={version}"] if version else []
+    command += [f"--api-versions={api}" for api in apis]
     command += [] if files else [f"--set-json={REGISTRY}"]
     command += [f"--set-json={value}" for value in values]
     command += [f"--values={CHART / file}" for file in files]
@@ -66,7 +67,11 @@ def _render(values, files):
 @pytest.fixture(scope="session")
 def render():
     """Render the chart with values such as `logLevel="DEBUG"`, over REGISTRY or over a file."""
-    return lambda *values, files=(): _render(values, tuple(files))
+
+    def rendered(*values, files=(), namespace="gpupack-system", version=KUBERNETES, apis=()):
+        return _render(values, tuple(files), namespace, version, apis)
+
+    return rendered
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def test_by_default_nothing_is_made_and_nobody_listens(render):
     rendered = render()
     kinds = {kind for kind, _ in rendered.objects}
     assert not kinds & {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
-    assert ("Secret", "gpupack-metrics-tls") not in rendered.objects
+    assert ("Secret", "gpupack-metrics-certificate") not in rendered.objects
     operator = rendered.container("Deployment", "gpupack-operator", "operator")
     assert environment(operator)["GPUPACK_METRICS_PORT"] == "0"
     assert "ports" not in operator
@@ -58,7 +58,7 @@ def test_a_monitor_names_pods_a_port_a_certificate_and_a_token_that_are_there(pa
     assert endpoint["port"] in ports
     assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
     ca = endpoint["tlsConfig"]["ca"]["secret"]
-    assert ca["key"] in rendered.objects["Secret", ca["name"]]["data"]
+    assert (ca["key"], ("Secret", ca["name"]) in rendered.objects) == ("ca.crt", True)
     volumes = [each.get("secret", {}).get("secretName") for each in template["spec"]["volumes"]]
     assert ca["name"] in volumes
     token = endpoint["authorization"]["credentials"]["name"]
@@ -74,7 +74,7 @@ def test_the_file_for_a_prometheus_without_operator_asks_the_same(part, render):
     )
     spec, endpoint = monitor(render(*ON), part)
     assert job["tls_config"]["server_name"] == endpoint["tlsConfig"]["serverName"]
-    secret = endpoint["tlsConfig"]["ca"]["secret"]["name"].removesuffix("-tls")
+    secret = endpoint["tlsConfig"]["ca"]["secret"]["name"].removesuffix("-certificate")
     assert job["tls_config"]["ca_file"] == f"/etc/gpupack-ca/{secret}.crt"
     assert job["honor_labels"] == endpoint["honorLabels"]
     ((selector,),) = ([each["label"]] for each in job["kubernetes_sd_configs"][0]["selectors"])
@@ -165,7 +165,7 @@ def test_readings_let_api_and_accountant_and_nobody_else_get_the_agents_metrics(
     volumes = pod(rendered, "api")["spec"]["volumes"]
     (readings,) = (each for each in volumes if each["name"] == "readings")
     secrets = {each["secret"]["name"] for each in readings["projected"]["sources"]}
-    assert secrets == {"gpupack-metrics-tls", "gpupack-metrics-token"}
+    assert secrets == {"gpupack-metrics-certificate", "gpupack-metrics-token"}
     assert all(("Secret", name) in rendered.objects for name in secrets)
     items = [each["secret"]["items"] for each in readings["projected"]["sources"]]
     keys = {item["key"] for of_one in items for item in of_one}

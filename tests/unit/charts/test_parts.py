@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts may do and what they are told, as far as it can be seen without a cluster."""
 
-import base64
 import json
 from pathlib import Path
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from gpupack_agent.mps.threads import NOTHING_KNOWN, parse_sound_threads
 from gpupack_api.accounts.settings import CostSettings, parse_cost
@@ -35,6 +31,7 @@ PARTS = [
     ("DaemonSet", "gpupack-agent", "agent"),
     ("Deployment", "gpupack-api", "api"),
     ("Deployment", "gpupack-cost", "cost"),
+    ("Deployment", "gpupack-certificates", "certificates"),
 ]
 AGENT = PARTS[3]
 OWN = (names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY)
@@ -67,10 +64,15 @@ def test_every_container_is_confined(render, part):
     }
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part[2])
-def test_every_container_is_probed_and_says_what_it_needs(render, part):
+@pytest.mark.parametrize("part", PARTS[:-1], ids=lambda part: part[2])
+def test_every_container_that_serves_is_probed(render, part):
     container = render("api.enabled=true", "cost.enabled=true").container(*part)
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part[2])
+def test_every_container_says_what_it_needs(render, part):
+    container = render("api.enabled=true", "cost.enabled=true").container(*part)
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
     assert set(container["resources"]["limits"]) == {"memory"}
 
@@ -263,6 +265,7 @@ def test_one_tag_and_one_registry_name_all_our_images(render):
     images = {name: rendered.container(kind, pod, name)["image"] for kind, pod, name in PARTS}
     del images["kube-scheduler"]
     assert images.pop("cost") == images["api"]
+    assert images.pop("certificates") == images["operator"]
     assert images == {name: f"mirror.example/gpupack/{name}:1.2" for name in images}
 
 
@@ -330,7 +333,7 @@ def test_no_rule_holds_for_everything(render):
 def test_the_chart_gives_people_no_right_by_itself(render):
     """GPUNodes name pods of all namespaces: who may read them is the administrator's to say.
 
-    But for the API's summary, which names nobody.
+    But for the API's summary, which names no tenant, and where the release is, in kube-public.
     """
     bindings = [o for (kind, _), o in render().objects.items() if kind.endswith("RoleBinding")]
     subjects = {
@@ -339,7 +342,8 @@ def test_the_chart_gives_people_no_right_by_itself(render):
         for subject in binding["subjects"]
     }
     people = {each for each in subjects if each[1:] != ("ServiceAccount", "gpupack-system")}
-    assert people == {("gpupack-api-viewer", "Group", None)}
+    release = ("gpupack-release-reader", "Group", None)
+    assert people == {("gpupack-api-viewer", "Group", None), release}
     viewer = [rule for role, rule in rules(render()) if role == "gpupack-api-viewer"]
     assert [rule["resources"] for rule in viewer] == [["gpunodes/summary"]]
 
@@ -382,12 +386,17 @@ def test_the_api_has_a_right_in_kube_system_only_for_client_certificates(render)
     assert rules(render(CERTIFICATES)) == rules(render())
 
 
-def test_no_part_reads_secrets_and_the_queue_alone_changes_pods(render):
+def test_no_part_reads_secrets_but_its_own_and_the_queue_alone_changes_pods(render):
     more = {"gpupack-operator": {"create"}, "gpupack-extender": {"patch"}}
+    # Keys of MPI workers, which the operator writes without ever reading one.
+    of_secrets = {
+        "gpupack-operator": {"create", "delete"},
+        "gpupack-certificates": {"get", "patch"},
+    }
     for role, rule in rules(render()):
         if "secrets" in rule.get("resources", []):
-            # Keys of MPI workers, which it writes without ever reading one.
-            assert (role, set(rule["verbs"])) == ("gpupack-operator", {"create", "delete"})
+            assert set(rule["verbs"]) == of_secrets[role]
+            assert (role == "gpupack-certificates") == bool(rule.get("resourceNames"))
         if "pods" in rule.get("resources", []):
             assert set(rule["verbs"]) <= {"get", "list", "watch"} | more.get(role, set())
 
@@ -413,14 +422,13 @@ def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(
 @pytest.mark.parametrize(
     ("values", "gated"),
     [
-        ((), False),
+        ((), True),
         (("admission.gatePods=true",), True),
         (("admission.gatePods=false",), False),
         (("admission.gatePods=true", 'scheduler.mode="advisory"'), False),
     ],
 )
 def test_pods_wait_behind_the_gate_that_the_code_opens(render, values, gated):
-    """Rendered without a cluster it is not known whether that has the kind."""
     found = render(*values).objects.get(("MutatingAdmissionPolicy", "gpupack-gate"))
     assert (found is not None) == gated
     if found:
@@ -654,18 +662,6 @@ def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
     assert f"{list(OWN[1:])}.filter" in variables["missing"].replace(" .", ".")
     wanted = f"object.spec.schedulerName == '{names.SCHEDULER_NAME}'"
     assert wanted in [validation["expression"] for validation in policy["validations"]]
-
-
-def test_the_plan_apis_certificate_is_of_a_key_that_is_cheap_to_sign_with(render):
-    secret = render().objects["Secret", "gpupack-extender-tls"]["data"]
-    key = serialization.load_pem_private_key(base64.b64decode(secret["tls.key"]), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    authority, certificate = (
-        x509.load_pem_x509_certificate(base64.b64decode(secret[name]))
-        for name in ("ca.crt", "tls.crt")
-    )
-    certificate.verify_directly_issued_by(authority)
-    assert certificate.public_key() == key.public_key()
 
 
 COST = ("api.enabled=true", "cost.enabled=true")

@@ -12,6 +12,7 @@ from aiohttp import web
 from fake_api import ApiServer, connected
 from self_signed import self_signed
 
+from gpupack.cluster.release import Release
 from gpupack_cli.commands.doctor import left_out
 from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, reading, views
 from gpupack_cli.doctor.calling import called
@@ -74,10 +75,13 @@ REJECTED = {
 }
 
 
+RELEASE = Release("gpu-tools")
+
+
 def secret(folder):
     certificate, _ = self_signed(folder)
     data = base64.b64encode(certificate.read_bytes()).decode()
-    return built(views.Certificates, "gpupack-extender-tls", data={"tls.crt": data})
+    return built(views.Certificates, "gpupack-extender-certificate", data={"tls.crt": data})
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +89,7 @@ def sound(tmp_path_factory):
     """An installation to which nothing is wrong; its certificate ends within the hour."""
     bindings = [built(views.AdmissionBinding, n, spec={"policyName": n}) for n in POLICIES]
     return Observed(
+        release=RELEASE,
         now=NOW,
         version="0.1.0",
         server=views.ServerVersion(git_version="v1.36.3", major="1", minor="36+"),
@@ -118,7 +123,7 @@ def test_nothing_is_wrong_with_a_sound_installation(sound):
 
 
 def test_whatever_is_not_well_comes_with_what_to_do(sound):
-    empty = Observed(now=NOW, version="0.1.0")
+    empty = Observed(now=NOW, version="0.1.0", release=RELEASE)
     for seen in (sound, empty):
         for each in findings(seen):
             assert bool(each.fix) == (each.level in {Level.WARNING, Level.FAILED}), each
@@ -309,7 +314,7 @@ def test_a_certificate_is_looked_at_before_it_ends(sound, days, level, says):
 
 @pytest.mark.parametrize("data", [{}, {"tls.crt": "!"}, {"tls.crt": "cnViYmlzaA=="}])
 def test_a_secret_without_a_certificate_is_broken(sound, data):
-    broken = built(views.Certificates, "gpupack-api-tls", data=data)
+    broken = built(views.Certificates, "gpupack-api-certificate", data=data)
     seen = dataclasses.replace(sound, secrets=Read((broken,)))
     (found,) = parts.certificates(seen)
     assert found.level is Level.FAILED

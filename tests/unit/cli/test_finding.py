@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import ssl
 
+import msgspec
 import pytest
 from client_ca import ClientCa
 from self_signed import self_signed
@@ -16,6 +17,7 @@ from gpupack_kube.identity import Identity
 CA = ClientCa()
 TOKEN = {"GPUPACK_TOKEN": "of-the-environment"}
 KUBECTL = """#!/bin/sh
+[ "$1" = --namespace=gpu-tools ] || exit 1
 for each in "$@"; do last=$each; done
 echo "Forwarding from 127.0.0.1:$(cat "$PORTS/${last#:}") -> 8444"
 exec sleep 60
@@ -23,13 +25,16 @@ exec sleep 60
 
 
 class Kube:
-    """Stands for the connection to the API server."""
+    """Stands for the connection to the API server, which publishes a release."""
 
     def __init__(self, identity):
         self._identity = identity
 
     async def identity(self):
         return self._identity
+
+    async def page(self, resource, **_):
+        return None, [msgspec.convert({"data": {"namespace": "gpu-tools"}}, resource.type)]
 
 
 @pytest.fixture

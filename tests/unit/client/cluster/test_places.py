@@ -25,12 +25,18 @@ from gpupack.config import ClusterConfig
 CA = ClientCa()
 
 KUBECTL = """#!{python}
-import os, sys, time
+import json, os, sys, time
 known = {{
     "config": '{config}',
     "get": '{secret}',
 }}
 word = next(each for each in sys.argv[1:] if not each.startswith("-"))
+if "configmaps" in sys.argv:
+    if os.environ.get("UNLISTED"):
+        sys.exit("configmaps is forbidden")
+    spaces = os.environ.get("RELEASES", "gpu-tools").split()
+    print(json.dumps({{"items": [{{"data": {{"namespace": each}}}} for each in spaces]}}))
+    sys.exit()
 if word == "port-forward":
     if sys.argv[-1] == os.environ.get("NOT_THERE"):
         sys.exit("error: Service gpupack-api does not have a service port 8443")
@@ -212,7 +218,7 @@ def test_kubectl_forwards_a_port_for_as_long_as_the_backend_is_open(kubectl, tmp
 
 def test_a_forwarding_that_ended_begins_anew_and_is_not_of_the_programs_group(kubectl, tmp_path):
     environ = kubectl('{"users": [{"user": {"token": "t"}}]}')
-    forwarding = Forwarding(str(tmp_path / "kubectl"), environ)
+    forwarding = Forwarding(str(tmp_path / "kubectl"), environ, namespace="gpu-tools")
     try:
         first = int((tmp_path / "started").read_text())
         assert os.getpgid(first) != os.getpgrp()
@@ -228,7 +234,7 @@ HOLDS = """
 import os, sys, time
 from gpupack.cluster.port_forward import Forwarding
 
-forwarding = Forwarding(sys.argv[1], os.environ)
+forwarding = Forwarding(sys.argv[1], os.environ, namespace="gpu-tools")
 print("forwarded", flush=True)
 time.sleep(60)
 """
@@ -259,3 +265,31 @@ def test_a_certificate_that_cannot_be_read_is_not_done_without(kubectl):
     environ = kubectl('{"users": [{"user": {"token": "t"}}]}')
     with pytest.raises(ServerNotFound, match=r"certificate cannot be checked .*GPUPACK_CA"):
         open_cluster(ClusterConfig(), environ)
+
+
+USER = '{"users": [{"user": {"token": "t"}}]}'
+
+
+def forwarded_namespace(environ, tmp_path, **config):
+    certificate, _ = self_signed(tmp_path)
+    open_cluster(ClusterConfig(ca=str(certificate), **config), environ).close()
+    return (tmp_path / "arguments").read_text().split()[1]
+
+
+def test_a_release_is_found_in_whichever_namespace_it_is(kubectl, tmp_path):
+    assert forwarded_namespace(kubectl(USER), tmp_path) == "-n=gpu-tools"
+
+
+def test_a_caller_who_cannot_list_releases_names_the_namespace(kubectl, tmp_path):
+    environ = kubectl(USER) | {"UNLISTED": "1"}
+    named = r"is forbidden.*cluster.system_namespace or GPUPACK_SYSTEM_NAMESPACE"
+    with pytest.raises(ServerNotFound, match=named):
+        open_cluster(ClusterConfig(), environ)
+    assert forwarded_namespace(environ, tmp_path, system_namespace="mine") == "-n=mine"
+
+
+def test_of_two_releases_none_is_guessed(kubectl, tmp_path):
+    environ = kubectl(USER) | {"RELEASES": "b a"}
+    with pytest.raises(ServerNotFound, match=r"in 2 namespaces \(a, b\)"):
+        open_cluster(ClusterConfig(), environ)
+    assert forwarded_namespace(environ, tmp_path, system_namespace="b") == "-n=b"

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the release: in which namespace gpupack is, and by which Secrets it is trusted."""
+
+from typing import Final
+
+from gpupack.cluster import release
+from gpupack.cluster.release import Release
+from gpupack.errors import ServerNotFound
+from gpupack_cli.errors import SettingsWrong
+from gpupack_cli.session import Session
+from gpupack_kube import objects
+from gpupack_kube.client import Api
+from gpupack_kube.errors import Refused
+from gpupack_kube.resources import Resource
+
+OPTION: Final = "--system-namespace"
+
+
+class Published(objects.Object, frozen=True):
+    """A ConfigMap by which the chart publishes a release."""
+
+    data: dict[str, str] | None = None
+
+
+PUBLISHED: Final = Resource("/api/v1", "configmaps", Published)
+
+
+async def found_release(session: Session, api: Api) -> Release:
+    """Find the only release, or the one that the session names.
+
+    Raises:
+        SettingsWrong: there is none or there are several, or they cannot be listed.
+        Unreachable: the API server does not answer.
+    """
+    named = session.system_namespace
+    if named and not release.is_namespace(named):
+        raise SettingsWrong(
+            f"{named!r} is no name of a namespace; {OPTION} and {release.VARIABLE} name where "
+            "gpupack is installed"
+        )
+    try:
+        _, items = await api.page(
+            PUBLISHED, namespace=release.WHERE, labelSelector=release.SELECTOR
+        )
+    except Refused as error:
+        if named:
+            return Release(named)
+        raise SettingsWrong(str(release.unreadable(error.said, option=OPTION))) from error
+    try:
+        published = release.releases(each.data or {} for each in items)
+        return release.chosen(published, namespace=named, option=OPTION)
+    except ServerNotFound as error:
+        raise SettingsWrong(str(error)) from error

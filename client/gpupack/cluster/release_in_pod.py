@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the release from inside a pod, by the token of its service account."""
+
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from gpupack.cluster import release
+from gpupack.cluster.release import Release
+
+SECONDS: Final = 10.0
+
+
+def release_in_pod(
+    environ: Mapping[str, str], account: Path, *, namespace: str, option: str
+) -> Release:
+    """Ask the API server; only where no namespace is named.
+
+    Args:
+        environ: with KUBERNETES_SERVICE_HOST.
+        account: the folder of the service account's token.
+        namespace: which the caller names; empty: none.
+        option: how a caller names one, for messages.
+
+    Raises:
+        ServerNotFound: the API server does not answer, refuses, or knows no release or several.
+    """
+    if namespace:
+        return Release(namespace)
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
+    address = f"[{host}]" if ":" in host else host
+    try:
+        answer = httpx.get(
+            f"https://{address}:{port}/api/v1/namespaces/{release.WHERE}/configmaps",
+            params={"labelSelector": release.SELECTOR},
+            headers={"Authorization": f"Bearer {(account / 'token').read_text().strip()}"},
+            verify=ssl.create_default_context(cafile=account / "ca.crt"),
+            timeout=SECONDS,
+            trust_env=False,
+        )
+        answer.raise_for_status()
+        items: list[dict[str, Any]] = answer.json()["items"]
+    except (OSError, httpx.HTTPError, json.JSONDecodeError, KeyError) as error:
+        raise release.unreadable(error, option=option) from error
+    published = release.releases(each.get("data") or {} for each in items)
+    return release.chosen(published, namespace="", option=option)

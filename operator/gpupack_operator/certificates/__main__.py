@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m gpupack_operator.certificates` issues the certificates until SIGTERM."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+from gpupack_crds import names
+from gpupack_kube.client import Api
+from gpupack_kube.environment import Environment, SettingsInvalid
+from gpupack_operator.certificates.service import keep
+from gpupack_operator.certificates.wanted import Wanted, parse_wanted
+
+
+def main() -> None:
+    """Run; a setting that cannot be used ends it."""
+    try:
+        asyncio.run(_serve(os.environ))
+    except SettingsInvalid as error:
+        sys.exit(str(error))
+
+
+async def _serve(environ: Mapping[str, str]) -> None:
+    environment = Environment(environ)
+    logging.basicConfig(level=environment.log_level(), format="%(levelname)s %(name)s: %(message)s")
+    none: tuple[Wanted, ...] = ()
+    wanted = environment.stated("GPUPACK_CERTIFICATES", parse_wanted, none)
+    namespace = environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE)
+    async with Api.connect(environ) as api:
+        work = asyncio.create_task(keep(api, wanted, namespace=namespace))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
+        try:
+            await work
+        except asyncio.CancelledError:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server's certificate with the authority that signed it.
+
+The authority is of this one Service, and its key stays in the Secret: a renewed certificate is
+signed by it again, so that callers, which have its certificate, need no new one. Pods are given
+the keys of the Secret one by one, and `ca.key` is given to none.
+"""
+
+import base64
+import binascii
+import datetime as dt
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from gpupack_operator.certificates.wanted import Wanted
+
+AUTHORITY_VALIDITY: Final = dt.timedelta(days=36525)
+"""A hundred years: an authority is replaced by emptying its Secret, not by time."""
+BACKDATED: Final = dt.timedelta(days=1)
+"""A caller whose clock is behind accepts a new certificate all the same."""
+
+CA_CERTIFICATE: Final = "ca.crt"
+CA_KEY: Final = "ca.key"
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs others, and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A server's certificate.
+
+    Attributes:
+        certificate: the server's own.
+        issuer: the certificate that callers trust.
+        authority: that certificate with its key; None: the Secret has no key that fits.
+    """
+
+    certificate: x509.Certificate
+    issuer: x509.Certificate
+    authority: Authority | None
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The DNS names that it is good for."""
+        try:
+            names = self.certificate.extensions.get_extension_for_class(
+                x509.SubjectAlternativeName
+            ).value
+        except x509.ExtensionNotFound:
+            return frozenset()
+        return frozenset(names.get_values_for_type(x509.DNSName))
+
+    @property
+    def until(self) -> dt.datetime:
+        """Until when it is good."""
+        ends = (self.certificate, self.issuer)
+        return min(each.not_valid_after_utc for each in ends)
+
+
+def read(data: Mapping[str, str]) -> Pair | None:
+    """Read a Secret's data; None: it holds no certificate with its key and its issuer."""
+    try:
+        texts = {name: base64.b64decode(text, validate=True) for name, text in data.items()}
+        certificate = x509.load_pem_x509_certificate(texts[CERTIFICATE])
+        issuer = x509.load_pem_x509_certificate(texts[CA_CERTIFICATE])
+        key = serialization.load_pem_private_key(texts[KEY], None)
+        certificate.verify_directly_issued_by(issuer)
+    except (KeyError, ValueError, TypeError, binascii.Error, InvalidSignature):
+        return None
+    if key.public_key() != certificate.public_key():
+        return None
+    return Pair(certificate, issuer, _authority(issuer, texts.get(CA_KEY, b"")))
+
+
+def issue(wanted: Wanted, now: dt.datetime, authority: Authority | None) -> dict[str, str]:
+    """Make a Secret's data.
+
+    Args:
+        wanted: for which host, and for how long.
+        now: by the API server's clock.
+        authority: signs it; None: a new one does.
+    """
+    authority = authority or _new_authority(wanted, now)
+    key = ec.generate_private_key(ec.SECP256R1())
+    until = min(now + wanted.validity, authority.certificate.not_valid_after_utc)
+    names = [x509.DNSName(host) for host in wanted.hosts]
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        _certificate(wanted.service, authority.certificate.subject, key, now, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*names, address]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+            critical=False,
+        )
+        .sign(authority.key, hashes.SHA256())
+    )
+    return {
+        CA_CERTIFICATE: _text(authority.certificate),
+        CA_KEY: _key_text(authority.key),
+        CERTIFICATE: _text(certificate),
+        KEY: _key_text(key),
+    }
+
+
+def _authority(issuer: x509.Certificate, text: bytes) -> Authority | None:
+    try:
+        key = serialization.load_pem_private_key(text, None)
+    except (ValueError, TypeError):
+        return None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
+        return None
+    return Authority(issuer, key)
+
+
+def _new_authority(wanted: Wanted, now: dt.datetime) -> Authority:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(f"{wanted.service}-ca")
+    certificate = (
+        _certificate(f"{wanted.service}-ca", subject, key, now, now + AUTHORITY_VALIDITY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(certificate, key)
+
+
+def _certificate(
+    subject: str,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: dt.datetime,
+    until: dt.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    """A common name has 64 characters at most; hosts, which can be longer, stand elsewhere."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _text(certificate: x509.Certificate) -> str:
+    return base64.b64encode(certificate.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def _key_text(key: ec.EllipticCurvePrivateKey) -> str:
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return base64.b64encode(text).decode()
