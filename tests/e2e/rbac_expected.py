@@ -88,6 +88,7 @@ IN_ANY_NAMESPACE = {
         ("priorityclasses.scheduling.k8s.io", "", "list watch"),
     },
     "gpupack-metrics": {("/metrics", "", "get")},
+    "gpupack-certificates": set(),
     "gpupack-cost": ASKS_WHO_CALLS
     | {
         ("gpujobs.gpupack.dev", "", "list watch"),
@@ -141,6 +142,10 @@ IN_THE_SYSTEM_NAMESPACE = {
     "gpupack-api": set(),
     "gpupack-cost": set(),
     "gpupack-metrics": set(),
+    "gpupack-certificates": {
+        ("secrets", f"gpupack-{service}-certificate", "get patch")
+        for service in ("api", "cost", "extender", "metrics")
+    },
     "gpupack-agent": {("leases.coordination.k8s.io", "", "create patch")},
     "gpupack-operator": {
         ("leases.coordination.k8s.io", "", "create get"),
@@ -159,6 +164,7 @@ IN_THE_NAMESPACE_OF_KUBELETS = {
     "gpupack-api": set(),
     "gpupack-cost": set(),
     "gpupack-metrics": set(),
+    "gpupack-certificates": set(),
     "gpupack-agent": set(),
     "gpupack-operator": {("leases.coordination.k8s.io", "", "get")},
     "gpupack-scheduler": set(),
@@ -174,6 +180,7 @@ IN_THE_NAMESPACE_OF_BURN_INS = {
     "gpupack-api": set(),
     "gpupack-cost": set(),
     "gpupack-metrics": set(),
+    "gpupack-certificates": set(),
     "gpupack-agent": set(),
     "gpupack-operator": {("gpujobs.gpupack.dev", "", "create delete get list watch")},
     "gpupack-scheduler": set(),

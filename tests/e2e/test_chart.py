@@ -2,6 +2,7 @@
 """What only a real API server shows of the chart."""
 
 import dataclasses
+import json
 import subprocess
 from collections import defaultdict
 
@@ -22,9 +23,25 @@ def upgrade(system):
     return {(item["kind"], item["metadata"]["name"]): item for item in manifests if item}
 
 
-def test_an_upgrade_keeps_the_certificate(system, upgrade):
-    stored = system.kubectl("get", "secret", "gpupack-extender-tls", "--output=yaml").stdout
-    assert upgrade["Secret", "gpupack-extender-tls"]["data"] == yaml.safe_load(stored)["data"]
+def test_an_upgrade_leaves_a_certificate_to_the_part_that_issued_it(system, upgrade):
+    stored = system.kubectl("get", "secret", "gpupack-extender-certificate", "--output=yaml").stdout
+    assert set(yaml.safe_load(stored)["data"]) >= {"ca.crt", "tls.crt", "tls.key"}
+    assert "data" not in upgrade["Secret", "gpupack-extender-certificate"]
+
+
+def test_a_rendering_without_the_cluster_is_what_an_upgrade_applies(system, upgrade, tmp_path):
+    helm = str(STATE / "bin/helm")
+    where = ("--namespace", SYSTEM_NAMESPACE)
+    command = [helm, "get", "values", "gpupack", "--output=yaml", *where]
+    command += ["--kubeconfig", str(system.kubeconfig)]
+    values = subprocess.run(command, capture_output=True, check=True).stdout
+    (tmp_path / "values.yaml").write_bytes(values)
+    told = json.loads(system.insist("version", "--output=json"))["serverVersion"]["gitVersion"]
+    command = [helm, "template", "gpupack", str(ROOT / "charts/gpupack"), *where]
+    command += [f"--values={tmp_path / 'values.yaml'}", f"--kube-version={told}"]
+    text = subprocess.run(command, capture_output=True, check=True).stdout
+    rendered = [item for item in yaml.safe_load_all(text) if item]
+    assert {(item["kind"], item["metadata"]["name"]): item for item in rendered} == upgrade
 
 
 def test_kube_scheduler_is_of_the_clusters_own_version(system, upgrade):

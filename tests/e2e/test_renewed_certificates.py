@@ -34,7 +34,7 @@ NAMES = sorted({name for name, _ in SERVED_BY.values()})
 
 
 def secret(system, name):
-    return json.loads(system.insist("get", "secret", f"{name}-tls", "-o", "json"))["data"]
+    return json.loads(system.insist("get", "secret", f"{name}-certificate", "-o", "json"))["data"]
 
 
 def signed(folder, host):
@@ -49,7 +49,7 @@ def signed(folder, host):
 
 def write(system, name, data):
     patch = json.dumps({"data": data})
-    system.insist("patch", "secret", f"{name}-tls", "--type=merge", f"--patch={patch}")
+    system.insist("patch", "secret", f"{name}-certificate", "--type=merge", f"--patch={patch}")
 
 
 def hurry(system):

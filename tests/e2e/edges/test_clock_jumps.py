@@ -5,19 +5,15 @@ libfaketime, preloaded into them, moves what they take for the time of day; the 
 the host's clock and everybody else's stay as they are.
 """
 
-import base64
 import contextlib
 import datetime as dt
 import json
 import time
 
 import pytest
-from harness import STATE, cluster_kind, wait_for
+from harness import wait_for
 from manifests import JUDGE_IMAGE
 from parts import AGENT, OPERATOR, SCHEDULER, lease_holder, pods_of_part, restarts, rolled_out
-
-from gpupack_devcluster.certificates import Authority, Identity
-from gpupack_devcluster.settings import ClusterSettings, Paths
 
 PARTS = {OPERATOR: "operator", SCHEDULER: "extender", AGENT: "agent"}
 LIBRARY = {"name": "faketime", "mountPath": "/faketime"}
@@ -30,7 +26,6 @@ ENVIRONMENT = {
     # Files keep the times that they were written at, as they do when a real clock is set.
     "NO_FAKE_STAT": "1",
 }
-TLS_SECRET = "gpupack-extender-tls"
 TELL = "import time; print(time.time())"
 
 
@@ -71,39 +66,7 @@ def patch(system, workload, spec):
 
 
 @pytest.fixture
-def old_certificate(whole, system):
-    """A certificate of the extender's that is valid already by a clock an hour behind.
-
-    The chart's begins with the installation: by such a clock a TLS client is right to refuse it.
-    """
-    if cluster_kind() == "kind":
-        pytest.skip("plain kind keeps its authority to itself")
-    settings = ClusterSettings(paths=Paths(STATE))
-    pki = settings.paths.pki
-    host = f"gpupack-extender.{system.namespace}.svc"
-    identity = Identity("extender-of-the-past", "gpupack-extender", hosts=(host,))
-    Authority(pki, settings.api_server).issue(identity)
-    before = json.loads(system.insist("get", "secret", TLS_SECRET, "-o", "json"))["data"]
-    files = {"tls.crt": f"{identity.file}.crt", "tls.key": f"{identity.file}.key"}
-    found = {key: pki / name for key, name in {**files, "ca.crt": "ca.crt"}.items()}
-    set_secret(
-        system, {key: base64.b64encode(path.read_bytes()).decode() for key, path in found.items()}
-    )
-    yield
-    set_secret(system, before)
-    # The last rollout may have begun before this.
-    for workload in (SCHEDULER, OPERATOR):
-        system.insist("rollout", "restart", workload)
-    for workload in (SCHEDULER, OPERATOR):
-        rolled_out(system, workload, seconds=240)
-
-
-def set_secret(system, data):
-    system.insist("patch", "secret", TLS_SECRET, "--type=merge", "-p", json.dumps({"data": data}))
-
-
-@pytest.fixture
-def wall_clocks(old_certificate, system):
+def wall_clocks(whole, system):
     """Sets the wall clocks of all parts; all at once, or they would not be one wrong clock."""
     with contextlib.ExitStack() as stack:
         for workload, container in PARTS.items():
