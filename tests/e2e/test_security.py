@@ -83,3 +83,10 @@ def test_a_tenant_does_not_learn_who_holds_the_gpus_of_other_namespaces(tenant):
     listed = tenant.kubectl("get", "gpunodes", "--output=wide")
     assert (listed.stdout, "forbidden" in listed.stderr.lower()) == ("", True)
     assert tenant.kubectl("get", "gpujobs").returncode == 0
+
+
+def test_no_tenant_publishes_a_release(resident):
+    """Commands look for the release where every user reads and no tenant writes."""
+    where = ("--namespace=kube-public", "--dry-run=server")
+    refused = resident.kubectl("create", "configmap", "gpupack-mine", *where)
+    assert (refused.returncode, "is forbidden" in refused.stderr) == (1, True)
