@@ -162,7 +162,7 @@ def _jobs(folder: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 def _write_ca(system: Kube, folder: pathlib.Path) -> None:
     for name in ("gpupack-extender", "gpupack-metrics", "gpupack-api"):
-        secret = json.loads(system.insist("get", "secret", f"{name}-tls", "-o", "json"))
+        secret = json.loads(system.insist("get", "secret", f"{name}-certificate", "-o", "json"))
         (folder / f"{name}.crt").write_bytes(base64.b64decode(secret["data"]["ca.crt"]))
 
 

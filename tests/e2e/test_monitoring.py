@@ -100,7 +100,7 @@ def test_a_tenant_gets_no_part_s_metrics(kube, system):
 def scraped(system, part, token):
     """The answer of one pod of a part, by the name in its certificate."""
     name, port_name = SERVED_BY[part]
-    secret = json.loads(system.insist("get", "secret", f"{name}-tls", "-o", "json"))
+    secret = json.loads(system.insist("get", "secret", f"{name}-certificate", "-o", "json"))
     trusted = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
     pod = pods_of_part(system, part)[0]
     (port,) = (
