@@ -734,7 +734,7 @@ def pod_specs(rendered):
 def test_every_pod_runs_on_linux(render, values):
     everything = ("api.enabled=true", "cost.enabled=true", "preflight.enabled=true")
     specs = pod_specs(render(*everything, *values))
-    assert len(specs) == 7
+    assert len(specs) == 8
     for key, spec in specs.items():
         assert spec["nodeSelector"].get("kubernetes.io/os") == "linux", key
     wanted = {"pool": "a"} if values else {}

@@ -408,7 +408,7 @@ class Paging(ApiServer):
 
 async def test_pods_that_wait_are_read_to_the_last_page():
     async with connected(Paging(5).app()) as (api, _):
-        seen = await reading.observed(api, "1.0")
+        seen = await reading.observed(api, "1.0", RELEASE)
     assert [pod.metadata.name for pod in seen.pending.items] == ["p0", "p1", "p2", "p3", "p4"]
 
 
