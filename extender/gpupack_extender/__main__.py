@@ -28,12 +28,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 
     async def extend(stop: asyncio.Event) -> None:
-        async with Api.connect(os.environ) as api:
+        # Of its own, so that the Lease is watched on however many calls wait for a connection.
+        async with Api.connect(os.environ) as api, Api.connect(os.environ) as leases:
             log.info(
                 "verbs on 127.0.0.1:%s, plan API on :%s",
                 *(settings.serving.verbs_port, settings.serving.plan_port),
             )
-            await app.run(app.build(settings, api), stop)
+            await app.run(app.build(settings, api, leases), stop)
 
     run_until_signal(extend, log_level=settings.log_level)
 

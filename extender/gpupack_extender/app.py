@@ -86,9 +86,9 @@ class App:
     metrics: Metrics
 
 
-def build(settings: Settings, api: Api) -> App:
-    """Put everything together; a loop must run."""
-    parts, metrics = parts_of(settings, api), Metrics()
+def build(settings: Settings, api: Api, leases: Api) -> App:
+    """Put everything together, with connections of its own to watch the Lease; a loop must run."""
+    parts, metrics = parts_of(settings, api, leases), Metrics()
     certificate = ServedCertificate(settings.serving.files)
     binder = _binder(parts)
     events = EventWriter(api, Reporter(CONTROLLER, settings.leader_election.pod_name, "Evict"))

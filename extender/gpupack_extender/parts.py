@@ -52,8 +52,14 @@ class Parts:
     admissions: Admissions
 
 
-def parts_of(settings: Settings, api: Api) -> Parts:
-    """Put together what decides; a loop must run."""
+def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
+    """Put together what decides; a loop must run.
+
+    Args:
+        settings: from the environment.
+        api: for everything but the Lease.
+        leases: for the Lease: no other call takes a connection from it.
+    """
     clock, decisions, election = time.monotonic, settings.decisions, settings.leader_election
     ledger = Ledger(
         clock,
@@ -71,7 +77,7 @@ def parts_of(settings: Settings, api: Api) -> Parts:
         later=asyncio.get_running_loop().call_later,
     )
     leadership = Leadership(pod_name=election.pod_name, clock=clock, gained=takeover.begin)
-    reflectors = {**sources, "leader": _leader_reflector(api, leadership, election)}
+    reflectors = {**sources, "leader": _leader_reflector(leases, leadership, election)}
     readiness = Readiness(
         watches=reflectors,
         leadership=leadership,

@@ -12,7 +12,7 @@ import asyncio
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.takeover import Takeover
@@ -36,6 +36,16 @@ class Missing(enum.StrEnum):
     LEADERSHIP = "NotLeader"
     SETTLING = "PlansOfPredecessorMayBePending"
     LISTING = "WritesOfPredecessorMayBeUnseen"
+
+
+WHY: Final[Mapping[str, str]] = {
+    Missing.SYNC: "it has not read all objects yet",
+    Missing.FRESHNESS: "it has heard nothing of the API server for too long",
+    Missing.LEADERSHIP: "another one leads, or none does since the API server or its node is slow",
+    Missing.SETTLING: "it leads since a moment ago and waits for what its predecessor may write",
+    Missing.LISTING: "it leads since a moment ago and reads what its predecessor wrote",
+}
+"""What is missing, in words for people."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,4 +102,5 @@ class Readiness:
 
 def _require(missing: str) -> None:
     if missing:
-        raise NotReady(f"gpupack does not decide now: {missing}")
+        why = WHY[missing.partition(":")[0]]
+        raise NotReady(f"this gpupack scheduler does not decide now: {why} ({missing})")

@@ -83,7 +83,7 @@ class PlanClient:
         try:
             answer = await self._client.call("POST", route, body=msgspec.json.encode(request))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise PlanUnanswered(f"the plan API does not answer: {_said(error)}") from error
+            raise PlanUnanswered(f"the scheduler does not answer: {_said(error)}") from error
         return _answer(*answer)
 
 
@@ -94,12 +94,12 @@ def _answer(status: int, body: bytes) -> PlanResponse | PlanRefusal:
         if status == CONFLICT:
             return msgspec.json.decode(body, type=PlanRefusal)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise PlanUnanswered(f"the plan API's answer cannot be read: {error}") from error
+        raise PlanUnanswered(f"the scheduler's answer cannot be read: {error}") from error
     problem = _problem(body)
     if status == BAD_REQUEST and problem.reason == ASK_INVALID:
         raise PlanInvalid(problem.message)
-    said = f"{problem.reason}: {problem.message}"
-    raise PlanUnanswered(f"the plan API says {status}: {said}", denied=status in DENIED)
+    said = f"the scheduler gives no answer: {problem.message} ({problem.reason}, status {status})"
+    raise PlanUnanswered(said, denied=status in DENIED)
 
 
 def _problem(body: bytes) -> Problem:

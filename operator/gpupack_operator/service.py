@@ -62,9 +62,11 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     try:
         async with (
             Api.connect(environ) as api,
+            Api.connect(environ) as leases,
             metrics.shown(counted.collectors(), api=api, settings=settings.metrics),
         ):
-            election = _election(settings, api)
+            # Its renewals wait for no connection that other calls have taken.
+            election = _election(settings, leases)
             if not await _elected(election, stop):
                 return
             try:

@@ -330,6 +330,17 @@ def test_no_rule_holds_for_everything(render):
         assert "*" not in str(rule)
 
 
+def test_leases_are_renewed_before_other_calls_are_served(render):
+    """The API server's own FlowSchema for that is about accounts of kube-system alone."""
+    spec = render().objects["FlowSchema", "gpupack-leader-election"]["spec"]
+    (rule,) = spec["rules"]
+    accounts = {each["serviceAccount"]["name"] for each in rule["subjects"]}
+    assert accounts == {"gpupack-scheduler", "gpupack-operator"}
+    (resources,) = rule["resourceRules"]
+    assert (resources["resources"], resources["namespaces"]) == (["leases"], ["gpupack-system"])
+    assert spec["priorityLevelConfiguration"] == {"name": "leader-election"}
+
+
 def test_the_chart_gives_people_no_right_by_itself(render):
     """GPUNodes name pods of all namespaces: who may read them is the administrator's to say.
 
