@@ -10,7 +10,10 @@ import pytest
 
 from gpupack import TrainingGPUConfig
 
-ASKS_SECONDS = 60.0
+ASKS_SECONDS = 400.0
+"""Meanwhile the server is started three times, which takes a busy machine a minute each."""
+
+pytestmark = pytest.mark.timeout(600)
 
 
 def held(answer):
@@ -62,7 +65,6 @@ def storm(server, threads):
     return [each.result() for each in asked if each.result()], holders
 
 
-@pytest.mark.timeout(120)
 def test_processes_and_callers_never_get_one_gpu_twice_while_the_server_is_killed(server):
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         answered, holders = storm(server, threads)

@@ -4,6 +4,7 @@
 from math import inf
 from os import environ
 
+import pytest
 from core_builders import node
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -152,7 +153,8 @@ def start_of_first(nodes, running, head, behind):
     return course.started.get(f"j{len(running)}", inf)
 
 
-@settings(max_examples=max(200, int(environ.get("GPUPACK_TEST_CASES", "0"))), deadline=None)
+@pytest.mark.timeout(600)
+@settings(max_examples=max(100, int(environ.get("GPUPACK_TEST_CASES", "0"))), deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
     st.lists(jobs, min_size=1, max_size=4),
