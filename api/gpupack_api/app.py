@@ -35,8 +35,10 @@ from gpupack_api.routes import (
     config,
     cost,
     events,
+    explain,
     holders,
     jobs,
+    lifecycle,
     quotas,
     setups,
     snapshot,
@@ -86,7 +88,11 @@ CALLS: Final = (
     setups.setup_pytorch,
     cost.cost,
     what_if.what_if,
-    what_if.explain,
+    explain.explain,
+    explain.explain_pod,
+    lifecycle.suspend,
+    lifecycle.resume,
+    lifecycle.rerun,
     config.reload,
 )
 

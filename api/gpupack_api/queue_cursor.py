@@ -5,7 +5,8 @@ import datetime as dt
 from typing import Final, NamedTuple
 
 from gpupack_api.errors import CallWrong
-from gpupack_api.shown_job import ShownJob
+from gpupack_api.queue_rows import QueueRow
+from gpupack_scheduling.queueing.ask import POD_NAME
 
 NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 
@@ -19,10 +20,10 @@ class QueueCursor(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, job: ShownJob) -> "QueueCursor":
-        """The place of a job."""
-        created = job.metadata.creation_timestamp or NEVER
-        return cls(-job.status.priority, created, *job.key)
+    def of(cls, row: QueueRow) -> "QueueCursor":
+        """The place of a job or pod; no GPUJob has the name that a pod has here."""
+        name = f"{POD_NAME}{row.name}" if row.kind == "Pod" else row.name
+        return cls(-row.priority, row.created or NEVER, row.namespace, name)
 
     @classmethod
     def read(cls, text: str) -> "QueueCursor":

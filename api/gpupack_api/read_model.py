@@ -7,6 +7,7 @@ from typing import Any
 
 import gpupack_core as core
 from gpupack_api.freshness import Watch, missing_of
+from gpupack_api.positions import Positions
 from gpupack_api.priority_classes import PriorityClasses
 from gpupack_api.settings import Settings
 from gpupack_api.shown_job import SHOWN_JOBS, ShownJob
@@ -68,6 +69,7 @@ class ReadModel:
         policies: as the extender's, by which it would place; to be run.
         classes: PriorityClasses.
         onlooker: the extender's queue, for questions.
+        positions: of all that wait there.
     """
 
     def __init__(self, settings: Settings, *, now: Callable[[], float] = time.time) -> None:
@@ -92,6 +94,7 @@ class ReadModel:
             priority_of=self.classes.priority_of,
         )
         self.classes.changed = self.onlooker.see_priorities
+        self.positions = Positions(self.onlooker)
         self.jobs = JobStore(self.ledger.jobs, self.onlooker)
         self.watches: Mapping[str, Watch] = {}
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from gpupack_cli.queue_rows import QueueRow
+
 
 class Device(msgspec.Struct):
     """A GPU or MIG slice; memory in GB of 10^9 bytes, the driver's figures where they are known."""
@@ -68,6 +70,12 @@ class Name(msgspec.Struct):
 
     namespace: str
     name: str
+    kind: str = "GPUJob"
+
+    @property
+    def text(self) -> str:
+        """«team/train», «team/pod/notebook»."""
+        return f"{self.namespace}/{'pod/' if self.kind == 'Pod' else ''}{self.name}"
 
 
 class Start(msgspec.Struct):
@@ -94,6 +102,14 @@ class Explanation(msgspec.Struct):
     fits_now: bool | None = None
     would_help: list[str] = []
     start: Start | None = None
+
+
+class Queue(msgspec.Struct):
+    """A page of what waits."""
+
+    waiting: list[QueueRow]
+    total: int = 0
+    next: str = ""
 
 
 class GivenDevice(msgspec.Struct):

@@ -24,6 +24,7 @@ The numbers are those of sysexits.h.
 import re
 from typing import ClassVar, Final
 
+from gpupack_crds.errors import LifecycleRefused
 from gpupack_kube import errors as kube
 from gpupack_kube.environment import SettingsInvalid
 
@@ -118,11 +119,13 @@ class SettingsWrong(CliError):
     exit_status = 78
 
 
-def of_kube(error: kube.KubeError | SettingsInvalid) -> CliError:
+def of_kube(error: kube.KubeError | SettingsInvalid | LifecycleRefused) -> CliError:
     """Say what an error of the API server means to a person."""
     match error:
         case SettingsInvalid():
             return SettingsWrong(str(error))
+        case LifecycleRefused():
+            return InputWrong(str(error))
         case kube.Unreachable():
             return ClusterAway(f"{error}; is the cluster up, and KUBECONFIG the right one?")
         case kube.Refused():

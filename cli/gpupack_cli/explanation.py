@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job's state in sentences."""
 
+import datetime as dt
 from collections.abc import Iterator
 
 from gpupack_cli import figures
@@ -23,7 +24,29 @@ def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
     )
     if message:
         yield f"  {plain(message)}"
-    if more is not None and status.phase == "Pending":
+    if more is not None:
+        yield from _advised(more, waits=status.phase == "Pending")
+    if (request := status.nodes_request) and request.state:
+        yield f"Nodes were asked for: {request.state} {plain(request.message)}".rstrip()
+    if status.attempts:
+        yield "Attempts:"
+        yield from (f"  {_attempt(each)}" for each in status.attempts)
+
+
+def explained_pod(title: str, told: str, more: Explanation | None) -> Iterator[str]:
+    """A standalone pod that waits; `told`: what its condition says."""
+    if more is None:
+        yield f"pod {plain(title)} waits"
+        yield f"  {plain(told)}"
+        return
+    yield f"pod {plain(title)} waits: {plain(more.reason)}"
+    yield f"  {plain(more.message or told)}"
+    yield from _advised(more, waits=True)
+
+
+def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
+    """Where it stands in the queue, and what would help."""
+    if waits:
         yield from queued(
             more.position, more.waiting, foreseen_seconds=more.foreseen_seconds, ahead=more.ahead
         )
@@ -31,14 +54,9 @@ def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
             yield f"  {of_others(more.ahead_hidden)} {_is(more.ahead_hidden)} ahead of it"
         if more.fits_now:
             yield "  It would fit now: it waits for its turn."
-    if more is not None and more.would_help:
+    if more.would_help:
         yield "What would help:"
         yield from (f"  - {plain(each)}" for each in more.would_help)
-    if (request := status.nodes_request) and request.state:
-        yield f"Nodes were asked for: {request.state} {plain(request.message)}".rstrip()
-    if status.attempts:
-        yield "Attempts:"
-        yield from (f"  {_attempt(each)}" for each in status.attempts)
 
 
 def queued(
@@ -48,7 +66,7 @@ def queued(
     if position is not None:
         yield f"  {figures.queued(position, waiting)}"
     if ahead:
-        names = ", ".join(f"{each.namespace}/{each.name}" for each in ahead[:SHOWN_NAMES])
+        names = ", ".join(each.text for each in ahead[:SHOWN_NAMES])
         more = f" and {len(ahead) - SHOWN_NAMES} more" if len(ahead) > SHOWN_NAMES else ""
         yield f"  Ahead of it: {plain(names)}{more}"
     if foreseen_seconds is not None:
@@ -66,9 +84,22 @@ def _is(count: int) -> str:
 
 def _attempt(attempt: Attempt) -> str:
     outcome = attempt.outcome or "goes on"
-    parts = [f"{attempt.number}: {outcome}"]
+    parts = [f"{attempt.number}: {outcome}", _span(attempt)]
     if attempt.nodes:
         parts.append(f"on {plain(str(attempt.nodes))}")
     if attempt.reason:
         parts.append(plain(attempt.reason))
     return ", ".join(parts) + (f": {plain(attempt.message)}" if attempt.message else "")
+
+
+def _span(attempt: Attempt) -> str:
+    """«2026-01-31T12:00:00Z to 2026-01-31T12:05:00Z (5m)»."""
+    begun = plain(attempt.started_at)
+    if attempt.finished_at is None:
+        return f"since {begun}"
+    ended = plain(attempt.finished_at)
+    try:
+        lasted = dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(begun)
+    except (ValueError, TypeError):
+        return f"{begun} to {ended}"
+    return f"{begun} to {ended} ({figures.duration(lasted.total_seconds())})"

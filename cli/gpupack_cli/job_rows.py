@@ -26,16 +26,6 @@ JOB_COLUMNS: Final = (
     Column("priority", right=True, wide=True),
     Column("message", least_width=160, rest=True),
 )
-QUEUE_COLUMNS: Final = (
-    Column("#", right=True),
-    Column("namespace"),
-    Column("name"),
-    Column("gpus", right=True),
-    Column("priority", right=True, least_width=100),
-    Column("waits", right=True),
-    Column("reason"),
-    Column("message", least_width=100, rest=True),
-)
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -97,28 +87,3 @@ class JobRow(msgspec.Struct, frozen=True):
             self.priority,
             self.message,
         )
-
-    def queued(self, place: int, now: dt.datetime) -> tuple[Any, ...]:
-        """In the order of QUEUE_COLUMNS."""
-        return (
-            place,
-            self.namespace,
-            self.name,
-            self.gpus,
-            self.priority,
-            age(self.created, now),
-            self.reason,
-            self.message,
-        )
-
-
-def waiting(rows: list[JobRow]) -> list[JobRow]:
-    """Those that wait for GPUs, the highest priority first, then the oldest.
-
-    It is the order in which they are looked at where no quota speaks.
-    """
-    last = dt.datetime.max.replace(tzinfo=dt.UTC)
-    pending = [row for row in rows if row.phase == "Pending"]
-    return sorted(
-        pending, key=lambda row: (-row.priority, row.created or last, row.namespace, row.name)
-    )

@@ -34,8 +34,11 @@ COMMANDS: Final = {
     "nodes": "List nodes with GPUs.",
     "queue": "List who waits for GPUs, and why.",
     "quota": "List what namespaces are promised and use.",
+    "rerun": "Make a new job of the same spec as one that has ended.",
+    "resume": "Let a suspended job wait for GPUs again.",
     "snapshot": "Write the cluster's state for the simulator.",
     "submit": "Run a command as a GPUJob, and follow it.",
+    "suspend": "Stop a job and give its GPUs back, until it is resumed.",
     "top": "Show nodes and GPUs as bars.",
     "what-if": "Ask where a job would run, and when.",
 }
@@ -133,12 +136,13 @@ def _told(error: Exception) -> int:
 
 
 def _of_ours(error: Exception) -> errors.CliError | None:
+    from gpupack_crds.errors import LifecycleRefused  # noqa: PLC0415 - only where it went wrong
     from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415 - only where it went wrong
     from gpupack_kube.errors import KubeError  # noqa: PLC0415 - the same
 
     if isinstance(error, errors.CliError):
         return error
-    if isinstance(error, KubeError | SettingsInvalid):
+    if isinstance(error, KubeError | SettingsInvalid | LifecycleRefused):
         return errors.of_kube(error)
     return None
 

@@ -6,27 +6,15 @@ from typing import Final
 
 from gpupack_cli.errors import InputWrong, NotThere
 from gpupack_cli.job_manifest import owned_by
-from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
-from gpupack_kube import objects
+from gpupack_crds.lifecycle import ENDED, WHOLE_JOBS, WholeJob
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Conflict, NotFound, Refused
 from gpupack_kube.objects import Json
-from gpupack_kube.resources import CONFIG_MAPS, Resource
+from gpupack_kube.resources import CONFIG_MAPS
 
 MOST_TRIES: Final = 5
 """The operator writes the same object."""
-ENDED: Final = frozenset({"Succeeded", "Failed"})
-
-
-class WholeJob(objects.Object, frozen=True):
-    """A GPUJob with all that its spec says: what is no more said is taken out by name."""
-
-    spec: Json = {}
-    status: Json = {}
-
-
-WHOLE_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", WholeJob)
 
 
 async def revise(api: Api, name: str, manifest: Json, config: Json | None) -> GpuJob:
@@ -81,7 +69,10 @@ async def _running(api: Api, name: str, namespace: str) -> WholeJob:
         raise NotThere(f"there is no GPUJob {namespace}/{name}") from error
     phase = job.status.get("phase", "")
     if phase in ENDED:
-        raise InputWrong(f"GPUJob {namespace}/{name} has ended ({phase}); submit a new one")
+        raise InputWrong(
+            f"GPUJob {namespace}/{name} has ended ({phase}); submit a new one, or the same "
+            "again by `gpupack rerun`"
+        )
     return job
 
 

@@ -18,6 +18,13 @@ def name(_context: click.Context, _option: click.Parameter, value: str | None) -
     return None if value is None else _required(value, _NAME)
 
 
+def job_or_pod(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """The name of a GPUJob, or pod/NAME."""
+    kind, slash, rest = value.partition("/")
+    of_pod = slash and kind in {"pod", "pods"}
+    return f"pod/{_required(rest, _NAME)}" if of_pod else _required(value, _NAME)
+
+
 def name_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
     """The same; empty: none is named."""
     return value and _required(value, _NAME)

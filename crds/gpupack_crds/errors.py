@@ -6,7 +6,8 @@ ApiGroupError
 ├── ResultUnreadable           a termination message is not a result
 ├── QuantityInvalid            a quantity such as 30Gi cannot be read
 ├── VendorsInvalid             the chart's table of vendors is wrong
-└── AcceptanceInvalid          how GPUs are tried is not said as the chart says it
+├── AcceptanceInvalid          how GPUs are tried is not said as the chart says it
+└── LifecycleRefused           a GPUJob is not in a phase in which it can be suspended or rerun
 """
 
 
@@ -32,3 +33,7 @@ class VendorsInvalid(ApiGroupError):
 
 class AcceptanceInvalid(ApiGroupError):
     """How GPUs are tried is not said as the chart says it; the message says what is wrong."""
+
+
+class LifecycleRefused(ApiGroupError):
+    """A GPUJob cannot be suspended, resumed or rerun in its phase; the message says what can be."""

@@ -16,6 +16,7 @@ from gpupack_crds import names
 from gpupack_crds.gpucohort import GpuCohortSpec
 from gpupack_crds.gpujob import (
     DEADLINE_RULE,
+    ENDED_RULE,
     FIXED_FIELDS,
     NAME_RULES,
     REVISED_FIELDS,
@@ -101,7 +102,9 @@ def gpujob() -> dict[str, Any]:
         "type": "object",
         "description": "A job on GPUs: a gang of workers that start together or not at all.",
         "required": ["spec"],
-        "x-kubernetes-validations": [rule.as_schema() for rule in (*NAME_RULES, DEADLINE_RULE)],
+        "x-kubernetes-validations": [
+            rule.as_schema() for rule in (*NAME_RULES, DEADLINE_RULE, ENDED_RULE)
+        ],
         "properties": _properties(spec, structural(GpuJobStatus)),
     }
     return _crd("GPUJob", "gj", scope="Namespaced", schema=schema, columns=JOB_COLUMNS)

@@ -651,6 +651,16 @@ DEADLINE_RULE = Rule(
 )
 """About the whole object: who is let in before others since he ends in time must do so."""
 
+ENDED_RULE = Rule(
+    "!has(oldSelf.status) || !has(oldSelf.status.phase) || "
+    "!(oldSelf.status.phase in ['Succeeded', 'Failed']) || "
+    "self.spec.revision == oldSelf.spec.revision",
+    "a job that has ended cannot be revised: its results are final; `gpupack rerun` makes a new "
+    "job of the same spec, or delete this one and apply it anew",
+    ".spec.revision",
+)
+"""About the whole object: nothing would come of a higher revision."""
+
 NAME_RULES = (
     Rule(
         f"size(self.metadata.name) <= {MAX_JOB_NAME}",

@@ -80,9 +80,11 @@ export interface JobDetail {
   readonly workers?: readonly Worker[];
 }
 
+/** A job or a standalone pod. */
 export interface JobName {
   readonly namespace: string;
   readonly name: string;
+  readonly kind?: "GPUJob" | "Pod";
 }
 
 export interface Explanation {
@@ -206,9 +208,15 @@ export interface Cost {
   readonly next?: string;
 }
 
-/** Jobs that wait; `total` is of all pages. */
+/** A job or a standalone pod that waits; `position` is among all that wait in the cluster. */
+export interface Waiting extends Job {
+  readonly kind: "GPUJob" | "Pod";
+  readonly position: number | null;
+}
+
+/** What waits; `total` is of all pages. */
 export interface Queue {
-  readonly waiting: readonly Job[];
+  readonly waiting: readonly Waiting[];
   readonly total: number;
   readonly may_list: boolean;
   readonly next?: string;

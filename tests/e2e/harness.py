@@ -271,10 +271,14 @@ def pod_condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
+API_SERVERS_WORDS = "Scheduling is blocked"
+"""As the condition of a gated pod begins until the queue writes there."""
+
+
 def why_it_waits(pod: dict[str, Any]) -> str | None:
     """What the queue says to a pod behind its gate; None: nothing yet."""
     text: str = pod_condition(pod, "PodScheduled").get("message", "")
-    return text if "(position " in text else None
+    return None if not text or text.startswith(API_SERVERS_WORDS) else text
 
 
 def is_ready(pod: dict[str, Any]) -> bool:

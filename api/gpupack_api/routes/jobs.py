@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs, of the namespaces that the caller may see."""
 
+from collections.abc import Collection
 from operator import itemgetter
 from typing import Annotated, Final
 
@@ -20,10 +21,12 @@ from gpupack_api.job_views import (
     worker_views,
 )
 from gpupack_api.queue_cursor import QueueCursor
+from gpupack_api.queue_rows import QueueRow, waiting_jobs, waiting_pods
 from gpupack_api.rights import sees_nowhere
-from gpupack_api.routes.parts import PREFIX, Call, parts_of
+from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
 from gpupack_api.shown_job import ShownJob
 from gpupack_crds.gpujob_status import Phase
+from gpupack_serving.user import User
 
 MAX_LISTED: Final = 5000
 
@@ -73,21 +76,23 @@ class Jobs(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """Who waits, the highest priority first, then the oldest; why stands in `message`.
+    """GPUJobs and standalone pods that wait; why stands in `message`.
 
-    `total` is of all pages; `next` is empty where there are no more.
-    `may_list` is as of `GET jobs`.
+    Pages are by priority, then age, so that all of them together are complete while jobs come and
+    go; `position` is the place in the order in which they are admitted. `total` is of all pages;
+    `next` is empty where there are no more. `may_list` is as of `GET jobs`.
     """
 
-    waiting: list[JobView]
+    waiting: list[QueueRow]
     total: int
     may_list: bool = True
     next: str = ""
 
 
 class Visible(msgspec.Struct, frozen=True):
-    """What a caller may see, and whether he may list any."""
+    """What a caller may see, and whether any may be listed."""
 
+    user: User
     jobs: list[ShownJob]
     may_list: bool
 
@@ -138,14 +143,19 @@ async def job(request: Call, state: State, namespace: OneNamespace, name: OneNam
 async def queue(
     request: Call, state: State, namespace: Namespace = "", limit: Limit = 200, after: After = ""
 ) -> Queue:
-    """List GPUJobs that wait for GPUs, and why."""
-    place = QueueCursor.read(after) if after else None
+    """List GPUJobs and standalone pods that wait for GPUs, and why."""
+    place, parts = QueueCursor.read(after) if after else None, parts_of(state)
     visible = await _visible(request, state, namespace)
-    waiting = [each for each in visible.jobs if each.status.phase == "Pending" and each.may_wait]
+    pods_of = await _pods_of(parts, visible.user, namespace)
+    positions = parts.model.positions.now()
+    waiting = [
+        *waiting_jobs(parts.model, visible.jobs, positions),
+        *waiting_pods(parts.model, pods_of, positions),
+    ]
     places = sorted(((QueueCursor.of(each), each) for each in waiting), key=itemgetter(0))
     wanted = [each for each in places if place is None or each[0] > place]
     return Queue(
-        [job_view(each) for _, each in wanted[:limit]],
+        [each for _, each in wanted[:limit]],
         total=len(waiting),
         may_list=visible.may_list,
         next=wanted[limit - 1][0].text if len(wanted) > limit else "",
@@ -159,7 +169,18 @@ async def _visible(request: Call, state: State, namespace: str) -> Visible:
     there = {key[0] for key in known}
     seen = set(await parts.rights.visible(user, "gpujobs", asked=namespace, there=there))
     jobs = [job for key, job in known.items() if key[0] in seen]
-    return Visible(jobs, may_list=not sees_nowhere(user, seen, there))
+    return Visible(user, jobs, may_list=not sees_nowhere(user, seen, there))
+
+
+async def _pods_of(parts: Parts, user: User, namespace: str) -> Collection[str]:
+    """The namespaces of which the caller may see pods that wait; jobs alone may be visible."""
+    there = {pod.metadata.namespace for pod in parts.model.ledger.pods.gated.values()}
+    if namespace:
+        allowed = namespace in there and await parts.rights.may_list(user, "pods", namespace)
+        return {namespace} if allowed else ()
+    if not there:
+        return ()
+    return set(await parts.rights.visible(user, "pods", asked="", there=there))
 
 
 def _mark(job: ShownJob) -> str:

@@ -1,46 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would become of a GPUJob, and what one that waits waits for; nothing is changed by it.
+"""What would become of a GPUJob; nothing is changed by it.
 
 Answered by the very code that decides, on a copy of what it knows. Other tenants' jobs are named to
 whoever may list them, and counted for others.
 """
 
-from collections.abc import Collection, Iterable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from litestar import get, post
+from litestar import post
 from litestar.datastructures import State
 from litestar.params import Body
 
 import gpupack_core as core
 from gpupack_api import problems
 from gpupack_api.asked_job import Unaskable, ask_of, judged
-from gpupack_api.errors import CallWrong, Missing
+from gpupack_api.errors import CallWrong
 from gpupack_api.job_views import WorkerView, held_device
-from gpupack_api.routes.jobs import NAME, OneName, OneNamespace
+from gpupack_api.routes.jobs import NAME
+from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of, token_of
 from gpupack_api.start_view import StartView, start_view
-from gpupack_core.queueing import Borrowed, Never, Now, latest
+from gpupack_core.queueing import Never
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.planning import reason_of
-from gpupack_scheduling.queueing.ask import GangAsk, job_id
-from gpupack_scheduling.queueing.what_if import (
-    Answer,
-    Changes,
-    Other,
-    prepare_explain,
-    prepare_what_if,
-)
+from gpupack_scheduling.queueing.ask import GangAsk
+from gpupack_scheduling.queueing.what_if import Answer, Changes, prepare_what_if
 from gpupack_serving.user import User
 
 MOST_NODES: Final = 256
 MOST_QUOTAS: Final = 32
 MOST_BYTES: Final = 2 << 20
-MAX_NAMED: Final = 100
-"""Jobs and namespaces in one answer; the others are counted."""
 
 
 class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,13 +70,6 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Asked = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
 
 
-class JobRef(msgspec.Struct, frozen=True):
-    """A GPUJob, or a pod of its own."""
-
-    namespace: str
-    name: str
-
-
 class Outcome(msgspec.Struct, frozen=True):
     """What would become of the job if it were made now.
 
@@ -113,38 +98,6 @@ class Outcome(msgspec.Struct, frozen=True):
     foreseen_seconds: float | None
     instead_of: list[JobRef]
     instead_of_hidden: int
-    would_help: list[str]
-    start: StartView | None = None
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """What a GPUJob waits for.
-
-    Attributes:
-        phase: of the job.
-        reason: why it waits, worked out now where it stands in the queue; else as its status says.
-        message: the same in words.
-        position: among all jobs and standalone pods that wait in the cluster, in the order in which
-            they are admitted; the first is 1; null: it is not in the queue.
-        waiting: how many wait in the cluster.
-        start: when it starts; null: it is not in the queue.
-        ahead: who waits and goes before it and may be named.
-        ahead_hidden: how many more.
-        foreseen_seconds: by then it starts at the latest, where that is foreseen.
-        fits_now: whether it has room, whoever else waits and whatever quotas say; null: it does not
-            stand in the queue.
-        would_help: what would let it start; what stands behind that is not looked at.
-    """
-
-    phase: str
-    reason: str
-    message: str
-    position: int | None
-    waiting: int
-    ahead: list[JobRef]
-    ahead_hidden: int
-    foreseen_seconds: float | None
-    fits_now: bool | None
     would_help: list[str]
     start: StartView | None = None
 
@@ -181,57 +134,6 @@ async def what_if(request: Call, state: State, data: Asked) -> Outcome:
     if obstacle := parts.model.onlooker.admissions.obstacle(ask):
         return _unasked(parts, Unaskable("QueueFull", obstacle))
     return await _outcome(parts, user, ask, await _answered(parts, user, ask, data))
-
-
-@get(
-    f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}/explain",
-    tags=["questions"],
-    responses=problems.REFUSALS | problems.MISSING,
-)
-async def explain(
-    request: Call, state: State, namespace: OneNamespace, name: OneName
-) -> Explanation:
-    """Tell what a GPUJob waits for, and what would help."""
-    parts = parts_of(state)
-    user = await parts.user(request)
-    await parts.rights.require_namespace(user, "gpujobs", namespace)
-    job = parts.model.jobs.by_key.get((namespace, name))
-    if job is None:
-        raise Missing(f"there is no GPUJob {namespace}/{name}")
-    onlooker, status = parts.model.onlooker, job.status
-    onlooker.follow()
-    attempt, waiting = onlooker.attempt(job.metadata.uid), len(onlooker.admissions.queue)
-    if attempt is None:
-        return Explanation(
-            phase=status.phase,
-            reason=status.reason,
-            message=onlooker.obstacle(job.metadata.uid) or status.message,
-            position=None,
-            waiting=waiting,
-            ahead=[],
-            ahead_hidden=0,
-            foreseen_seconds=None,
-            fits_now=None,
-            would_help=[],
-        )
-    found = await parts.questions.answer(
-        user, lambda: prepare_explain(onlooker), lambda copy: copy.explain(job_id(attempt))
-    )
-    named, hidden = await _named(parts, user, namespace, found.ahead)
-    wait = found.wait
-    return Explanation(
-        phase=status.phase,
-        reason=reason_of(wait) if wait else "Next",
-        message=wait.message if wait else "it fits, and its turn comes with the next decision",
-        position=wait.position if wait else 1,
-        waiting=max(found.waiting, 1),
-        ahead=named,
-        ahead_hidden=hidden,
-        foreseen_seconds=_foreseen(parts, found),
-        fits_now=found.fits_now,
-        would_help=await _would_help(parts, user, namespace, found),
-        start=start_view(wait.start if wait else Now()),
-    )
 
 
 async def _require_visible(parts: Parts, user: User, asked: WhatIf) -> None:
@@ -282,7 +184,7 @@ def _unasked(parts: Parts, why: Unaskable) -> Outcome:
 async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Outcome:
     wait = found.wait
     if wait is None:
-        named, hidden = await _named(parts, user, ask.namespace, found.stopped)
+        named, hidden = await named_and_hidden(parts, user, ask.namespace, found.stopped)
         workers = _workers(parts, found)
         return Outcome(
             outcome="Starts",
@@ -303,10 +205,10 @@ async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Out
         workers=[],
         position=wait.position,
         waiting=found.waiting,
-        foreseen_seconds=_foreseen(parts, found),
+        foreseen_seconds=foreseen_seconds(parts, found),
         instead_of=[],
         instead_of_hidden=0,
-        would_help=await _would_help(parts, user, ask.namespace, found),
+        would_help=await would_help(parts, user, ask.namespace, found),
         start=start_view(wait.start),
     )
 
@@ -343,56 +245,3 @@ def _starts(workers: list[WorkerView], stopped: int) -> str:
 
 MOST_TOLD: Final = 8
 """Nodes in a sentence."""
-
-
-def _foreseen(parts: Parts, found: Answer) -> float | None:
-    by = latest(found.wait.start) if found.wait else None
-    if by is None:
-        return None
-    return round(max(by.at - parts.model.onlooker.admissions.now(), 0.0), 1)
-
-
-async def _named(
-    parts: Parts, user: User, own: str, found: Collection[Other]
-) -> tuple[list[JobRef], int]:
-    """Those that the caller may list, and how many others there are."""
-    jobs = await _visible(parts, user, "gpujobs", own, (e.namespace for e in found if not e.is_pod))
-    pods = await parts.rights.among(user, "pods", {e.namespace for e in found if e.is_pod})
-    named = [
-        JobRef(each.namespace, each.name)
-        for each in found
-        if each.namespace in (pods if each.is_pod else jobs)
-    ]
-    shown = named[:MAX_NAMED]
-    return shown, len(found) - len(shown)
-
-
-async def _visible(
-    parts: Parts, user: User, kind: str, own: str, there: Iterable[str]
-) -> Collection[str]:
-    """His own namespace first: of so many only some are asked about."""
-    others = set(there)
-    mine = await parts.rights.among(user, kind, others & {own})
-    return {*mine, *await parts.rights.among(user, kind, others - {own})}
-
-
-async def _would_help(parts: Parts, user: User, own: str, found: Answer) -> list[str]:
-    if found.wait is None:
-        return []
-    borrowed = found.wait.borrowed
-    seen = await _visible(parts, user, "gpuquotas", own, (each.tenant for each in borrowed))
-    named = [f"{each.tenant} gives back {each.text}" for each in borrowed if each.tenant in seen]
-    hidden = [each for each in borrowed if each.tenant not in seen]
-    more = len(named) - MAX_NAMED
-    left_out = [f"{more} more namespaces give back what they borrowed"] if more > 0 else []
-    return [*found.wait.helps, *named[:MAX_NAMED], *left_out, *_of_others(hidden)]
-
-
-def _of_others(borrowed: Collection[Borrowed]) -> Iterable[str]:
-    """Together, by model: whose they are is not said."""
-    sums: dict[str, float] = {}
-    for each in borrowed:
-        sums[each.key] = sums.get(each.key, 0.0) + each.milli
-    for each in {of.key: of for of in borrowed}.values():
-        together = Borrowed(each.tenant, sums[each.key], each.key)
-        yield f"other namespaces give back {together.text}"

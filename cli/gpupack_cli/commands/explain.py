@@ -7,38 +7,62 @@ from rich.text import Text
 from gpupack_cli import written_names
 from gpupack_cli.answers import Explanation
 from gpupack_cli.errors import NotAllowed, ServiceAway
-from gpupack_cli.explanation import explained
+from gpupack_cli.explanation import explained, explained_pod
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUJOBS
+from gpupack_kube.client import Api
+from gpupack_kube.resources import PODS
+
+POD = "pod/"
 
 
 @click.command(name="explain")
-@click.argument("job", callback=written_names.name)
+@click.argument("job", callback=written_names.job_or_pod)
 @session_options(rest=True)
 @output_option
 def command(session: Session, job: str, *, output: Output) -> None:
     """Say why JOB waits, or what became of it, and what would help.
 
-    Its phase and reason stand in the GPUJob. Its position in the queue and what would help are the
-    REST API's to say; where that cannot be reached, the rest is told nevertheless.
+    pod/NAME is a standalone pod in the queue. Phase and reason stand in the object. Its position
+    and what would help are the REST API's to say; where that cannot be reached, the rest is told
+    nevertheless.
     """
-    run(lambda: _show(session, job, output=output))
+    if job.startswith(POD):
+        run(lambda: _show_pod(session, job.removeprefix(POD), output=output))
+    else:
+        run(lambda: _show(session, job, output=output))
 
 
 async def _show(session: Session, name: str, *, output: Output) -> None:
     async with session.kubernetes() as api:
         namespace = await session.here(api)
         job = await api.get(GPUJOBS, name, namespace=namespace)
-        more: Explanation | None = None
-        try:
-            async with session.rest(api) as rest:
-                more = await rest.get(f"jobs/{namespace}/{name}/explain", Explanation)
-        except (ServiceAway, NotAllowed) as error:
-            note(f"without position and advice: {error}")
+        more = await _asked(session, api, f"jobs/{namespace}/{name}/explain")
     if output.document:
         show_document({"status": job.status, "explanation": more}, output)
         return
     show_lines(map(Text, explained(job, more)))
+
+
+async def _show_pod(session: Session, name: str, *, output: Output) -> None:
+    async with session.kubernetes() as api:
+        namespace = await session.here(api)
+        pod = await api.get(PODS, name, namespace=namespace)
+        more = await _asked(session, api, f"pods/{namespace}/{name}/explain")
+    if output.document:
+        show_document({"explanation": more}, output)
+        return
+    told = (each.message for each in pod.status.conditions if each.type == "PodScheduled")
+    show_lines(map(Text, explained_pod(f"{namespace}/{name}", next(told, ""), more)))
+
+
+async def _asked(session: Session, api: Api, path: str) -> Explanation | None:
+    try:
+        async with session.rest(api) as rest:
+            return await rest.get(path, Explanation)
+    except (ServiceAway, NotAllowed) as error:
+        note(f"without position and advice: {error}")
+        return None

@@ -5,24 +5,30 @@ import datetime as dt
 
 import click
 
-from gpupack_cli.job_rows import QUEUE_COLUMNS, JobRow, waiting
+from gpupack_cli.answers import Queue
+from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.listing import listed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import show_document, show_table
+from gpupack_cli.queue_rows import QUEUE_COLUMNS, QueueRow, in_order
+from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUJOBS
+from gpupack_kube.client import Api
+
+PAGE = 5000
 
 
 @click.command(name="queue")
-@session_options()
+@session_options(rest=True)
 @all_namespaces
 @output_option
 def command(session: Session, *, everywhere: bool, output: Output) -> None:
-    """List GPUJobs that wait for GPUs, and why.
+    """List GPUJobs and standalone pods that wait for GPUs, and why.
 
-    The highest priority stands first, then the oldest. Quotas decide beside that: `explain` tells a
-    job's real position.
+    They stand in the order in which they are admitted. Their numbers count all that wait in the
+    cluster, those of namespaces that you may not list among them.
     """
     run(lambda: _show(session, everywhere=everywhere, output=output))
 
@@ -30,19 +36,34 @@ def command(session: Session, *, everywhere: bool, output: Output) -> None:
 async def _show(session: Session, *, everywhere: bool, output: Output) -> None:
     async with session.kubernetes() as api:
         namespace = "" if everywhere else await session.here(api)
-        found = await listed(api, GPUJOBS, namespace=namespace)
-    rows = waiting([JobRow.of(job) for job in found])
+        try:
+            rows = await _asked(session, api, namespace)
+        except (ServiceAway, NotAllowed) as error:
+            note(f"without positions and pods, GPUJobs by priority and age: {error}")
+            rows = await _read(api, namespace)
+    rows = in_order(rows)
     if output.document:
         show_document({"waiting": rows, "total": len(rows)}, output)
         return
     if not rows:
         where = f"namespace {namespace}; -A looks in all" if namespace else "the cluster"
-        note(f"nobody waits in {where}")
+        note(f"nothing waits in {where}")
         return
-    if namespace:
-        note(
-            f"of namespace {namespace} alone, in their order: those of other namespaces wait "
-            "between them; -A lists all, `explain` tells a job's number in the cluster"
-        )
     now = dt.datetime.now(dt.UTC)
-    show_table(QUEUE_COLUMNS, (row.queued(at, now) for at, row in enumerate(rows, 1)), output)
+    show_table(QUEUE_COLUMNS, (row.cells(now) for row in rows), output)
+
+
+async def _asked(session: Session, api: Api, namespace: str) -> list[QueueRow]:
+    """What the REST API says; one whose place changes between two pages is listed once."""
+    async with session.rest(api) as rest:
+        found = {
+            (row.kind, row.namespace, row.name): row
+            async for page in pages(rest, "queue", Queue, namespace=namespace, limit=PAGE)
+            for row in page.waiting
+        }
+    return list(found.values())
+
+
+async def _read(api: Api, namespace: str) -> list[QueueRow]:
+    found = await listed(api, GPUJOBS, namespace=namespace)
+    return [QueueRow.of(job) for job in found if job.status.phase == "Pending"]

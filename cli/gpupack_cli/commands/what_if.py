@@ -85,7 +85,7 @@ def told(answer: WhatIf) -> list[str]:
         lines += queued(
             answer.position, answer.waiting, foreseen_seconds=answer.foreseen_seconds, ahead=[]
         )
-    stopped = [f"{plain(each.namespace)}/{plain(each.name)}" for each in answer.instead_of]
+    stopped = [plain(each.text) for each in answer.instead_of]
     if answer.instead_of_hidden:
         stopped.append(of_others(answer.instead_of_hidden))
     if stopped:

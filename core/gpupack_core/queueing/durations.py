@@ -33,11 +33,17 @@ _RANDOM: Final = re.compile("-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 """What Kubernetes appends to a generateName."""
 
 
+_RERUN: Final = re.compile("-rerun-[0-9a-f]{1,8}$")
+"""What `gpupack rerun` appends."""
+
+
 def kind_of(name: str) -> str:
     """What jobs that are submitted again and again have in common: «train-17» and «train-18» do.
 
-    The name without what was appended to tell one from the other: numbers, dates, a random suffix.
+    The name without what was appended to tell one from the other: numbers, dates, a random suffix,
+    and of a rerun that it is one.
     """
+    name = _RERUN.sub("", name) or name
     return _RANDOM.sub("", name).rstrip("0123456789-._") or name
 
 

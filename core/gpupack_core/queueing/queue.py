@@ -91,6 +91,11 @@ class Queue:
         """Those who wait, by priority and age."""
         return [entry.job for entry in self._state.waiting]
 
+    def in_order(self) -> list[JobId]:
+        """Those who wait, in the order in which they are admitted as things stand."""
+        order = Order(self._state.books.felt(self._state.running))
+        return [entry.job.id for entry in sorted(self._state.waiting.entries(), key=order.of)]
+
     def gangs(self) -> list[Gang]:
         """What is waited for; the same may be there several times."""
         return [lane.gang for lane in self._state.waiting.lanes()]

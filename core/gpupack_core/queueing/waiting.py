@@ -143,6 +143,10 @@ class Waiting:
         """By rank; jobs may come and go meanwhile."""
         return iter(sorted(self._entries.values(), key=attrgetter("rank")))
 
+    def entries(self) -> Iterable[Entry]:
+        """In no order; not to be changed meanwhile."""
+        return self._entries.values()
+
     def get(self, job: JobId) -> Entry | None:
         """Of a job that waits."""
         return self._entries.get(job)

@@ -123,9 +123,13 @@ function Explained({ path, before }: { path: string; before: string }) {
           <li>
             Ahead of it:{" "}
             {value.ahead.map((each, at) => (
-              <span key={keyOf(each)}>
+              <span key={`${each.kind} ${keyOf(each)}`}>
                 {at > 0 && ", "}
-                <a href={format("jobs", each.namespace, each.name)}>{keyOf(each)}</a>
+                {each.kind === "Pod" ? (
+                  `pod ${keyOf(each)}`
+                ) : (
+                  <a href={format("jobs", each.namespace, each.name)}>{keyOf(each)}</a>
+                )}
               </span>
             ))}
             {others > 0 &&

@@ -3,7 +3,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { minutes } from "../clock.ts";
-import type { Job, Queue } from "../contract.ts";
+import type { Job, Queue, Waiting } from "../contract.ts";
 import { age, byName, count, shownOf } from "../format.ts";
 import { cluster, keyOf } from "../live/cluster.ts";
 import { missing } from "../live/feed.ts";
@@ -13,7 +13,7 @@ import { Loading, Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
 import { Scope, scope } from "../parts/scope.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { queue } from "../queue.ts";
+import { queue, rowOf } from "../queue.ts";
 import { format } from "../route.ts";
 
 const NAME: Column<Job> = {
@@ -75,7 +75,14 @@ const ALL: readonly Column<Job>[] = [
   AGE,
 ];
 
-const WAITING: readonly Column<Job>[] = [
+const WAITING: readonly Column<Waiting>[] = [
+  {
+    key: "position",
+    title: "#",
+    width: "52px",
+    numeric: true,
+    cell: (row) => row.position ?? "",
+  },
   {
     key: "priority",
     title: "Priority",
@@ -84,7 +91,7 @@ const WAITING: readonly Column<Job>[] = [
     wideOnly: true,
     cell: (job) => job.priority,
   },
-  { ...NAME, order: undefined as never },
+  { ...NAME, title: "Job or pod", order: undefined as never, cell: waitingName },
   { ...GPUS, order: undefined as never },
   {
     key: "why",
@@ -98,6 +105,18 @@ const WAITING: readonly Column<Job>[] = [
   },
   { ...AGE, title: "Waits for", order: undefined as never },
 ];
+
+function waitingName(row: Waiting) {
+  if (row.kind !== "Pod") {
+    return NAME.cell(row);
+  }
+  return (
+    <span>
+      <span class="muted">{row.namespace}/pod/</span>
+      {row.name}
+    </span>
+  );
+}
 
 const PHASES = ["Pending", "Running", "Succeeded", "Failed", "Suspended"];
 
@@ -170,12 +189,12 @@ export function QueueView() {
           what="jobs"
           kind="GPUJobs"
           mayList={value.may_list}
-          title="No job that you may see waits"
+          title="No job or pod that you may see waits"
         >
           Each has its GPUs or has ended.
         </Nothing>
       ) : (
-        <Table label="Queue" columns={WAITING} rows={value.waiting} keyOf={keyOf} tall />
+        <Table label="Queue" columns={WAITING} rows={value.waiting} keyOf={rowOf} tall />
       )}
     </main>
   );

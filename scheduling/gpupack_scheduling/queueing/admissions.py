@@ -394,6 +394,10 @@ class Admissions:
             return wait.message
         return self._waiting.obstacle(pod.metadata.uid)
 
+    def obstacle_of_pod(self, uid: str) -> str:
+        """Why a pod behind our gate is not in the queue; empty: nothing keeps it out."""
+        return self._waiting.obstacle(uid)
+
     def copy(self) -> tuple[Queue, core.Cluster]:
         """Queue and cluster as they are, for what-if questions in whatever thread."""
         self._queue.drain(self._draining.movable())

@@ -42,7 +42,7 @@ async def test_a_job_that_waits_is_told_its_place_and_what_would_help(explain, f
     found = await explain("second")
     assert (found["phase"], found["reason"]) == ("Pending", "TooFewFreeGpus")
     assert (found["position"], found["waiting"]) == (2, 2)
-    assert found["ahead"] == [{"namespace": "team", "name": "first"}]
+    assert found["ahead"] == [{"namespace": "team", "name": "first", "kind": "GPUJob"}]
     assert found["fits_now"] is False
     assert "0 of 2 nodes fit" in found["message"]
 

@@ -158,10 +158,10 @@ async def test_who_would_be_stopped_is_named_to_whoever_may_list_him(ask, runs, 
     runs("theirs", "b", 0, 1, 2, 3, namespace="others")
     found = await ask(with_job(gpus=4))
     assert (found["outcome"], found["reason"]) == ("Starts", "VictimsEnd")
-    assert found["instead_of"] == [{"namespace": "team", "name": "mine"}]
+    assert found["instead_of"] == [{"namespace": "team", "name": "mine", "kind": "GPUJob"}]
     assert [each["node"] for each in found["workers"]] == ["a"]
     named = await ask(with_job(gpus=4, workers=2))
-    assert named["instead_of"] == [{"namespace": "team", "name": "mine"}]
+    assert named["instead_of"] == [{"namespace": "team", "name": "mine", "kind": "GPUJob"}]
     assert named["instead_of_hidden"] == 1
     assert "theirs" not in str(named)
 

@@ -4,8 +4,10 @@ import pytest
 
 from gpupack_cli.answers import Explanation, Name, WhatIf
 from gpupack_cli.commands.what_if import told
-from gpupack_cli.explanation import explained
+from gpupack_cli.explanation import explained, explained_pod
 from gpupack_crds.kinds import GpuJob
+
+FOUR_MINUTES = "2026-11-25T10:00:00Z to 2026-11-25T10:04:00Z"
 
 
 def job(**status):
@@ -63,6 +65,7 @@ def test_a_job_that_ended_shows_its_attempts():
         {
             "number": 1,
             "startedAt": "2026-11-25T10:00:00Z",
+            "finishedAt": "2026-11-25T10:04:00Z",
             "outcome": "Infrastructure",
             "reason": "NodeLost",
             "message": "node a is gone",
@@ -78,8 +81,8 @@ def test_a_job_that_ended_shows_its_attempts():
     ) == [
         "team/train is Running: AllWorkersRunning",
         "Attempts:",
-        "  1: Infrastructure, on a, NodeLost: node a is gone",
-        "  2: goes on, on b",
+        f"  1: Infrastructure, {FOUR_MINUTES} (4m), on a, NodeLost: node a is gone",
+        "  2: goes on, since 2026-11-25T10:05:00Z, on b",
     ]
 
 
@@ -130,6 +133,23 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
     ]
 
 
+def test_a_pod_that_waits_says_why_and_where_it_stands():
+    more = Explanation(reason="NoRoom", message="no room", position=2, waiting=3)
+    more.ahead, more.would_help = [Name("team", "web", "Pod")], ["1 GPU less"]
+    assert list(explained_pod("team/notebook", "old", more)) == [
+        "pod team/notebook waits: NoRoom",
+        "  no room",
+        "  Number 2 of 3 that wait in the cluster.",
+        "  Ahead of it: team/pod/web",
+        "What would help:",
+        "  - 1 GPU less",
+    ]
+    assert list(explained_pod("team/notebook", "its condition", None)) == [
+        "pod team/notebook waits",
+        "  its condition",
+    ]
+
+
 def test_one_is_not_told_as_if_it_were_many():
     more = Explanation(position=1, waiting=1, ahead_hidden=1)
     assert list(explained(job(phase="Pending"), more))[1:] == [
@@ -141,7 +161,7 @@ def test_one_is_not_told_as_if_it_were_many():
 def test_an_attempt_that_got_no_node_names_none():
     attempts = [{"number": 1, "startedAt": "2026-11-25T10:00:00Z", "reason": "Pulling"}]
     shown = list(explained(job(phase="Running", attempts=attempts), None))
-    assert shown[-1] == "  1: goes on, Pulling"
+    assert shown[-1] == "  1: goes on, since 2026-11-25T10:00:00Z, Pulling"
 
 
 def test_an_answer_without_a_reason_ends_in_no_colon():

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The place of each job and standalone pod that waits, among all of the cluster."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gpupack_core.queueing import JobId, Queue
+from gpupack_scheduling.queueing.onlooker import Onlooker
+
+STAND_SECONDS: Final = 1.0
+"""The order of all that wait is found again after so long: ten thousand take some 50 ms."""
+
+
+class Positions:
+    """As an onlooker knows them."""
+
+    def __init__(self, onlooker: Onlooker, clock: Callable[[], float] = time.monotonic) -> None:
+        self._onlooker, self._clock = onlooker, clock
+        self._found: Mapping[JobId, int] = {}
+        self._of: Queue | None = None
+        self._stand_until = 0.0
+
+    def now(self) -> Mapping[JobId, int]:
+        """By the queue's names; 1 is the first."""
+        self._onlooker.follow()
+        queue = self._onlooker.admissions.queue
+        is_same = queue is self._of and len(queue) == len(self._found)
+        if not is_same or self._clock() >= self._stand_until:
+            self._of, self._stand_until = queue, self._clock() + STAND_SECONDS
+            self._found = {job: at for at, job in enumerate(queue.in_order(), 1)}
+        return self._found

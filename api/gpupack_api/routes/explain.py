@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPUJob or a standalone pod waits for, by the queue's own code on a copy of its state."""
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+
+from gpupack_api import problems
+from gpupack_api.errors import Missing
+from gpupack_api.routes.jobs import OneName, OneNamespace
+from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
+from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
+from gpupack_api.start_view import StartView, start_view
+from gpupack_core.queueing import JobId, Now
+from gpupack_kube import objects
+from gpupack_scheduling.planning import reason_of
+from gpupack_scheduling.queueing.ask import job_id, pod_id
+from gpupack_scheduling.queueing.what_if import prepare_explain
+from gpupack_serving.user import User
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What a GPUJob or a standalone pod waits for.
+
+    Attributes:
+        phase: of it.
+        reason: why it waits, worked out now where it stands in the queue; else as its status says.
+        message: the same in words.
+        position: among all jobs and standalone pods that wait in the cluster, in the order in which
+            they are admitted; the first is 1; null: it is not in the queue.
+        waiting: how many wait in the cluster.
+        start: when it starts; null: it is not in the queue.
+        ahead: what waits and goes before it and may be named.
+        ahead_hidden: how many more.
+        foreseen_seconds: by then it starts at the latest, where that is foreseen.
+        fits_now: whether it has room, whatever else waits and whatever quotas say; null: it does
+            not stand in the queue.
+        would_help: what would let it start; what stands behind that is not looked at.
+    """
+
+    phase: str
+    reason: str
+    message: str
+    position: int | None = None
+    waiting: int = 0
+    ahead: list[JobRef] = []
+    ahead_hidden: int = 0
+    foreseen_seconds: float | None = None
+    fits_now: bool | None = None
+    would_help: list[str] = []
+    start: StartView | None = None
+
+
+@get(
+    f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}/explain",
+    tags=["questions"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def explain(
+    request: Call, state: State, namespace: OneNamespace, name: OneName
+) -> Explanation:
+    """Tell what a GPUJob waits for, and what would help."""
+    parts = parts_of(state)
+    user = await parts.user(request)
+    await parts.rights.require_namespace(user, "gpujobs", namespace)
+    job = parts.model.jobs.by_key.get((namespace, name))
+    if job is None:
+        raise Missing(f"there is no GPUJob {namespace}/{name}")
+    onlooker, status = parts.model.onlooker, job.status
+    onlooker.follow()
+    attempt = onlooker.attempt(job.metadata.uid)
+    if attempt is None:
+        return Explanation(
+            phase=status.phase,
+            reason=status.reason,
+            message=onlooker.obstacle(job.metadata.uid) or status.message,
+            waiting=len(onlooker.admissions.queue),
+        )
+    return await _queued(parts, user, namespace, job_id(attempt), status.phase)
+
+
+@get(
+    f"{PREFIX}/pods/{{namespace:str}}/{{name:str}}/explain",
+    tags=["questions"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def explain_pod(
+    request: Call, state: State, namespace: OneNamespace, name: OneName
+) -> Explanation:
+    """Tell what a standalone pod in the queue waits for, and what would help."""
+    parts = parts_of(state)
+    user = await parts.user(request)
+    await parts.rights.require_namespace(user, "pods", namespace)
+    onlooker = parts.model.onlooker
+    onlooker.follow()
+    pod = _gated(parts, namespace, name)
+    job = pod_id(pod.metadata.uid)
+    if job not in onlooker.admissions.queue.state.waiting:
+        return Explanation(
+            phase="Pending",
+            reason="QueueFull",
+            message=onlooker.admissions.obstacle_of_pod(pod.metadata.uid),
+            waiting=len(onlooker.admissions.queue),
+        )
+    return await _queued(parts, user, namespace, job, "Pending")
+
+
+def _gated(parts: Parts, namespace: str, name: str) -> objects.Pod:
+    gated = parts.model.ledger.pods.gated.values()
+    found = (pod for pod in gated if pod.key == (namespace, name))
+    if (pod := next(found, None)) is None:
+        raise Missing(f"no pod {namespace}/{name} waits in the queue")
+    return pod
+
+
+async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) -> Explanation:
+    """Of one that stands in the queue."""
+    onlooker = parts.model.onlooker
+    found = await parts.questions.answer(
+        user, lambda: prepare_explain(onlooker), lambda copy: copy.explain(job)
+    )
+    named, hidden = await named_and_hidden(parts, user, own, found.ahead)
+    wait = found.wait
+    return Explanation(
+        phase=phase,
+        reason=reason_of(wait) if wait else "Next",
+        message=wait.message if wait else "it fits, and its turn comes with the next decision",
+        position=wait.position if wait else 1,
+        waiting=max(found.waiting, 1),
+        ahead=named,
+        ahead_hidden=hidden,
+        foreseen_seconds=foreseen_seconds(parts, found),
+        fits_now=found.fits_now,
+        would_help=await would_help(parts, user, own, found),
+        start=start_view(wait.start if wait else Now()),
+    )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suspend, resume and rerun a GPUJob, with the caller's own token."""
+
+from typing import Annotated
+
+import msgspec
+from litestar import post
+from litestar.datastructures import State
+from litestar.params import Body
+
+from gpupack_api import problems
+from gpupack_api.errors import CallWrong
+from gpupack_api.routes.allocations import IdempotencyKey
+from gpupack_api.routes.jobs import NAME, OneName, OneNamespace
+from gpupack_api.routes.parts import PREFIX, Call, parts_of, token_of
+from gpupack_crds import lifecycle
+from gpupack_crds.errors import LifecycleRefused
+from gpupack_crds.names import MAX_JOB_NAME
+from gpupack_kube.client import Api
+from gpupack_kube.errors import AlreadyExists
+
+ONE_JOB = f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}"
+
+
+class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a job is to be rerun.
+
+    Attributes:
+        name: of the new job; empty: NAME-rerun-N, the first that is free.
+    """
+
+    name: Annotated[str, msgspec.Meta(max_length=MAX_JOB_NAME, pattern=f"^$|{NAME}")] = ""
+
+
+AskedRerun = Annotated[Rerun, Body(schema_extra={"additionalProperties": False})]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """The GPUJob that was written; `suspended`: what its spec says now."""
+
+    namespace: str
+    name: str
+    suspended: bool
+
+
+@post(
+    f"{ONE_JOB}/suspend",
+    tags=["jobs"],
+    status_code=200,
+    responses=problems.WRITES | problems.MISSING,
+)
+async def suspend(request: Call, state: State, namespace: OneNamespace, name: OneName) -> Changed:
+    """Stop a GPUJob and give its GPUs back, until it is resumed."""
+    return await _set(await _api_of(request, state), namespace, name, suspended=True)
+
+
+@post(
+    f"{ONE_JOB}/resume",
+    tags=["jobs"],
+    status_code=200,
+    responses=problems.WRITES | problems.MISSING,
+)
+async def resume(request: Call, state: State, namespace: OneNamespace, name: OneName) -> Changed:
+    """Let a GPUJob that is suspended wait for GPUs again."""
+    return await _set(await _api_of(request, state), namespace, name, suspended=False)
+
+
+@post(
+    f"{ONE_JOB}/rerun",
+    tags=["jobs"],
+    status_code=201,
+    responses=problems.WRITES | problems.MISSING,
+)
+async def rerun(
+    request: Call,
+    state: State,
+    namespace: OneNamespace,
+    name: OneName,
+    data: AskedRerun,
+    key: IdempotencyKey = "",
+) -> Changed:
+    """Make a new GPUJob of the same spec as one that has ended."""
+    parts = parts_of(state)
+    user = await parts.user(request)
+    api = parts.api.on_behalf(token_of(request))
+    identity = f"{user.username}\0{key}" if key else ""
+    try:
+        made = await lifecycle.rerun(
+            api, name, namespace=namespace, new_name=data.name, identity=identity
+        )
+    except LifecycleRefused as error:
+        raise CallWrong("name", name, str(error)) from error
+    except AlreadyExists as error:
+        fix = f"take another: GPUJob {namespace}/{data.name} exists"
+        raise CallWrong("name", data.name, fix) from error
+    return Changed(namespace, made.metadata.name, made.spec.suspend)
+
+
+async def _api_of(request: Call, state: State) -> Api:
+    """The API server, with the caller's token."""
+    parts = parts_of(state)
+    await parts.user(request)
+    return parts.api.on_behalf(token_of(request))
+
+
+async def _set(api: Api, namespace: str, name: str, *, suspended: bool) -> Changed:
+    try:
+        job = await lifecycle.set_suspended(api, name, namespace=namespace, suspended=suspended)
+    except LifecycleRefused as error:
+        raise CallWrong("name", name, str(error)) from error
+    return Changed(namespace, name, bool(job.spec.get("suspend")))

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suspend, resume and rerun a GPUJob, with the rights of the caller.
+
+A job that has ended stays as it is: its results, attempts and costs are final for every reader.
+To rerun it is to make another GPUJob of the same spec, which names the first one (ADR 82).
+"""
+
+import hashlib
+import re
+from typing import Any, Final
+
+from gpupack_crds import names
+from gpupack_crds.errors import LifecycleRefused
+from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_kube import objects
+from gpupack_kube.client import Api
+from gpupack_kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from gpupack_kube.objects import Json
+from gpupack_kube.resources import Resource
+
+MAX_TRIES: Final = 5
+"""The operator writes the same object."""
+
+MAX_RERUNS: Final = 100
+"""Names that are tried for a rerun."""
+
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+_NUMBERED: Final = re.compile(r"-rerun-(\d{1,4})$")
+_KUBECTL: Final = "kubectl.kubernetes.io/"
+
+
+class WholeJob(objects.Object, frozen=True):
+    """A GPUJob with all that its spec says."""
+
+    spec: Json = {}
+    status: Json = {}
+
+    @property
+    def phase(self) -> str:
+        """Of its status."""
+        return str(self.status.get("phase", ""))
+
+
+class WholeConfigMap(objects.Object, frozen=True):
+    """A ConfigMap with its data."""
+
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+WHOLE_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", WholeJob)
+WHOLE_CONFIG_MAPS: Final = Resource("/api/v1", "configmaps", WholeConfigMap)
+
+
+async def set_suspended(api: Api, name: str, *, namespace: str, suspended: bool) -> WholeJob:
+    """Suspend or resume a job; one that is so already is left alone.
+
+    Raises:
+        LifecycleRefused: it has ended.
+        KubeError: the API server refuses, or does not answer.
+    """
+    tries = MAX_TRIES
+    while True:
+        tries -= 1
+        job = await api.get(WHOLE_JOBS, name, namespace=namespace)
+        if job.phase in ENDED:
+            raise LifecycleRefused(
+                f"GPUJob {namespace}/{name} has ended ({job.phase}); `gpupack rerun` makes a new "
+                "one of the same spec"
+            )
+        if bool(job.spec.get("suspend")) == suspended:
+            return job
+        version = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+        patch = {"metadata": version, "spec": {"suspend": suspended}}
+        try:
+            return await api.merge(WHOLE_JOBS, name, patch, namespace=namespace)
+        except Conflict:
+            if not tries:
+                raise
+
+
+async def rerun(
+    api: Api, name: str, *, namespace: str, new_name: str = "", identity: str = ""
+) -> GpuJob:
+    """Make a GPUJob of the same spec as one that has ended.
+
+    Args:
+        api: calls with the rights of the caller.
+        name: of the job that has ended.
+        namespace: of both.
+        new_name: empty: NAME-rerun-N, the first that is free.
+        identity: of the request: one that is sent twice makes one job; empty: it is sent once.
+
+    Raises:
+        LifecycleRefused: it has not ended, or its scripts are gone.
+        AlreadyExists: the new name is taken.
+        KubeError: the API server refuses, or does not answer.
+    """
+    old = await api.get(WHOLE_JOBS, name, namespace=namespace)
+    if old.phase not in ENDED:
+        raise LifecycleRefused(
+            f"GPUJob {namespace}/{name} has not ended ({old.phase or 'Pending'}); wait for its "
+            "end, or raise spec.revision to start it again by another spec"
+        )
+    scripts = await _scripts(api, old)
+    job = await _create(api, old, new_name, identity)
+    try:
+        for script in scripts:
+            await _copy(api, script, job)
+    except KubeError:
+        await api.delete(GPUJOBS, job.metadata.name, namespace=namespace, uid=job.metadata.uid)
+        raise
+    return job
+
+
+def rerun_names(name: str, identity: str = "") -> list[str]:
+    """NAME-rerun-N, counted on from the job's own N; by an identity always the same one."""
+    found = _NUMBERED.search(name)
+    first = int(found[1]) + 1 if found else 1
+    stem = name[: found.start()] if found else name
+    if identity:
+        return [_fitting(stem, hashlib.sha256(identity.encode()).hexdigest()[:8])]
+    return [_fitting(stem, str(number)) for number in range(first, first + MAX_RERUNS)]
+
+
+def manifest_of(old: WholeJob, name: str) -> Json:
+    """The same spec under another name; scripts that went with the old job have this one's name."""
+    spec = {key: value for key, value in old.spec.items() if key not in {"suspend", "revision"}}
+    template = spec.get("template")
+    if isinstance(template, dict):
+        spec["template"] = _with_scripts(template, old.metadata.name, name)
+    kept = {key: value for key, value in old.metadata.labels.items() if _is_users(key)}
+    noted = {key: value for key, value in old.metadata.annotations.items() if _is_users(key)}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUJob",
+        "metadata": {
+            "name": name,
+            "namespace": old.metadata.namespace,
+            "labels": kept,
+            "annotations": noted | {names.RERUN_OF_ANNOTATION: old.metadata.name},
+        },
+        "spec": spec,
+    }
+
+
+async def _create(api: Api, old: WholeJob, new_name: str, identity: str) -> GpuJob:
+    namespace = old.metadata.namespace
+    tried = [new_name] if new_name else rerun_names(old.metadata.name, identity)
+    for name in tried:
+        try:
+            return await api.create(GPUJOBS, manifest_of(old, name), namespace=namespace)
+        except AlreadyExists:
+            if identity:
+                made = await api.get(GPUJOBS, name, namespace=namespace)
+                if made.metadata.annotations.get(names.RERUN_OF_ANNOTATION) == old.metadata.name:
+                    return made
+            if name == tried[-1]:
+                raise
+    raise LifecycleRefused(f"no name is free for a rerun of {namespace}/{old.metadata.name}")
+
+
+def _fitting(stem: str, suffix: str) -> str:
+    ending = f"-rerun-{suffix}"
+    return stem[: names.MAX_JOB_NAME - len(ending)].rstrip("-") + ending
+
+
+def _is_users(key: str) -> bool:
+    """What gpupack or kubectl wrote is of the old object."""
+    return not key.startswith((f"{names.GROUP}/", _KUBECTL))
+
+
+def _with_scripts(template: Json, old: str, new: str) -> Json:
+    """`gpupack submit` calls the ConfigMap of a job's scripts as the job."""
+    spec = template.get("spec")
+    volumes = spec.get("volumes") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(volumes, list):
+        return template
+    changed = [_volume(each, old, new) for each in volumes]
+    return {**template, "spec": {**spec, "volumes": changed}}
+
+
+def _volume(volume: Any, old: str, new: str) -> Any:
+    source = volume.get("configMap") if isinstance(volume, dict) else None
+    if not isinstance(source, dict) or source.get("name") != old:
+        return volume
+    return {**volume, "configMap": {**source, "name": new}}
+
+
+async def _scripts(api: Api, old: WholeJob) -> list[WholeConfigMap]:
+    """The ConfigMap that goes with the old job, where its template mounts one of its name.
+
+    Raises:
+        LifecycleRefused: it is gone.
+    """
+    name, template = old.metadata.name, old.spec.get("template")
+    if not isinstance(template, dict) or _with_scripts(template, name, "") == template:
+        return []
+    namespace = old.metadata.namespace
+    try:
+        return [await api.get(WHOLE_CONFIG_MAPS, name, namespace=namespace)]
+    except NotFound as error:
+        raise LifecycleRefused(
+            f"ConfigMap {namespace}/{name} with the scripts of the job is gone; submit it again"
+        ) from error
+
+
+async def _copy(api: Api, scripts: WholeConfigMap, job: GpuJob) -> None:
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": "GPUJob",
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+    }
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": job.metadata.name, "ownerReferences": [owner]},
+        "data": scripts.data,
+        "binaryData": scripts.binary_data,
+    }
+    await api.create(WHOLE_CONFIG_MAPS, body, namespace=job.metadata.namespace)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+import datetime as dt
+
+from gpupack_cli.queue_rows import QueueRow, in_order
+
+NOW = dt.datetime(2026, 11, 25, 10, 0, tzinfo=dt.UTC)
+
+
+def test_rows_stand_in_the_order_of_the_queue_and_those_without_a_position_last():
+    rows = [
+        QueueRow("team", "outside", priority=9),
+        QueueRow("team", "late", position=7),
+        QueueRow("other", "notebook", "Pod", position=2),
+    ]
+    assert [row.cells(NOW)[:3] for row in in_order(rows)] == [
+        (2, "other", "pod/notebook"),
+        (7, "team", "late"),
+        ("", "team", "outside"),
+    ]
