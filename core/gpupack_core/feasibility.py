@@ -31,7 +31,8 @@ UNLIMITED = np.int64(1 << 30)
 class Check:
     """Rows that fail for a reason; `nearest`: how much of it each row has.
 
-    `of_each`: the same for each of the request's extended resources.
+    `of_each`: the same for each of the request's extended resources; of a share the memory that is
+    free beside its percent.
     """
 
     reason: Reason
@@ -330,7 +331,9 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
         alike = _of_kind(cluster, request)
         most = a.free_milli if alike is None else a.free_milli * alike
         fitting = _fits(a, request.share, alike)
-        yield Check(Reason.SHARE_DOES_NOT_FIT, _nowhere(fitting), most.max(axis=1, initial=0))
+        beside = np.where(most >= request.share.milli, a.free_memory, 0).max(axis=1, initial=0)
+        percent = most.max(axis=1, initial=0)
+        yield Check(Reason.SHARE_DOES_NOT_FIT, _nowhere(fitting), percent, (beside,))
         fitting = fitting if eligible is None else fitting & eligible
         yield Check(Reason.SHARED_BY_OTHERS, _nowhere(fitting))
         yield Check(Reason.TOO_MANY_SHARES, _nowhere(fitting & (a.free_shares > 0)))

@@ -59,6 +59,7 @@ class Reason(StrEnum):
             nearest: the most that one of these nodes has of it.
             there: what the GPUs of these nodes are instead: the names by which they are asked for,
                 or the models most like the one that is. Of extended resources, which are lacking.
+                Of a share whose percent is free, the memory beside it.
         """
         text = _TEXTS[self].format(
             gpus=devices_text(request),
@@ -75,6 +76,10 @@ class Reason(StrEnum):
         )
         if self is Reason.MODEL_MISMATCH and there:
             return f"{text} (nearest: {', '.join(there)})"
+        if self is Reason.SHARE_DOES_NOT_FIT and there and request.share is not None:
+            percent = f"{request.share.milli / 10:g}%"
+            most = f"the most on a GPU with {percent} free is {there[0]}"
+            return f"{text} (memory is the limit: {most})"
         if nearest is None:
             return text
         shown = f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else nearest

@@ -115,6 +115,9 @@ def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) ->
         kinds = a.kind if serving is None else np.where(serving, a.kind, ABSENT)
         numbers = set(kinds[rows].ravel().tolist()) - {ABSENT}
         there = nearest_models(request.models, (a.kinds.values[number] for number in numbers))
+    elif check.reason is Reason.SHARE_DOES_NOT_FIT:
+        if request.share is not None and nearest is not None and nearest >= request.share.milli:
+            there = (f"{int(check.of_each[0][rows].max())} MiB",)
     elif nodes and check.of_each:
         there = tuple(_lacking(request, check, rows))
     return Count(check.reason, nodes, nearest, there)

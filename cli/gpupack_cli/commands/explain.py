@@ -6,6 +6,7 @@ from rich.text import Text
 
 from gpupack_cli import written_names
 from gpupack_cli.answers import Explanation
+from gpupack_cli.cluster_warnings import warn
 from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.explanation import explained, explained_pod
 from gpupack_cli.notes import note
@@ -41,6 +42,8 @@ async def _show(session: Session, name: str, *, output: Output) -> None:
         namespace = await session.here(api)
         job = await api.get(GPUJOBS, name, namespace=namespace)
         more = await _asked(session, api, f"jobs/{namespace}/{name}/explain")
+        if not output.document and not job.status.finished:
+            await warn(api, job.spec)
     if output.document:
         show_document({"status": job.status, "explanation": more}, output)
         return

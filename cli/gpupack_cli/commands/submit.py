@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from gpupack_cli import written_names
+from gpupack_cli.cluster_warnings import warn
 from gpupack_cli.errors import InputWrong, UsageWrong
 from gpupack_cli.job_manifest import Wanted, as_yaml, manifests, owned_by
 from gpupack_cli.notes import note
@@ -139,6 +140,7 @@ async def _submit(
         where = f"-n {job.metadata.namespace} {job.metadata.name}"
         done = f"has revision {job.spec.revision}" if on else "created"
         note(f"gpujob {job.metadata.namespace}/{job.metadata.name} {done}")
+        await warn(api, job.spec)
         if detach:
             note(f"follow it by: gpupack logs -f {where}")
             return

@@ -90,6 +90,17 @@ def test_a_share_that_does_not_fit_names_the_largest_gap():
     )
 
 
+def test_a_share_whose_percent_is_free_is_limited_by_memory():
+    cluster = cluster_of(node("a", 1))
+    memory = cluster.nodes()[0].devices[0].memory
+    for number in range(3):
+        taken(cluster, "a", 0, milli=250, memory=memory // 4 + 1, holder=f"share {number}")
+    refusal = decide(cluster, share(250, memory // 4 + 1), BEST_FIT)
+    left = memory - 3 * (memory // 4 + 1)
+    limit = f"(memory is the limit: the most on a GPU with 25% free is {left} MiB)"
+    assert limit in refusal.message
+
+
 def test_a_share_that_finds_no_slot_is_told_so():
     full = node("a", 1, max_shares=2)
     cluster = cluster_of(full, node("b", 1, max_shares=2))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job may not expect of the cluster's GPUs.
+
+It names a model that no GPU is of, or a share of which memory allows fewer on a GPU than percent.
+
+The same is said by the job's status when it waits. It is no reason to refuse a job: nodes with such
+GPUs may come.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from gpupack_cli import figures
+from gpupack_cli.listing import listed
+from gpupack_cli.notes import note
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.kinds import GPUNODES
+from gpupack_kube.client import Api
+from gpupack_kube.errors import KubeError
+
+WHOLE_PERCENT = 100
+
+Gpu = tuple[str, int]
+"""Model, and memory in MiB."""
+
+
+async def warn(api: Api, spec: GpuJobSpec) -> None:
+    """Note what there is to say; without the right to list GPUNodes nothing is."""
+    if not spec.gpu_models and spec.share is None:
+        return
+    try:
+        nodes = await listed(api, GPUNODES)
+    except KubeError:
+        return
+    gpus = {(each.model, each.memory_mib) for node in nodes for each in node.status.devices}
+    for text in warnings(spec, gpus):
+        note(f"warning: {text}")
+
+
+def warnings(spec: GpuJobSpec, gpus: Iterable[Gpu]) -> Iterator[str]:
+    """Sentences about a job on these GPUs."""
+    # They import numpy, which no other submission needs.
+    from gpupack_core.models import matches_model, nearest_models  # noqa: PLC0415
+    from gpupack_core.units import MiB  # noqa: PLC0415
+
+    there = sorted((model, MiB(memory)) for model, memory in gpus)
+    if not there:
+        return
+    fitting = [
+        gpu
+        for gpu in there
+        if not spec.gpu_models or any(matches_model(each, *gpu) for each in spec.gpu_models)
+    ]
+    if not fitting:
+        nearest = ", ".join(nearest_models(spec.gpu_models, there))
+        wanted = " or ".join(spec.gpu_models)
+        yield (f"no GPU of the cluster is of model {wanted} (nearest: {nearest}); the job waits")
+    if spec.share is not None:
+        yield from _limited_by_memory(spec.share.percent, spec.share.memory, fitting)
+
+
+def _limited_by_memory(percent: int, memory: str, gpus: Iterable[Gpu]) -> Iterator[str]:
+    from gpupack_crds.quantity import mebibytes  # noqa: PLC0415 - as above
+
+    asked, by_percent = mebibytes(memory), WHOLE_PERCENT // percent
+    for model, there in gpus:
+        by_memory = there // asked
+        if by_memory < by_percent:
+            yield (
+                f"memory is the limit of this share: {by_memory} with {memory} fit on one {model} "
+                f"of {figures.memory(there)}, and {by_percent} by their {percent}%"
+            )
