@@ -235,7 +235,7 @@ def build(settings: Settings, api: Api) -> App:
         questions=questions,
         rights=rights,
         api=api,
-        placeholder_image=settings.placeholder_image,
+        placeholder=settings.placeholder,
     )
     metrics.register(parts.registry, watches=reflectors, api=api, certificate=certificate)
     dashboard = page.Page.read(settings.page_folder)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpupack_crds import names
-from gpupack_kube.environment import Environment
+from gpupack_kube.environment import PULL_POLICIES, Environment
 from gpupack_scheduling.decisions import MOST_SECONDS, Decisions
 from gpupack_serving.certificate import ServerFiles
 
@@ -18,6 +18,35 @@ LEAST_READING: Final = 1.0
 """Seconds between two rounds over the agents."""
 
 MOST_PORT: Final = 65535
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placeholder:
+    """What pods run that only hold GPUs.
+
+    Attributes:
+        image: an image of gpupack's.
+        pull_policy: when nodes pull it.
+        pull_secrets: names of Secrets with the registry's credentials, in the pods' namespace.
+    """
+
+    image: str = ""
+    pull_policy: str = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, environment: Environment) -> "Placeholder":
+        """Read it; raises SettingsInvalid."""
+        return cls(
+            image=environment.text("GPUPACK_PLACEHOLDER_IMAGE", ""),
+            pull_policy=environment.choice(
+                "GPUPACK_IMAGE_PULL_POLICY", PULL_POLICIES, PULL_POLICIES[0]
+            ),
+            pull_secrets=environment.words("GPUPACK_IMAGE_PULL_SECRETS"),
+        )
+
+
+NO_PLACEHOLDER: Final = Placeholder()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,8 +125,9 @@ class Settings:
     """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is answered."""
     config: pathlib.Path | None = None
     """GPUPACK_CONFIG: path of the file with what may change while it runs (config.py)."""
-    placeholder_image: str = ""
-    """GPUPACK_PLACEHOLDER_IMAGE: has python3, and is run by pods that only hold GPUs."""
+    placeholder: Placeholder = NO_PLACEHOLDER
+    """GPUPACK_PLACEHOLDER_IMAGE: has python3, and is run by pods that only hold GPUs;
+    GPUPACK_IMAGE_PULL_POLICY and GPUPACK_IMAGE_PULL_SECRETS: how it is pulled."""
     accountant: Accountant | None = None
     """GPUPACK_COST_URL: where costs are accounted for, and GPUPACK_COST_CA: path of the certificate
     (PEM) by which that is known. Not set: they are not."""
@@ -137,7 +167,7 @@ class Settings:
                 "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
             ),
             config=pathlib.Path(config) if config else None,
-            placeholder_image=environment.text("GPUPACK_PLACEHOLDER_IMAGE", ""),
+            placeholder=Placeholder.of(environment),
             accountant=Accountant(url, environment.text("GPUPACK_COST_CA", "")) if url else None,
             readings=ReadingSettings.of(environment),
             page_folder=environment.text("GPUPACK_PAGE_FOLDER", ""),

@@ -16,6 +16,9 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
+PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
+"""When a node pulls an image, as Kubernetes knows it."""
+
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -39,6 +42,10 @@ class Environment:
     def text(self, name: str, default: str) -> str:
         """Read a text."""
         return self._variables.get(name, "") or default
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Read texts that commas separate; none where it is not set."""
+        return tuple(word for word in self._variables.get(name, "").split(",") if word)
 
     def path(self, name: str, default: str) -> pathlib.Path:
         """Read a path."""

@@ -36,6 +36,7 @@ from gpupack_operator.decision.nodes import AskNodes, NodesAction, ReserveNodes,
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_given_up, is_overdue
 from gpupack_operator.fencing import Fence
+from gpupack_operator.manifests.pod import has_our_images
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
@@ -63,6 +64,8 @@ class Sources:
     nodes: NodesRequests
     bounds: NodesBounds
     metrics: Metrics
+    pull_secrets: tuple[str, ...] = ()
+    """Names of those of pods with an image of ours."""
 
 
 class Reconciler:
@@ -87,7 +90,7 @@ class Reconciler:
         self._nodes = sources.nodes
         self._bounds = sources.bounds
         self._line = line
-        self._limits = limits
+        self._limits, self._pull_secrets = limits, sources.pull_secrets
         self._creation = CreationBackoff()
         self._refetch: set[Key] = set()
 
@@ -221,6 +224,7 @@ class Reconciler:
             pods=pods,
             now=self._now(),
             limits=self._limits,
+            pull_secrets=self._pull_secrets if has_our_images(seen.job.spec) else None,
             silent=silent,
             refusals=self._line.refusals(key),
             asked_until=self._asked_until(seen.job),

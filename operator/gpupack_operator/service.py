@@ -151,6 +151,7 @@ async def _lead(
         nodes=NodesRequests(api, settings.provisioning, actor.admitted_template),
         bounds=bounds,
         metrics=counted.metrics,
+        pull_secrets=settings.pods.pulling.secrets,
     )
     reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
     pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed, counted.metrics)

@@ -10,12 +10,13 @@ import msgspec
 from gpupack_crds import names
 from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_crds.vendors import Vendors, parse_vendors
-from gpupack_kube.environment import Environment
+from gpupack_kube.environment import PULL_POLICIES, Environment
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.liveness import heartbeat_path
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
+from gpupack_operator.manifests.pulling import Pulling
 from gpupack_operator.nodes_bounds import Bounds
 from gpupack_serving.settings import MetricsSettings
 
@@ -141,6 +142,10 @@ def _pods(environment: Environment) -> PodDefaults:
         multicast=_switch(environment, "GPUPACK_NVLINK_MULTICAST"),
         vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
         launcher_image=environment.text("GPUPACK_LAUNCHER_IMAGE", ""),
+        pulling=Pulling(
+            policy=environment.choice("GPUPACK_IMAGE_PULL_POLICY", PULL_POLICIES, PULL_POLICIES[0]),
+            secrets=environment.words("GPUPACK_IMAGE_PULL_SECRETS"),
+        ),
     )
 
 

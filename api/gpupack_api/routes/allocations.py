@@ -190,6 +190,7 @@ def allocation_name(identity: str) -> str:
 
 def _manifest(parts: Parts, asked: Allocate, name: str) -> Json:
     gang = gang_of(asked, parts.model.ledger.cluster)
+    placeholder = parts.placeholder
     memory = math.ceil(asked.memory_gb * BYTES_PER_GB / BYTES_PER_MIB)
     spec: Json = {
         "workers": gang.workers,
@@ -199,10 +200,12 @@ def _manifest(parts: Parts, asked: Allocate, name: str) -> Json:
         "template": {
             "spec": {
                 "securityContext": {"runAsNonRoot": True},
+                "imagePullSecrets": [{"name": name} for name in placeholder.pull_secrets],
                 "containers": [
                     {
                         "name": names.WORKER_CONTAINER,
-                        "image": parts.placeholder_image,
+                        "image": placeholder.image,
+                        "imagePullPolicy": placeholder.pull_policy,
                         "command": list(HOLD),
                     }
                 ],

@@ -22,6 +22,7 @@ from gpupack_api.questions import Questions
 from gpupack_api.quota_history import QuotaHistory
 from gpupack_api.read_model import ReadModel
 from gpupack_api.rights import Rights
+from gpupack_api.settings import NO_PLACEHOLDER, Placeholder
 from gpupack_kube.client import Api
 from gpupack_serving.access import Caller
 from gpupack_serving.connections import certificate_of
@@ -106,7 +107,7 @@ class Parts:
     streams: StreamLimits
     questions: Questions
     api: Api
-    placeholder_image: str = ""
+    placeholder: Placeholder = NO_PLACEHOLDER
     """What pods run that only hold GPUs."""
     registry: CollectorRegistry = dataclasses.field(default_factory=CollectorRegistry)
     """What is counted."""

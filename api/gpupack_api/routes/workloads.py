@@ -137,7 +137,10 @@ def _patch(job: ShownJob, asked: Workload, digest: str) -> Json:
         },
         "spec": {
             "revision": job.spec.revision + 1,
-            "template": {"spec": {"securityContext": user, "containers": [worker]}},
+            # The placeholder's pull secrets would take the place of the service account's.
+            "template": {
+                "spec": {"securityContext": user, "imagePullSecrets": None, "containers": [worker]}
+            },
         },
     }
 

@@ -147,6 +147,16 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* For parts that make pods with images of ours. */}}
+{{- define "gpupack.pullingEnv" -}}
+- {name: GPUPACK_IMAGE_PULL_POLICY, value: {{ .Values.image.pullPolicy }}}
+{{- $names := list }}
+{{- range .Values.image.pullSecrets }}
+{{- $names = append $names .name }}
+{{- end }}
+- {name: GPUPACK_IMAGE_PULL_SECRETS, value: {{ join "," $names | quote }}}
+{{- end }}
+
 {{/* A container that needs nothing of its node. */}}
 {{- define "gpupack.confined" -}}
 allowPrivilegeEscalation: false

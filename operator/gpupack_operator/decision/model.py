@@ -246,6 +246,7 @@ class Observation:
         silent: of the nodes whose pods are overdue, those that have fallen silent altogether.
         now: the time.
         limits: how long to wait for things.
+        pull_secrets: that its pods have by the chart's values; None: no image is of ours.
         refusals: how often in a row it could not ask for a plan, or had no answer.
         asked_until: until then nothing is asked, for the queue knows the job as it is.
         told: what the status says of why the job waits; None: another operator wrote it.
@@ -263,6 +264,7 @@ class Observation:
     pods: tuple[Pod, ...]
     now: dt.datetime
     limits: Limits = Limits()
+    pull_secrets: tuple[str, ...] | None = None
     silent: frozenset[str] = frozenset()
     refusals: int = 0
     asked_until: dt.datetime | None = None

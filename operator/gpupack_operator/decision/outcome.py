@@ -12,6 +12,7 @@ from functools import partial
 from gpupack_crds.gpujob_status import Outcome
 from gpupack_kube.objects import ContainerWaiting
 from gpupack_operator.decision import causes, times
+from gpupack_operator.decision.image_help import image_help
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
 from gpupack_operator.decision.workers import Worker, by_index
@@ -274,6 +275,9 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
         return None
     message = f"worker {worker.index} on node {worker.pod.spec.node_name}: {waiting.reason}"
     message += f": {waiting.message}" if waiting.message else ""
+    if waiting.reason in IMAGE_TROUBLE:
+        namespace = worker.pod.metadata.namespace
+        message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
     broken = partial(_verdict, message=message, worker=worker.index)
     if waiting.reason in IMAGE_TROUBLE:
         due = times.after(turn_at, view.limits.image_seconds)

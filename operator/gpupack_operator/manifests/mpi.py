@@ -48,11 +48,13 @@ class Launching:
         container: the name of the worker's container.
         secret: the name of the Secret with the key.
         image: an image that has the launcher.
+        policy: when it is pulled.
     """
 
     container: str
     secret: str
     image: str
+    policy: str
 
 
 def is_by_mpirun(spec: GpuJobSpec) -> bool:
@@ -89,7 +91,7 @@ def launched(pod_spec: Json, launching: Launching) -> Json:
             _launched(each, launching) if each["name"] == launching.container else each
             for each in pod_spec["containers"]
         ],
-        "initContainers": [_copying(launching.image), *pod_spec.get("initContainers", ())],
+        "initContainers": [_copying(launching), *pod_spec.get("initContainers", ())],
         "volumes": [
             *pod_spec.get("volumes", ()),
             {"name": LAUNCHER_VOLUME, "emptyDir": {}},
@@ -114,7 +116,7 @@ def _launched(container: Json, launching: Launching) -> Json:
     return kept | {"command": [LAUNCHER, "run", "--", *command], "volumeMounts": mounts}
 
 
-def _copying(image: str) -> Json:
+def _copying(launching: Launching) -> Json:
     """As whoever the pod's user is not: the folder is everybody's, the copy can be run by all."""
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
@@ -125,8 +127,8 @@ def _copying(image: str) -> Json:
     }
     return {
         "name": INIT_CONTAINER,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
+        "image": launching.image,
+        "imagePullPolicy": launching.policy,
         "command": ["cp", LAUNCHER, f"{COPY_FOLDER}/"],
         "securityContext": context,
         "resources": {"limits": INIT_NEEDS, "requests": INIT_NEEDS},

@@ -15,6 +15,7 @@ from gpupack_kube.objects import Json
 from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
+from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
 GRACE_SECONDS = 30
@@ -37,6 +38,7 @@ class PodDefaults:
         multicast: let workers use NVLink multicast; for clusters that one team has to itself.
         vendors: what is known of each vendor's GPUs.
         launcher_image: image that has the launcher of mpirun: the agent's, which is on each node.
+        pulling: how both images are pulled.
     """
 
     workload_image: str
@@ -46,6 +48,7 @@ class PodDefaults:
     multicast: bool = False
     vendors: Vendors = NO_VENDORS
     launcher_image: str = ""
+    pulling: Pulling = IF_NOT_PRESENT
 
 
 def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
@@ -69,12 +72,21 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     spec = merged(ours, user.get("spec") or {})
     if mpi.is_by_mpirun(job.spec):
         secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
-        launching = mpi.Launching(container["name"], secret, defaults.launcher_image)
+        launching = mpi.Launching(
+            container["name"], secret, defaults.launcher_image, defaults.pulling.policy
+        )
         spec = mpi.launched(spec, launching)
+    if has_our_images(job.spec):
+        spec = defaults.pulling.credited(spec)
     return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": _with_last_words(spec),
     }
+
+
+def has_our_images(spec: GpuJobSpec) -> bool:
+    """Whether the pods of a job have an image of gpupack's."""
+    return spec.workload is not None or mpi.is_by_mpirun(spec)
 
 
 def staying(spec: GpuJobSpec) -> dict[str, str]:
@@ -204,7 +216,7 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
     }
     if job.spec.workload:
         container["image"] = defaults.workload_image
-        container["imagePullPolicy"] = "IfNotPresent"
+        container["imagePullPolicy"] = defaults.pulling.policy
         container["args"] = [job.spec.workload.name, *job.spec.workload.args]
         if mpi.is_by_mpirun(job.spec):
             container["command"] = list(mpi.WORKLOADS_COMMAND)

@@ -24,7 +24,7 @@ from gpupack_api.quota_history import QuotaHistory
 from gpupack_api.read_model import ReadModel
 from gpupack_api.rights import Rights
 from gpupack_api.routes.parts import Parts
-from gpupack_api.settings import Settings
+from gpupack_api.settings import Placeholder, Settings
 from gpupack_api.shown_job import ShownJob
 from gpupack_crds.kinds import GpuQuota
 from gpupack_scheduling.decisions import Decisions
@@ -262,7 +262,7 @@ async def parts(model, server, quota_history, history, views, *, feed, config_fi
             rights=Rights(api),
             questions=Questions(model.onlooker, is_known=lambda: True),
             api=api,
-            placeholder_image="hold:1",
+            placeholder=Placeholder("hold:1", "Always", ("mine",)),
         )
 
 

@@ -52,7 +52,10 @@ async def test_gpus_are_held_by_a_gpujob_that_the_caller_made(call, operator, se
     assert made["spec"]["gpus"] == 2
     assert made["spec"]["gpuModels"] == ["H100"]
     assert made["spec"]["activeDeadlineSeconds"] == 3600
-    assert made["spec"]["template"]["spec"]["containers"][0]["image"] == "hold:1"
+    pod = made["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "hold:1"
+    assert pod["containers"][0]["imagePullPolicy"] == "Always"
+    assert pod["imagePullSecrets"] == [{"name": "mine"}]
 
 
 async def test_what_is_not_free_stands_in_the_queue_and_says_so(call, operator):

@@ -122,6 +122,7 @@ async def test_pods_say_that_their_user_is_not_root_where_that_is_asked_for(call
     (made,) = server.jobs.values()
     await run(call, held)
     assert made["spec"]["template"]["spec"]["securityContext"] is None
+    assert made["spec"]["template"]["spec"]["imagePullSecrets"] is None
     await run(call, held, body={"non_root": True})
     assert made["spec"]["template"]["spec"]["securityContext"] == {"runAsNonRoot": True}
 

@@ -82,6 +82,12 @@ def helm():
     )
 
 
+@pytest.fixture
+def chart_copy(tmp_path):
+    """A copy of the chart that a test may change."""
+    return shutil.copytree(CHART, tmp_path / "gpupack")
+
+
 @pytest.fixture(scope="session")
 def conform(tmp_path_factory):
     """Judge manifests by the schemas of Kubernetes and of our CRDs."""

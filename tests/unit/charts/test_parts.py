@@ -851,3 +851,33 @@ def test_an_agent_with_the_hosts_root_mounts_no_folder_that_some_kubelets_lack(r
     mounted = volumes(render(*simulated, *ODD_KUBELET), "DaemonSet", "gpupack-agent")
     assert mounted["pod-resources"]["hostPath"]["path"] == "/data/kubelet/pod-resources"
     assert mounted["device-plugins"]["hostPath"]["path"] == "/var/lib/kubelet/device-plugins"
+
+
+@pytest.mark.parametrize(
+    ("pod", "name"), [("gpupack-operator", "operator"), ("gpupack-api", "api")]
+)
+def test_pods_that_a_part_makes_are_pulled_as_its_own_are(render, pod, name):
+    rendered = render('image.pullSecrets=[{"name":"a"},{"name":"b"}]', 'image.pullPolicy="Always"')
+    container = rendered.container("Deployment", pod, name)
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["GPUPACK_IMAGE_PULL_SECRETS"] == "a,b"
+    assert variables["GPUPACK_IMAGE_PULL_POLICY"] == container["imagePullPolicy"] == "Always"
+
+
+def test_every_pod_of_the_chart_names_the_pull_secrets_and_the_policy(render):
+    rendered = render(
+        'image.pullSecrets=[{"name":"a"}]',
+        'image.pullPolicy="Always"',
+        "cost.enabled=true",
+        "preflight.enabled=true",
+    )
+    pods = {
+        name: each["spec"]["template"]["spec"]
+        for name, each in rendered.objects.items()
+        if "template" in each.get("spec", {})
+    }
+    assert {name for _, name in pods} >= {"gpupack-cost", "gpupack-mps", "gpupack-preflight"}
+    for pod in pods.values():
+        assert pod["imagePullSecrets"] == [{"name": "a"}]
+        containers = [*pod["containers"], *pod.get("initContainers", ())]
+        assert {each["imagePullPolicy"] for each in containers} == {"Always"}

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import dataclasses
+
 from msgspec import structs
 
 from gpupack_operator.decision.decide import decide
@@ -280,6 +282,14 @@ def test_the_running_condition_says_what_keeps_an_admitted_job(build):
     decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
     assert (decision.status.phase, decision.status.reason) == ("Admitted", JobReason.IMAGE_PULL)
     assert "ImagePullBackOff" in decision.status.message
+
+
+def test_where_a_registry_refuses_an_image_the_condition_says_which_secret_lacks(build):
+    refused = "failed to pull: 401 Unauthorized"
+    pods = [build.pod(phase="Pending", waiting="ImagePullBackOff", said=refused)]
+    seen = build.see(build.admitted(), jobs=[build.job()], pods=pods)
+    decision = decide(dataclasses.replace(seen, pull_secrets=("ours",)))
+    assert "Secret ours of namespace team: is it there" in decision.status.message
 
 
 def _restarting(build, **spec):

@@ -11,6 +11,7 @@ from gpupack_crds.vendors import Vendor, Vendors
 from gpupack_operator.manifests.affinity import REQUIRED, pinned
 from gpupack_operator.manifests.job import job, job_beside
 from gpupack_operator.manifests.pod import PodDefaults, kind, template
+from gpupack_operator.manifests.pulling import Pulling
 from gpupack_operator.manifests.service import service
 
 DEFAULTS = PodDefaults(workload_image="gpupack/workloads:1")
@@ -63,6 +64,45 @@ def test_whether_a_user_s_image_runs_as_root_is_the_user_s_to_say(pod_template):
     found, worker = pod_template(user, template=user)
     assert "runAsNonRoot" not in found["spec"]["securityContext"]
     assert worker["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+PRIVATE = PodDefaults(
+    workload_image="registry.example/workloads:1",
+    launcher_image="registry.example/agent:1",
+    pulling=Pulling("Always", ("ours",)),
+)
+OWN_IMAGE = {"spec": {"containers": [{"name": "worker", "image": "own:1", "command": ["a.out"]}]}}
+
+
+def test_a_built_in_workload_names_the_charts_pull_secrets_and_policy(pod_template):
+    found, worker = pod_template(defaults=PRIVATE, workload={"name": "matmul"})
+    assert found["spec"]["imagePullSecrets"] == [{"name": "ours"}]
+    assert worker["imagePullPolicy"] == "Always"
+
+
+def test_a_jobs_own_pull_secrets_stay_beside_the_charts(pod_template):
+    user = {"spec": {"imagePullSecrets": [{"name": "own"}, {"name": "ours"}]}}
+    found, _ = pod_template(user, defaults=PRIVATE, workload={"name": "matmul"})
+    assert found["spec"]["imagePullSecrets"] == [{"name": "ours"}, {"name": "own"}]
+
+
+def test_the_launcher_of_ranks_is_pulled_as_the_chart_says(pod_template):
+    found, worker = pod_template(OWN_IMAGE, defaults=PRIVATE, distributed={"backend": "mpi"})
+    assert found["spec"]["imagePullSecrets"] == [{"name": "ours"}]
+    assert found["spec"]["initContainers"][0]["imagePullPolicy"] == "Always"
+    assert "imagePullPolicy" not in worker
+
+
+def test_pods_without_an_image_of_ours_keep_the_pull_secrets_of_their_account(pod_template):
+    """Admission adds the service account's to a pod that names none."""
+    found, worker = pod_template(OWN_IMAGE, defaults=PRIVATE)
+    assert "imagePullSecrets" not in found["spec"]
+    assert "imagePullPolicy" not in worker
+
+
+def test_without_pull_secrets_none_is_named(pod_template):
+    found, _ = pod_template(workload={"name": "matmul"})
+    assert "imagePullSecrets" not in found["spec"]
 
 
 MULTICAST = ("NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS", "TORCH_SYMM_MEM_DISABLE_MULTICAST")

@@ -51,6 +51,18 @@ def test_a_number_that_makes_no_sense_is_refused(name, value):
         Settings.from_environ(NEEDED | {name: value})
 
 
+def test_pull_secrets_and_policy_are_those_of_the_chart():
+    environ = {"GPUPACK_IMAGE_PULL_POLICY": "Never", "GPUPACK_IMAGE_PULL_SECRETS": "a,b"}
+    pulling = Settings.from_environ(NEEDED | environ).pods.pulling
+    assert (pulling.policy, pulling.secrets) == ("Never", ("a", "b"))
+    assert Settings.from_environ(NEEDED).pods.pulling.secrets == ()
+
+
+def test_a_pull_policy_that_kubernetes_does_not_have_is_refused():
+    with pytest.raises(SettingsInvalid, match="GPUPACK_IMAGE_PULL_POLICY='never' is not valid"):
+        Settings.from_environ(NEEDED | {"GPUPACK_IMAGE_PULL_POLICY": "never"})
+
+
 def test_a_node_that_does_not_answer_may_lose_its_workers_at_once():
     assert Settings.from_environ(NEEDED | {"GPUPACK_EVICT_SECONDS": "0"}).pods.evict_seconds == 0
 

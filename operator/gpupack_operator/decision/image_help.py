@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do where a registry refuses to give an image without credentials."""
+
+from collections.abc import Sequence
+from typing import Final
+
+REFUSALS: Final = (
+    "401 unauthorized",
+    "403 forbidden",
+    "authorization failed",
+    "authentication required",
+    "pull access denied",
+    "insufficient_scope",
+    "no basic auth credentials",
+    "unauthorized:",
+    "denied:",
+)
+"""As containerd, CRI-O and registries word it, in lower case."""
+
+
+def image_help(said: str, *, namespace: str, secrets: Sequence[str] | None) -> str:
+    """What to add to the kubelet's message; empty where credentials are not what lacks.
+
+    Args:
+        said: by the kubelet.
+        namespace: of the pod, from which its pull secrets are read.
+        secrets: names of those that the pod has by the chart's values; None: it has no image of
+            gpupack's, and so none of these.
+    """
+    if not any(mark in said.lower() for mark in REFUSALS):
+        return ""
+    if secrets is None:
+        return (
+            f"; if the registry requires credentials, name a Secret of namespace {namespace} in "
+            "spec.template.spec.imagePullSecrets"
+        )
+    if not secrets:
+        return (
+            "; if the registry requires credentials, an administrator names a Secret in the "
+            f"chart's image.pullSecrets, and creates it in namespace {namespace}"
+        )
+    named = " or ".join(secrets)
+    return (
+        f"; the pod takes credentials from Secret {named} of namespace {namespace}: is it there, "
+        f"and right? kubectl --namespace={namespace} create secret docker-registry {secrets[0]} "
+        "--docker-server=REGISTRY --docker-username=USER --docker-password=PASSWORD creates it"
+    )
