@@ -83,7 +83,7 @@ E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
 # Node comes with the virtual environment; what it needs for the dashboard is downloaded once.
 NODE_STAMP := $(STAMPS)/node-$(call hash,dashboard/package-lock.json)
 NPM := env PATH=$(CURDIR)/$(VENV)/bin:$(PATH) npm --prefix dashboard
-GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml charts/gpupack/files/monitoring/*.json agent/gpupack_agent/api/*_pb2*)
+GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml charts/gpupack/files/monitoring/*.json charts/gpupack/files/required-values.txt agent/gpupack_agent/api/*_pb2*)
 
 
 ##@ For everybody
@@ -347,6 +347,7 @@ generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-crds $(PY) -m gpupack_crds.generate crds
 	@$(STEP) generate-chart-crds bash -c "cp crds/*.yaml charts/gpupack/files/crds/"
 	@$(STEP) generate-dashboard $(PY) charts/dashboard.py charts/gpupack/files/monitoring/dashboard.json
+	@$(STEP) generate-required-values $(PY) charts/required_values.py charts/gpupack/files/required-values.txt
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
 .PHONY: images

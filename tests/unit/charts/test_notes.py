@@ -6,6 +6,8 @@ import shutil
 import pytest
 import yaml
 
+from gpupack_devcluster.build import KUBERNETES
+
 NOTES = """
 apiVersion: v1
 kind: ConfigMap
@@ -28,7 +30,7 @@ def notes(helm, chart_copy):
             "gpupack",
             str(chart_copy),
             "--namespace=system",
-            "--kube-version=v1.36.0",
+            f"--kube-version={KUBERNETES}",
             "--show-only=templates/notes.yaml",
             *sets,
         )
