@@ -24,12 +24,13 @@ LONGEST_SAID: Final = 1 << 16
 async def port_forward(
     session: Session, service: str, namespace: str, service_port: int = HTTPS
 ) -> AsyncGenerator[int]:
-    """Forward a port to one of the Service's; yields its number.
+    """Forward a port to one of the Service's, or of another KIND/NAME; yields its number.
 
     Raises:
         ServiceAway: there is no kubectl, or it could not.
         NotKnown: the Service is there and has not this port.
     """
+    target = service if "/" in service else f"service/{service}"
     kubectl = shutil.which("kubectl", path=session.environ.get("PATH"))
     if kubectl is None:
         raise ServiceAway(
@@ -42,7 +43,7 @@ async def port_forward(
             *(f"--context={session.context}" for _ in [0] if session.context),
             f"--namespace={namespace}",
             "port-forward",
-            f"service/{service}",
+            target,
             f":{service_port}",
         ),
         stdin=PIPE,

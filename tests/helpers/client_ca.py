@@ -16,12 +16,12 @@ HOUR = dt.timedelta(hours=1)
 class ClientCa:
     """Signs; `above` is the CA that signed it, itself where there is none."""
 
-    def __init__(self, name="kubernetes", *, above=None):
+    def __init__(self, name="kubernetes", *, above=None, lasts=HOUR):
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = _name([(NameOID.COMMON_NAME, name)])
         signer = above or self
         self.certificate = (
-            _builder(self.name, signer.name, self.key, HOUR)
+            _builder(self.name, signer.name, self.key, lasts)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(signer.key, hashes.SHA256())
         )

@@ -12,6 +12,7 @@ from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import findings
 from gpupack_cli.doctor.finding import Finding, Level
 from gpupack_cli.doctor.reading import observed
+from gpupack_cli.doctor.served import served
 from gpupack_cli.errors import ChecksFailed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
@@ -45,7 +46,11 @@ async def _check(session: Session, *, quiet: bool, output: Output) -> None:
     async with session.kubernetes() as api:
         release = await found_release(session, api)
         seen = await observed(api, importlib.metadata.version("gpupack-cli"), release)
-        seen = dataclasses.replace(seen, caller=await called(session, api, seen))
+        seen = dataclasses.replace(
+            seen,
+            caller=await called(session, api, seen),
+            served=await served(session, api, release.namespace),
+        )
     found = findings(seen)
     shown = [each for each in found if not (quiet and each.level is Level.OK)]
     broken = sum(each.level is Level.FAILED for each in found)

@@ -5,7 +5,9 @@
 * `observed`: everything that was read, or why it could not be.
 * `reading`: reads it.
 * `calling`: calls the REST API as the caller would.
+* `served`: looks at the certificates that pods serve.
 * `finding`: what a check says.
-* `installed`, `parts`, `nodes`, `inventories`, `pending_pods`: the checks.
+* `installed`, `parts`, `nodes`, `inventories`, `pending_pods`, `renewals`: the
+  checks.
 * `checks`: all of them, in order.
 """

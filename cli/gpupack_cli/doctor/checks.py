@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods
+from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, renewals
 from gpupack_cli.doctor.finding import Finding
 from gpupack_cli.doctor.observed import Observed
 
@@ -19,6 +19,7 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
     installed.webhooks,
     installed.priority_class,
     parts.certificates,
+    renewals.renewals,
     parts.metrics,
     parts.rest,
     parts.caller,

@@ -49,6 +49,25 @@ class Probe:
     by_part: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Served:
+    """What a pod serves, and what its Secret holds.
+
+    Attributes:
+        pod: its name.
+        secret: the name of its Secret.
+        held: the certificate in the Secret (DER); empty: it was not read.
+        shown: the certificate in the handshake (DER); empty: there was none.
+        said: why one of them is empty.
+    """
+
+    pod: str
+    secret: str
+    held: bytes = b""
+    shown: bytes = b""
+    said: str = ""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """The installation at a moment.
@@ -65,6 +84,7 @@ class Observed:
         metrics: what the extender's metrics answered, without a token of its own.
         rest: what the REST API's probe answered.
         caller: what the REST API answered to the caller's own token.
+        served: certificates that pods serve, by which they were asked.
     """
 
     now: dt.datetime
@@ -89,3 +109,4 @@ class Observed:
     metrics: Probe = Probe()
     rest: Probe = Probe()
     caller: Probe = Probe()
+    served: Read[Served] = Read()

@@ -174,6 +174,53 @@ class Certificates(objects.Object, frozen=True):
     data: dict[str, str] = {}
 
 
+class ServingPort(objects.View, frozen=True):
+    """A port of a container."""
+
+    name: str = ""
+    container_port: int = 0
+
+
+class ServingContainer(objects.View, frozen=True):
+    """A container that may serve."""
+
+    ports: tuple[ServingPort, ...] = ()
+
+
+class SecretItem(objects.View, frozen=True):
+    """A key of a Secret that is a file of a volume."""
+
+    key: str = ""
+
+
+class SecretSource(objects.View, frozen=True):
+    """A Secret that is a volume."""
+
+    secret_name: str = ""
+    items: tuple[SecretItem, ...] = ()
+
+
+class ServingVolume(objects.View, frozen=True):
+    """A volume of a pod."""
+
+    name: str = ""
+    secret: SecretSource = SecretSource()
+
+
+class ServingPodSpec(objects.View, frozen=True):
+    """The spec of a pod, as far as it says by which Secret the pod serves where."""
+
+    containers: tuple[ServingContainer, ...] = ()
+    volumes: tuple[ServingVolume, ...] = ()
+
+
+class ServingPod(objects.Object, frozen=True):
+    """A pod of gpupack's."""
+
+    spec: ServingPodSpec = ServingPodSpec()
+    status: objects.PodStatus = objects.PodStatus()
+
+
 class ServerVersion(msgspec.Struct, rename="camel", frozen=True):
     """What the API server is."""
 
@@ -184,6 +231,7 @@ class ServerVersion(msgspec.Struct, rename="camel", frozen=True):
 
 CRDS: Final = Resource("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Crd)
 DEPLOYMENTS: Final = Resource("/apis/apps/v1", "deployments", Part)
+SERVING_PODS: Final = Resource("/api/v1", "pods", ServingPod)
 DAEMON_SETS: Final = Resource("/apis/apps/v1", "daemonsets", Part)
 RENEWED: Final = Resource("/apis/coordination.k8s.io/v1", "leases", Renewed)
 SECRETS: Final = Resource("/api/v1", "secrets", Certificates)

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import dataclasses
 import datetime as dt
+import ssl
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pod
 from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import CHECKS, findings
 from gpupack_cli.doctor.finding import Level, ok, skipped
-from gpupack_cli.doctor.observed import Observed, Probe, Read
+from gpupack_cli.doctor.observed import Observed, Probe, Read, Served
 from gpupack_cli.errors import NotAllowed, NotKnown, ServiceAway
 from gpupack_crds import generate
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
@@ -84,6 +85,11 @@ def secret(folder):
     return built(views.Certificates, "gpupack-extender-certificate", data={"tls.crt": data})
 
 
+def same(folder):
+    shown = ssl.PEM_cert_to_DER_cert(self_signed(folder)[0].read_text())
+    return Served("gpupack-api-1", "gpupack-api-tls", held=shown, shown=shown)
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     """An installation to which nothing is wrong; its certificate ends within the hour."""
@@ -109,6 +115,7 @@ def sound(tmp_path_factory):
         metrics=Probe(401, "send a bearer token", by_part=True),
         rest=Probe(200, "ok", by_part=True),
         caller=Probe(200, by_part=True),
+        served=Read((same(tmp_path_factory.mktemp("served")),)),
     )
 
 

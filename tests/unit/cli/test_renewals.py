@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack doctor` compares what pods serve with their Secrets; kubectl is a script here."""
+
+import base64
+import contextlib
+import datetime as dt
+import ssl
+
+import pytest
+from aiohttp import web
+from fake_api import connected
+from self_signed import HOUR, self_signed
+
+from gpupack.cluster.release import Release
+from gpupack_cli.doctor.finding import Level
+from gpupack_cli.doctor.observed import Observed, Read, Served
+from gpupack_cli.doctor.renewals import renewals
+from gpupack_cli.doctor.served import MAX_PODS_OF_PART, served
+from gpupack_cli.session import Session
+
+NOW = dt.datetime.now(dt.UTC)
+FORWARDS = """#!/bin/sh
+echo "$@" >>"$FOUND"
+echo "Forwarding from 127.0.0.1:$PORT -> 8444"
+exec sleep 60
+"""
+
+
+def pod(name, component="api", *, port="https", volume="tls", phase="Running"):
+    items = [{"key": "tls.crt", "path": "tls.crt"}, {"key": "tls.key", "path": "tls.key"}]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "system",
+            "labels": {"app.kubernetes.io/component": component},
+        },
+        "spec": {
+            "containers": [{"name": "c", "ports": [{"name": port, "containerPort": 8444}]}],
+            "volumes": [
+                {"name": volume, "secret": {"secretName": "mine", "items": items}},
+                {"name": "ca", "secret": {"secretName": "o", "items": [{"key": "ca.crt"}]}},
+                {"name": "config", "configMap": {"name": "c"}},
+            ],
+        },
+        "status": {"phase": phase},
+    }
+
+
+@contextlib.asynccontextmanager
+async def cluster(pods, certificate):
+    """An API server with these pods and a Secret with this certificate."""
+
+    async def listed(request):
+        assert request.query["labelSelector"] == "app.kubernetes.io/name=gpupack"
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": pods})
+
+    async def secret(request):
+        assert request.match_info["name"] == "mine"
+        data = {"tls.crt": base64.b64encode(certificate.read_bytes()).decode()}
+        return web.json_response({"metadata": {"name": "mine"}, "data": data})
+
+    app = web.Application()
+    app.router.add_get("/api/v1/namespaces/system/pods", listed)
+    app.router.add_get("/api/v1/namespaces/system/secrets/{name}", secret)
+    async with connected(app) as (api, _):
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def serving(files):
+    """What a pod serves; yields the port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
+    await site.start()
+    yield site._server.sockets[0].getsockname()[1]
+    await runner.cleanup()
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Files of a Secret, and of what a pod serves."""
+
+    def made(name, **how):
+        folder = tmp_path / name
+        folder.mkdir()
+        return self_signed(folder, **how)
+
+    return made
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """What the parts serve, of these pods."""
+
+    async def ask(pods, held, shown):
+        kubectl = tmp_path / "kubectl"
+        kubectl.write_text(FORWARDS)
+        kubectl.chmod(0o755)
+        async with cluster(pods, held[0]) as api, serving(shown) as port:
+            found = str(tmp_path / "found")
+            variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FOUND": found, "PORT": str(port)}
+            return await served(Session(environ=variables), api, "system")
+
+    return ask
+
+
+def findings(read, now=NOW):
+    return list(renewals(Observed(now=now, version="1", release=Release("system"), served=read)))
+
+
+async def test_a_pod_that_serves_its_secret_is_well(asked, folders, tmp_path):
+    files = folders("one")
+    read = await asked(
+        [pod("api-1"), pod("op-1", "operator", port="metrics", volume="metrics-tls")], files, files
+    )
+    assert [each.said for each in read.items] == ["", ""]
+    (found,) = findings(read)
+    assert (found.level, found.message[:6]) == (Level.OK, "2 pods")
+    forwarded = (tmp_path / "found").read_text().splitlines()
+    assert "--namespace=system port-forward pod/api-1 :8444" in forwarded
+
+
+async def test_a_pod_that_serves_another_certificate_is_named_with_both_ends(asked, folders):
+    read = await asked([pod("api-1")], folders("new", lasts=9 * HOUR), folders("old"))
+    (found,) = findings(read)
+    assert found.level is Level.WARNING
+    assert "pod api-1 serves a certificate that ends on" in found.message
+    assert "Secret mine holds another one" in found.message
+    (found,) = findings(read, NOW + 2 * HOUR)
+    assert found.level is Level.FAILED
+
+
+async def test_one_that_has_ended_in_both_is_broken(asked, folders):
+    files = folders("one")
+    read = await asked([pod("api-1")], files, files)
+    assert findings(read, NOW + 2 * HOUR)[0].level is Level.FAILED
+
+
+async def test_of_many_agents_a_few_are_asked_and_pods_that_do_not_run_are_not(asked, folders):
+    files = folders("one")
+    agents = [pod(f"agent-{number}", "agent") for number in range(9)]
+    read = await asked([pod("api-1", phase="Pending"), *agents], files, files)
+    assert [each.pod for each in read.items] == [f"agent-{n}" for n in range(MAX_PODS_OF_PART)]
+
+
+async def test_a_pod_without_a_port_or_certificate_serves_none(asked, folders):
+    files = folders("one")
+    read = await asked([pod("api-1", port="other"), pod("mps-1", "mps", volume="x")], files, files)
+    assert [each.pod for each in read.items] == ["mps-1"]
+
+
+def test_what_could_not_be_asked_is_one_line():
+    why = "secrets is forbidden: bob cannot get resource"
+    read = Read(tuple(Served(f"api-{n}", "mine", said=why) for n in range(3)))
+    (found,) = findings(read)
+    assert (found.level, found.message) == (
+        Level.SKIPPED,
+        f"3 pods were not asked, such as api-0: {why}",
+    )
+    (found,) = findings(Read(refused="bob cannot list pods"))
+    assert (found.level, found.message) == (Level.SKIPPED, "bob cannot list pods")
