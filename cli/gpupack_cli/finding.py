@@ -5,9 +5,9 @@
     in a pod                 ──► https://gpupack-api.NAMESPACE.svc, as `release` finds it
     else                     ──► kubectl port-forward, for as long as the command runs
 
-The caller is who he is to the API server: GPUPACK_TOKEN, else the token of his kubeconfig, else its
-client certificate, for which the Service has a port of its own and which does for calls that read.
-One is shown alone. Of the last two ways the CA stands in the release's Secret;
+The caller is known as to the API server: by GPUPACK_TOKEN, else by the kubeconfig's token, else by
+its client certificate, for which the Service has a port of its own and which does for calls that
+read. One is shown alone. Of the last two ways the CA stands in the release's Secret;
 a caller who cannot read that names it by --ca. Nothing is sent to a server that was not checked.
 """
 
@@ -22,6 +22,7 @@ import httpx
 
 from gpupack.cluster.release import SERVICE, Release
 from gpupack.cluster.tether import CERTIFICATES, HTTPS
+from gpupack_cli.caller import CallerToken, FixedToken, require_itself
 from gpupack_cli.errors import ServiceAway, SettingsWrong
 from gpupack_cli.port_forward import port_forward
 from gpupack_cli.release import found_release
@@ -31,6 +32,8 @@ from gpupack_kube import objects
 from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError
 from gpupack_kube.identity import Identity
+from gpupack_kube.kubeconfig import tls
+from gpupack_kube.kubeconfig.presented import NoCredentials, Presented
 from gpupack_kube.resources import Resource
 
 CONNECT_SECONDS: Final = 5.0
@@ -57,29 +60,31 @@ async def found(session: Session, api: Api) -> AsyncGenerator[Rest]:
     """
     identity = await api.identity()
     async with contextlib.AsyncExitStack() as stack:
-        authorization = _authorization(session, identity)
-        shows = bool(identity.certificate) and not authorization
+        own = session.environ.get("GPUPACK_TOKEN", "")
+        if not own:
+            require_itself(identity)
+        presented = identity.presented
+        shows = bool(presented.certificate) and not (own or presented.bearer)
         port = CERTIFICATES if shows else HTTPS
         release = None if session.server else await found_release(session, api)
-        address = await _address(session, stack, port, release) if release else session.server
+        address = (
+            await _address(session, identity, stack, port, release) if release else session.server
+        )
         context = await _trusted(session, api, release)
         if shows:
-            _present(context, identity)
-        client = _client(session, address, context, authorization)
+            _show(context, presented)
+        client = _client(session, address, context, FixedToken(own) if own else CallerToken(api))
         yield Rest(await stack.enter_async_context(client), shows_certificate=shows)
 
 
-def _authorization(session: Session, identity: Identity) -> str:
-    """The header; empty: there is no token."""
-    token = session.environ.get("GPUPACK_TOKEN", "")
-    return f"Bearer {token}" if token else identity.authorization
-
-
 async def _address(
-    session: Session, stack: contextlib.AsyncExitStack, service_port: int, release: Release
+    session: Session,
+    identity: Identity,
+    stack: contextlib.AsyncExitStack,
+    service_port: int,
+    release: Release,
 ) -> str:
-    variables = session.variables
-    if variables.get("KUBERNETES_SERVICE_HOST") and not variables.get("KUBECONFIG"):
+    if identity.in_cluster:
         return release.api_address
     port = await stack.enter_async_context(
         port_forward(session, SERVICE, release.namespace, service_port)
@@ -88,7 +93,7 @@ async def _address(
 
 
 def _client(
-    session: Session, address: str, context: ssl.SSLContext, authorization: str
+    session: Session, address: str, context: ssl.SSLContext, caller: httpx.Auth
 ) -> httpx.AsyncClient:
     if not address.startswith("https://"):
         raise SettingsWrong(
@@ -98,7 +103,7 @@ def _client(
         return httpx.AsyncClient(
             base_url=f"{address.rstrip('/')}/api/v1/gpu/",
             verify=context,
-            headers={"Authorization": authorization} if authorization else {},
+            auth=caller,
             timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
             trust_env=bool(session.server),
         )
@@ -127,11 +132,8 @@ async def _trusted(session: Session, api: Api, release: Release | None) -> ssl.S
         ) from error
 
 
-def _present(context: ssl.SSLContext, identity: Identity) -> None:
+def _show(context: ssl.SSLContext, presented: Presented) -> None:
     try:
-        context.load_cert_chain(identity.certificate, identity.key or None)
-    except (OSError, ssl.SSLError) as error:
-        raise SettingsWrong(
-            f"the client certificate {identity.certificate} of the kubeconfig cannot be used: "
-            f"{error}"
-        ) from error
+        tls.show(context, presented)
+    except NoCredentials as error:
+        raise SettingsWrong(f"the kubeconfig: {error}") from error

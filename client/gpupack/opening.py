@@ -16,7 +16,7 @@ from typing import Final
 
 from gpupack.async_manager import AsyncGPUResourceManager
 from gpupack.backend import Backend
-from gpupack.cluster.places import has_kubeconfig, in_pod
+from gpupack.cluster.places import in_pod
 from gpupack.config import GpuConfig, apply_log_level, load_config
 from gpupack.errors import ConfigInvalid, InventoryUnavailable, SimulatedGpuWarning, warn
 from gpupack.host.backend import HostBackend
@@ -112,4 +112,11 @@ def _is_clusters(config: GpuConfig, gpus: Gpus, environ: Mapping[str, str]) -> b
         here = bool(gpus.read().devices)
     except InventoryUnavailable:
         here = True
-    return not here and (in_pod(environ) or has_kubeconfig(environ))
+    return not here and (in_pod(environ) or _has_kubeconfig(environ))
+
+
+def _has_kubeconfig(environ: Mapping[str, str]) -> bool:
+    # Imported where it is needed, as above.
+    from gpupack_kube.kubeconfig.files import exist  # noqa: PLC0415
+
+    return exist(environ)

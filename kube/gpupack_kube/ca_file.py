@@ -25,16 +25,23 @@ class CaFile:
     Args:
         path: of the file (PEM); None: the host's own CAs, which are read once.
         clock: monotonic seconds.
+        make: makes a context that trusts these CAs (PEM); raises OSError.
 
     Raises:
         OSError: it cannot be read, or holds no certificate.
     """
 
-    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._clock = path, clock
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        make: Callable[[bytes], ssl.SSLContext] | None = None,
+    ) -> None:
+        self._path, self._clock, self._make = path, clock, make or _context
         self._looked_at = clock()
         self._trusted = path.read_bytes() if path else b""
-        self._context = _context(self._trusted) if path else ssl.create_default_context()
+        self._context = self._make(self._trusted) if path else ssl.create_default_context()
         self._rejected = ""
 
     def context(self) -> ssl.SSLContext:
@@ -48,7 +55,7 @@ class CaFile:
         try:
             found = path.read_bytes()
             if found != self._trusted:
-                self._context, self._trusted = _context(found), found
+                self._context, self._trusted = self._make(found), found
                 log.info("%s: other CA certificates are trusted from now on", path)
         except OSError as error:
             if str(error) != self._rejected:

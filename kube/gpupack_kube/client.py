@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import random
 import urllib.parse
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -26,6 +26,8 @@ from gpupack_kube import errors, lines, objects, transport
 from gpupack_kube.clock import ServerClock
 from gpupack_kube.environment import Environment
 from gpupack_kube.identity import Identity
+from gpupack_kube.kubeconfig.presented import Presented
+from gpupack_kube.patience import Patience
 from gpupack_kube.resources import Resource
 
 T = TypeVar("T", bound=objects.Object)
@@ -89,9 +91,13 @@ class Api:
     """Typed calls to the API server. Errors are those of `gpupack_kube.errors`."""
 
     def __init__(
-        self, sender: transport.Transport, *, largest_bytes: int = LARGEST_MIB << 20
+        self,
+        sender: transport.Transport,
+        *,
+        largest_bytes: int = LARGEST_MIB << 20,
+        patience: Patience | None = None,
     ) -> None:
-        self._sender = sender
+        self._sender, self._patience = sender, patience
         self._largest_bytes = largest_bytes
         self.clock = ServerClock()
         """The API server's time, as its answers tell it."""
@@ -101,13 +107,17 @@ class Api:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(
-        cls, environ: Mapping[str, str], *, context: str | None = None
+        cls,
+        environ: Mapping[str, str],
+        *,
+        context: str | None = None,
+        patience: Patience | None = None,
     ) -> AsyncGenerator["Api"]:
         """Connect as the pod's service account, or as KUBECONFIG says outside a cluster.
 
         `context` is one of the kubeconfig; None: its current one. GPUPACK_LARGEST_OBJECT_MIB is how
         much of memory one answer, or one line of a watch, may take; an object that is larger is
-        passed over.
+        passed over. `patience` sends requests again; None: each is sent once.
 
         Raises:
             SettingsInvalid: that is no such size, or the service account's files or the
@@ -117,7 +127,7 @@ class Api:
             "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=LARGEST_MIB, most=1024
         )
         async with transport.connect(environ, context=context) as sender:
-            yield cls(sender, largest_bytes=largest << 20)
+            yield cls(sender, largest_bytes=largest << 20, patience=patience)
 
     def on_behalf(self, authorization: str) -> "Api":
         """Calls with another's header: the API server judges him, and its audit names him.
@@ -133,6 +143,14 @@ class Api:
     async def identity(self) -> Identity:
         """Who we are, for a server that asks the same API server."""
         return await self._sender.identity()
+
+    async def renew(self, used: Presented) -> bool:
+        """Return whether there are other credentials than `used`, which a server does not know.
+
+        Raises:
+            NotSignedIn: there are none.
+        """
+        return await self._sender.renew(used)
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object."""
@@ -247,9 +265,7 @@ class Api:
             total=None, sock_connect=REQUEST_SECONDS, sock_read=silence_seconds
         )
         async with _transport_errors(f"GET {path}"):
-            response = await self._open(
-                "GET", path, query=query, timeout=timeout, headers={"Accept": "*/*"}
-            )
+            response = await self._stream(path, query, timeout, headers={"Accept": "*/*"})
             try:
                 chunks = response.content.iter_any()
                 most_bytes = self._largest_bytes if line_bytes is None else line_bytes
@@ -279,7 +295,7 @@ class Api:
             total=None, sock_connect=REQUEST_SECONDS, sock_read=WATCH_SILENCE_SECONDS
         )
         async with _transport_errors(f"WATCH {path}"):
-            response = await self._open("GET", path, query=query, timeout=timeout)
+            response = await self._stream(path, query, timeout)
             try:
                 yield Opened()
                 chunks = response.content.iter_any()
@@ -299,12 +315,34 @@ class Api:
         seconds: float = REQUEST_SECONDS,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=REQUEST_SECONDS)
-        async with _transport_errors(f"{method} {path}"):
-            response = await self._open(
-                method, path, query=query, body=body, headers=headers, timeout=timeout
-            )
-            async with response:
-                return await self._read(response, call=f"{method} {path}")
+
+        async def once() -> bytes:
+            async with _transport_errors(f"{method} {path}"):
+                response = await self._open(
+                    method, path, query=query, body=body, headers=headers, timeout=timeout
+                )
+                async with response:
+                    return await self._read(response, call=f"{method} {path}")
+
+        return await self._patiently(once, reads=method == "GET")
+
+    async def _patiently(self, once: Callable[[], Awaitable[D]], *, reads: bool) -> D:
+        if self._patience is None:
+            return await once()
+        return await self._patience.call(once, reads=reads)
+
+    async def _stream(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, applied by it
+        headers: Mapping[str, str] | None = None,
+    ) -> aiohttp.ClientResponse:
+        async def once() -> aiohttp.ClientResponse:
+            async with _transport_errors(f"GET {path}"):
+                return await self._open("GET", path, query=query, headers=headers, timeout=timeout)
+
+        return await self._patiently(once, reads=True)
 
     async def _read(self, response: aiohttp.ClientResponse, *, call: str) -> bytes:
         parts, size = list[bytes](), 0
@@ -352,6 +390,7 @@ class Api:
                     response.status,
                     await self._read(response, call=f"{method} {path}"),
                     call=f"{method} {path}",
+                    retry_after=response.headers.get("Retry-After", ""),
                 )
         return response
 

@@ -4,6 +4,7 @@
     KubeError
     ├── Unreachable       no answer; the write may or may not have happened
     ├── LeaseLost         another candidate may work now
+    ├── NotSignedIn       there are no credentials: a command issued none, a file is not there
     ├── Oversized         an answer is larger, or nested deeper, than is read
     └── Refused           the server answered with an error status
         ├── NotFound      404
@@ -41,6 +42,10 @@ class LeaseLost(KubeError):
     """Another candidate for a Lease may work now: stop writing."""
 
 
+class NotSignedIn(KubeError):
+    """There are no credentials to call with; the text says from where they were to come."""
+
+
 class Oversized(KubeError):
     """An answer is larger, or nested deeper, than is read. A write has happened all the same."""
 
@@ -53,6 +58,7 @@ class Refused(KubeError):
         reason: the `reason` of the Status object, such as `AlreadyExists`, or empty.
         said: the server's message alone, for people who do not know of the call.
         causes: what is wrong with which field, where the server says so.
+        retry_after_seconds: when the server asks to be called again; None: it does not ask.
     """
 
     def __init__(
@@ -63,9 +69,11 @@ class Refused(KubeError):
         reason: str,
         said: str = "",
         causes: "tuple[Cause, ...]" = (),
+        retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after_seconds = retry_after_seconds
         self.reason = reason
         self.said = said or message
         self.causes = causes
@@ -124,13 +132,14 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-def from_response(status: int, body: bytes, *, call: str) -> Refused:
+def from_response(status: int, body: bytes, *, call: str, retry_after: str = "") -> Refused:
     """Name the error of an HTTP answer.
 
     Args:
         status: HTTP status code, 400 or more.
         body: the answer's body; a Status object, or anything at all from a proxy.
         call: method and path, for the message.
+        retry_after: the header; seconds, or anything else, which does not count.
     """
     try:
         answer = msgspec.json.decode(body, type=_Status)
@@ -142,4 +151,11 @@ def from_response(status: int, body: bytes, *, call: str) -> Refused:
     message = answer.message or http.HTTPStatus(status).phrase
     text = f"{call}: {status} {message}"
     causes = (answer.details and answer.details.causes) or ()
-    return kind(text, status=status, reason=answer.reason, said=message, causes=causes)
+    return kind(
+        text,
+        status=status,
+        reason=answer.reason,
+        said=message,
+        causes=causes,
+        retry_after_seconds=float(retry_after) if retry_after.isdecimal() else None,
+    )

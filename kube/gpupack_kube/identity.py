@@ -3,19 +3,21 @@
 
 import dataclasses
 
+from gpupack_kube.kubeconfig.presented import NOTHING, Presented
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """By a token, a client certificate, both or neither.
+    """What the caller presents, where it works, and as which other user it is judged.
 
     Attributes:
-        authorization: the header; empty: there is no token.
-        certificate: path of a PEM file; empty: there is none.
-        key: path of its private key.
-        namespace: where the caller works if he names no other.
+        presented: a token, a client certificate, both or neither.
+        namespace: where the caller works if none is named.
+        acts_as: the user that it asks to be judged as; empty: as itself.
+        in_cluster: it is the service account of this pod.
     """
 
-    authorization: str = dataclasses.field(default="", repr=False)
-    certificate: str = ""
-    key: str = ""
+    presented: Presented = NOTHING
     namespace: str = "default"
+    acts_as: str = ""
+    in_cluster: bool = False

@@ -24,15 +24,15 @@ from gpupack_operator.watches import GpuJobs
 GPUJOBS = (names.GROUP, names.VERSION, "gpujobs")
 
 
-def registry(gpujobs: GpuJobs, stream: GpuJobStream, *, in_cluster: bool) -> kopf.OperatorRegistry:
+def registry(
+    gpujobs: GpuJobs, stream: GpuJobStream, environ: Mapping[str, str]
+) -> kopf.OperatorRegistry:
     """Everything that kopf shall call; `gpujobs` is kept up to date by it, `stream` counts."""
     found = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=found)
-    async def login(**kwargs: Any) -> kopf.AiohttpSession | None:
-        by = kopf.login_with_service_account if in_cluster else kopf.login_with_kubeconfig
-        info = by(**kwargs)
-        return None if info is None else kopf_session.session(info, stream)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return await kopf_session.session(environ, stream)
 
     @kopf.on.event(*GPUJOBS, registry=found)
     async def gpujob(type: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002 - kopf's name

@@ -13,14 +13,14 @@ the stream would not do: kopf goes on at once where a watch was cut off, for eve
 
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import aiohttp
 import kopf
 import msgspec
 
-from gpupack_kube import lines
+from gpupack_kube import lines, transport
 from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES
 
 log = logging.getLogger(__name__)
@@ -126,19 +126,18 @@ def readable_response(stream: GpuJobStream) -> type[aiohttp.ClientResponse]:
     return ReadableResponse
 
 
-def session(info: kopf.ConnectionInfo, stream: GpuJobStream) -> kopf.AiohttpSession:
-    """Connect as kopf itself would; kopf closes it, and asks for another when a token expires."""
+async def session(environ: Mapping[str, str], stream: GpuJobStream) -> kopf.AiohttpSession:
+    """Connect as all other requests do; kopf closes it, and asks again when credentials end."""
+    target, presented, made = await transport.signed_in(
+        environ,
+        headers={"User-Agent": "gpupack", "Accept-Encoding": "identity"},
+        response_class=readable_response(stream),
+    )
     return kopf.AiohttpSession(
-        server=info.server,
-        default_namespace=info.default_namespace,
-        expiration=info.expiration,
-        aiohttp_session=aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
-            headers=info.as_http_headers() | {"Accept-Encoding": "identity"},
-            response_class=readable_response(stream),
-            proxy=info.proxy_url,
-            trust_env=info.trust_env,
-        ),
+        server=target.server,
+        default_namespace=target.namespace,
+        expiration=presented.until,
+        aiohttp_session=made,
     )
 
 

@@ -175,7 +175,7 @@ async def _lead(
     tried = watches.trials_of(api, quarantines.trials)
     counted.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried})
     counted.now.leads(queue, cache, quarantines)
-    registry = handlers.registry(gpujobs, stream, in_cluster=_in_cluster(environ))
+    registry = handlers.registry(gpujobs, stream, environ)
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
@@ -211,10 +211,6 @@ async def _listen(settings: Settings, registry: kopf.OperatorRegistry, stop: asy
         namespaces=[settings.namespace] if settings.namespace else [],
         stop_flag=stop,
     )
-
-
-def _in_cluster(environ: Mapping[str, str]) -> bool:
-    return "KUBERNETES_SERVICE_HOST" in environ and "KUBECONFIG" not in environ
 
 
 async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:

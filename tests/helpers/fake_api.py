@@ -221,7 +221,7 @@ async def serving(app):
 
 
 @contextlib.contextmanager
-def kubeconfig(address, **cluster):
+def kubeconfig(address, *, user=None, **cluster):
     """A kubeconfig for the server at an address, with the token `secret`; yields its path."""
     config = {
         "apiVersion": "v1",
@@ -229,7 +229,7 @@ def kubeconfig(address, **cluster):
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": address} | cluster}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "users": [{"name": "test", "user": {"token": "secret"}}],
+        "users": [{"name": "test", "user": user or {"token": "secret"}}],
     }
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "kubeconfig")

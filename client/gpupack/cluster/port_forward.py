@@ -13,16 +13,11 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Mapping
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from gpupack.cluster import release
-from gpupack.cluster.places import (
-    Endpoint,
-    ProgramToken,
-    own_token,
-    present,
-    token_of_user,
-)
+from gpupack.cluster.caller import caller_of
+from gpupack.cluster.places import Endpoint
 from gpupack.cluster.release import Release
 from gpupack.cluster.tether import CERTIFICATES, HTTPS, forwarded_port, lacks_port, tethered
 from gpupack.config import SYSTEM_NAMESPACE_FIELD
@@ -52,32 +47,20 @@ def through_kubectl(
             "nothing says where the cluster's REST API is: set GPUPACK_SERVER, or install kubectl, "
             "through which it is reached"
         )
-    view = ("config", "view", "--raw", "--minify", "--flatten", "-o=json")
-    config = json.loads(_told(kubectl, environ, *view))
-    user = _first(config, "users", "user")
     found = _release(kubectl, environ, namespace)
     trusted = trusted or _trusted(kubectl, environ, found)
-    token = own_token(environ)
-    shows = token is None and present(trusted, user)
-    if not shows:
-        token = token or token_of_user(user, environ)
-    port = CERTIFICATES if shows else HTTPS
+    caller = caller_of(environ, trusted)
+    port = CERTIFICATES if caller.token is None else HTTPS
     forwarding = Forwarding(kubectl, environ, port, namespace=found.namespace)
     return Endpoint(
         address=forwarding.address,
         trusted=trusted,
-        token=token,
-        namespace=_first(config, "contexts", "context").get("namespace") or "default",
+        token=caller.token,
+        namespace=caller.namespace,
         close=forwarding.close,
-        forget=token.forget if isinstance(token, ProgramToken) else lambda: False,
+        forget=caller.forget,
         direct=True,
     )
-
-
-def _first(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
-    """Of the current context there is one of each."""
-    found = config.get(kind) or [{}]
-    return dict(found[0].get(name) or {})
 
 
 def _release(kubectl: str, environ: Mapping[str, str], namespace: str) -> Release:

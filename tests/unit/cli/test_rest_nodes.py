@@ -33,8 +33,9 @@ def refusing(server, monkeypatch):
 
 
 @pytest.fixture
-async def rest(tmp_path):
+async def rest(tmp_path, monkeypatch):
     """Answers `nodes` as gpupack-api does, a node to the page; yields the options that name it."""
+    monkeypatch.setenv("GPUPACK_TOKEN", "secret")
     model = ReadModel(Settings(decisions=Decisions()))
     for name in ("a", "b"):
         model.ledger.nodes.upsert(node(name))

@@ -4,9 +4,10 @@
 import types
 
 import pytest
-from fake_api import ApiServer, connected
+from fake_api import ApiServer, connected, kubeconfig
 from prometheus_client import CollectorRegistry
 
+from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError
 from gpupack_kube.metrics import KubeRequests, UnreadableObjects
 from gpupack_kube.resources import PODS
@@ -39,8 +40,8 @@ async def test_requests_are_counted_by_how_they_were_answered():
 
 
 async def test_a_request_without_an_answer_is_counted():
-    async with connected(ApiServer().app()) as (api, _):
-        api._sender._official.configuration.host = "http://127.0.0.1:1"
-        with pytest.raises(KubeError):
-            await api.page(PODS)
-        assert api.answers == {"none": 1}
+    with kubeconfig("http://127.0.0.1:1") as path:
+        async with Api.connect({"KUBECONFIG": path}) as api:
+            with pytest.raises(KubeError):
+                await api.page(PODS)
+            assert api.answers == {"none": 1}

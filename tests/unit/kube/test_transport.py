@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import ssl
-import types
 
 import pytest
 from aiohttp import web
@@ -11,6 +10,7 @@ from gpupack_kube import transport
 from gpupack_kube.client import Api
 from gpupack_kube.environment import SettingsInvalid
 from gpupack_kube.errors import KubeError
+from gpupack_kube.kubeconfig import credentials
 from gpupack_kube.resources import LEASES
 
 
@@ -53,21 +53,21 @@ async def test_in_a_cluster_the_service_accounts_token_is_sent(account):
 
 
 async def test_a_token_that_the_kubelet_replaces_is_read_anew(account, monkeypatch):
-    monkeypatch.setattr(transport, "TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
     async with in_cluster(account, the_token) as api:
         (account / "token").write_text("second")
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer second"
 
 
 async def test_a_token_that_cannot_be_read_anew_is_used_on(account, monkeypatch):
-    monkeypatch.setattr(transport, "TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
     async with in_cluster(account, the_token) as api:
         (account / "token").unlink()
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer first"
 
 
 async def test_who_is_spoken_for_is_known_by_his_own_token_alone(account, monkeypatch):
-    monkeypatch.setattr(transport, "TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
     async with in_cluster(account, the_token) as api:
         his = api.on_behalf("Bearer his")
         assert (await his.get(LEASES, "a", namespace="n")).metadata.name == "Bearer his"
@@ -80,12 +80,6 @@ async def test_without_a_header_nobody_is_spoken_for(account):
             api.on_behalf("")
 
 
-def test_with_a_certificate_of_our_own_nobody_is_spoken_for():
-    official = types.SimpleNamespace(configuration=types.SimpleNamespace(cert_file="/ours.crt"))
-    with pytest.raises(KubeError, match="has a client certificate"):
-        transport.OfKubeconfig(official).on_behalf("Bearer his")
-
-
 async def test_what_is_written_arrives_as_json(account):
     async def handler(request):
         body = await request.json()
@@ -96,9 +90,7 @@ async def test_what_is_written_arrives_as_json(account):
     assert written.metadata.name == "me"
 
 
-@pytest.mark.parametrize(
-    ("lacks", "says"), [("token", "token cannot be read"), ("ca.crt", "is no certificate")]
-)
+@pytest.mark.parametrize(("lacks", "says"), [("token", "token"), ("ca.crt", r"ca\.crt")])
 async def test_an_account_without_its_files_is_told_by_name(account, lacks, says):
     (account / lacks).unlink()
     with pytest.raises(SettingsInvalid, match=says):
@@ -124,7 +116,9 @@ def in_cluster_client(account):
         ("", "it is empty"),
         ("just words", "it holds no fields"),
         ("- a\n- b", "it holds no fields"),
-        ("current-context: x", "name x in"),
+        ("current-context: x", "there is no context 'x'"),
+        ("a: [", "it is no YAML"),
+        ("users: 5", "Expected `array"),
     ],
 )
 async def test_a_kubeconfig_that_is_none_is_told_without_words_of_our_code(content, says, tmp_path):
@@ -135,5 +129,4 @@ async def test_a_kubeconfig_that_is_none_is_told_without_words_of_our_code(conte
         async with transport.connect({"KUBECONFIG": str(path)}):
             pass
     assert "NoneType" not in str(raised.value)
-    assert str(raised.value).startswith(f"no kubeconfig can be read from {path}: ")
-    assert str(raised.value).endswith("; name one in KUBECONFIG")
+    assert str(path) in str(raised.value)

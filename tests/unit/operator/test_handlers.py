@@ -67,7 +67,7 @@ async def test_a_job_that_does_not_follow_the_schema_is_left_out_and_said(gpujob
 
 
 def test_kopf_writes_nothing_and_keeps_no_index_of_its_own():
-    registry = handlers.registry({}, GpuJobStream(), in_cluster=False)
+    registry = handlers.registry({}, GpuJobStream(), {})
     chosen = handlers.settings()
     assert not registry._indexing.get_all_handlers()
     assert not registry._changing.get_all_handlers()

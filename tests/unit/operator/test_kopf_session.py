@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 
 import kopf
 import pytest
@@ -74,7 +75,8 @@ async def sent(stream, *events, chunk):
     app = web.Application()
     app.router.add_get("/", answer)
     async with serving(app) as address:
-        connection = kopf_session.session(kopf.ConnectionInfo(server=address, token="t"), stream)
+        with kubeconfig(address) as path:
+            connection = await kopf_session.session({"KUBECONFIG": path}, stream)
         async with connection.aiohttp_session as http, http.get(address) as response:
             return [line async for line in response.content.iter_chunked(1 << 20)]
 
@@ -203,7 +205,7 @@ class WatchedServer:
         """The names of the GPUJobs of which kopf tells, once there are so many."""
         stop, cache = asyncio.Event(), Cache()
         gpujobs = watches.gpujobs_of(cache, Quiet())
-        registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), in_cluster=False)
+        registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), os.environ)
         async with serving(self.app()) as address:
             with kubeconfig(address) as path:
                 monkeypatch.setenv("KUBECONFIG", path)
@@ -290,9 +292,11 @@ async def test_what_a_tenant_writes_where_kopf_keeps_its_own_is_not_looked_at(mo
     assert "Throttling" not in caplog.text
 
 
-async def test_a_connection_carries_the_token_and_asks_for_nothing_compressed():
-    info = kopf.ConnectionInfo(server="http://127.0.0.1:1", token="secret")
-    connection = kopf_session.session(info, kopf_session.GpuJobStream())
+async def test_a_connection_carries_what_a_kubeconfig_says_and_asks_for_nothing_compressed():
+    with kubeconfig("https://localhost:1", user={"token": "secret", "as": "ann"}) as path:
+        stream = kopf_session.GpuJobStream()
+        connection = await kopf_session.session({"KUBECONFIG": path}, stream)
     async with connection.aiohttp_session as http:
         assert http.headers["Authorization"] == "Bearer secret"
+        assert http.headers["Impersonate-User"] == "ann"
         assert http.headers["Accept-Encoding"] == "identity"

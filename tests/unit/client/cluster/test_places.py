@@ -17,8 +17,9 @@ from self_signed import self_signed
 
 from gpupack import ConfigInvalid, ServerNotFound
 from gpupack.cluster import places
+from gpupack.cluster.caller import caller_of
 from gpupack.cluster.opening import open_cluster
-from gpupack.cluster.places import present, require_private, token_of_user, trusted_by
+from gpupack.cluster.places import require_private, trusted_by
 from gpupack.cluster.port_forward import Forwarding, through_kubectl
 from gpupack.config import ClusterConfig
 
@@ -26,10 +27,7 @@ CA = ClientCa()
 
 KUBECTL = """#!{python}
 import json, os, sys, time
-known = {{
-    "config": '{config}',
-    "get": '{secret}',
-}}
+known = {{"get": '{secret}'}}
 word = next(each for each in sys.argv[1:] if not each.startswith("-"))
 if "configmaps" in sys.argv:
     if os.environ.get("UNLISTED"):
@@ -52,15 +50,39 @@ print(known[word])
 """
 
 
+def kubeconfig(user):
+    return {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "n"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://localhost:1"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+
+
+@pytest.fixture
+def called(tmp_path):
+    """Who calls, by a kubeconfig with this user."""
+
+    def call(user, **environ):
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(kubeconfig(user)))
+        named = {"KUBECONFIG": str(path), "HOME": str(tmp_path)}
+        return caller_of(named | environ, ssl.create_default_context())
+
+    return call
+
+
 @pytest.fixture
 def kubectl(tmp_path):
-    """Writes a kubectl that knows this, and answers the environment in which it is found."""
+    """Writes a kubectl and a kubeconfig of this user; answers the environment that finds them."""
 
-    def write(config="{}", secret=""):
+    def write(user=None, secret=""):
         program = tmp_path / "kubectl"
-        program.write_text(KUBECTL.format(python=sys.executable, config=config, secret=secret))
+        program.write_text(KUBECTL.format(python=sys.executable, secret=secret))
         program.chmod(0o755)
-        return {"PATH": str(tmp_path), "STARTED": str(tmp_path / "started")}
+        (tmp_path / "config").write_text(json.dumps(kubeconfig(user or {"token": "t"})))
+        environ = {"PATH": str(tmp_path), "STARTED": str(tmp_path / "started")}
+        return environ | {"KUBECONFIG": str(tmp_path / "config"), "HOME": str(tmp_path)}
 
     return write
 
@@ -93,30 +115,46 @@ def test_a_pod_calls_by_its_service_accounts_token_as_it_is_now(tmp_path, monkey
     assert token() == "second"
 
 
-def test_a_kubeconfigs_token_may_stand_there_in_a_file_or_come_from_a_program(tmp_path):
+def issuing(code):
+    spec = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
+    return {"exec": spec | {"command": sys.executable, "args": ["-c", code]}}
+
+
+def written(**status):
+    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    return json.dumps(kind | {"status": status})
+
+
+def test_a_kubeconfigs_token_may_stand_there_in_a_file_or_come_from_a_program(called, tmp_path):
     (tmp_path / "token").write_text("of-file")
-    answer = '{"status": {"token": "of-program"}}'
-    program = {"command": sys.executable, "args": ["-c", f"print({answer!r})"]}
-    assert token_of_user({"token": "plain"}, {})() == "plain"
-    assert token_of_user({"tokenFile": str(tmp_path / "token")}, {})() == "of-file"
-    assert token_of_user({"exec": program}, {})() == "of-program"
+    assert called({"token": "plain"}).token() == "plain"
+    assert called({"tokenFile": "token"}).token() == "of-file"
+    program = issuing(f"print({written(token='of-program')!r})")
+    assert called(program).token() == "of-program"
 
 
-@pytest.mark.parametrize("seconds_left", [-5, 30, 3600, None])
-def test_a_program_is_asked_again_before_its_token_ends(tmp_path, seconds_left):
+@pytest.mark.parametrize("seconds_left", [-5, 3600, None])
+def test_a_program_is_asked_again_when_its_token_ends(called, tmp_path, seconds_left):
     left = dt.timedelta(seconds=seconds_left or 0)
     ends = (dt.datetime.now(dt.UTC) + left).isoformat() if seconds_left is not None else None
+    told = written(token="NUMBER", expirationTimestamp=ends)
     code = (
-        "import json, pathlib; file = pathlib.Path({!r}); "
+        "import pathlib; file = pathlib.Path({!r}); "
         "n = int(file.read_text()) + 1 if file.exists() else 1; file.write_text(str(n)); "
-        "print(json.dumps({{'status': {{'token': f't{{n}}', 'expirationTimestamp': {!r}}}}}))"
-    ).format(str(tmp_path / "asked"), ends)
-    token = token_of_user({"exec": {"command": sys.executable, "args": ["-c", code]}}, {})
-    is_near = seconds_left is not None and seconds_left < 60
-    assert token() == ("t2" if is_near else "t1")
-    before = token()
-    assert token.forget()
-    assert token() != before
+        "print({!r}.replace('NUMBER', f't{{n}}'))"
+    ).format(str(tmp_path / "asked"), told)
+    caller = called(issuing(code))
+    has_ended = seconds_left is not None and seconds_left < 0
+    assert caller.token() == ("t2" if has_ended else "t1")
+    before = caller.token()
+    assert caller.forget()
+    assert caller.token() != before
+
+
+def test_a_kubeconfig_that_acts_as_another_user_is_refused_by_name(called):
+    with pytest.raises(ServerNotFound, match=r"acts as 'ann' \(as\).*GPUPACK_TOKEN"):
+        called({"token": "of-an-administrator", "as": "ann"})
+    assert called({"token": "x", "as": "ann"}, GPUPACK_TOKEN="of-ann").token() == "of-ann"
 
 
 def test_what_is_no_address_is_named():
@@ -125,9 +163,9 @@ def test_what_is_no_address_is_named():
             require_private(address)
 
 
-def test_a_kubeconfig_without_a_token_says_how_to_get_one():
+def test_a_kubeconfig_without_a_token_says_how_to_get_one(called):
     with pytest.raises(ServerNotFound, match=r"neither a token .*kubectl create token"):
-        token_of_user({"client-certificate-data": "…"}, {})
+        called({"username": "ann", "password": "secret"})
 
 
 @pytest.fixture
@@ -158,7 +196,7 @@ def shown_to_a_server(context, folder):
 def test_a_kubeconfig_with_a_certificate_alone_is_called_by_at_a_port_of_its_own(
     kubectl, tmp_path, of_alice
 ):
-    environ = kubectl(json.dumps({"users": [{"user": of_alice}]}))
+    environ = kubectl(of_alice)
     certificate, _ = self_signed(tmp_path)
     endpoint = through_kubectl(environ, trusted_by(str(certificate)))
     endpoint.close()
@@ -170,7 +208,7 @@ def test_a_kubeconfig_with_a_certificate_alone_is_called_by_at_a_port_of_its_own
 @pytest.mark.parametrize("by", ["the environment", "the kubeconfig"])
 def test_a_token_goes_before_a_certificate_which_is_not_shown_then(kubectl, tmp_path, of_alice, by):
     user = of_alice | ({"token": "t"} if by == "the kubeconfig" else {})
-    environ = kubectl(json.dumps({"users": [{"user": user}]}))
+    environ = kubectl(user)
     environ |= {"GPUPACK_TOKEN": "t"} if by == "the environment" else {}
     certificate, _ = self_signed(tmp_path)
     endpoint = through_kubectl(environ, trusted_by(str(certificate)))
@@ -181,23 +219,21 @@ def test_a_token_goes_before_a_certificate_which_is_not_shown_then(kubectl, tmp_
 
 
 def test_where_no_certificates_are_taken_it_is_said_what_to_do(kubectl, tmp_path, of_alice):
-    environ = kubectl(json.dumps({"users": [{"user": of_alice}]})) | {"NOT_THERE": ":8443"}
+    environ = kubectl(of_alice) | {"NOT_THERE": ":8443"}
     certificate, _ = self_signed(tmp_path)
     with pytest.raises(ServerNotFound, match=r"clientCertificates\.enabled=true"):
         through_kubectl(environ, trusted_by(str(certificate)))
 
 
-def test_a_certificate_of_a_kubeconfig_that_is_none_is_named(of_alice):
-    context = ssl.create_default_context()
+def test_a_certificate_of_a_kubeconfig_that_is_none_is_named(called, of_alice):
     for wrong in ("…", base64.b64encode(b"nothing").decode()):
-        with pytest.raises(ServerNotFound, match="client certificate cannot be used"):
-            present(context, of_alice | {"client-certificate-data": wrong})
+        with pytest.raises(ServerNotFound, match=r"certificate cannot be used|is no base64"):
+            called(of_alice | {"client-certificate-data": wrong})
 
 
-def test_a_program_that_tells_no_token_is_named():
-    program = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('not logged in')"]}
-    with pytest.raises(ServerNotFound, match="which failed: not logged in"):
-        token_of_user({"exec": program}, {})
+def test_a_program_that_tells_no_token_is_named(called):
+    with pytest.raises(ServerNotFound, match="ended with status 3; run it yourself"):
+        called(issuing("import sys; sys.exit(3)"))
 
 
 def test_without_kubectl_and_address_nothing_says_where_the_server_is():
@@ -206,8 +242,7 @@ def test_without_kubectl_and_address_nothing_says_where_the_server_is():
 
 
 def test_kubectl_forwards_a_port_for_as_long_as_the_backend_is_open(kubectl, tmp_path):
-    config = '{"users": [{"user": {"token": "t"}}], "contexts": [{"context": {"namespace": "n"}}]}'
-    environ = kubectl(config)
+    environ = kubectl()
     certificate, _ = self_signed(tmp_path)
     backend = open_cluster(ClusterConfig(ca=str(certificate)), environ)
     pid = int((tmp_path / "started").read_text())
@@ -217,7 +252,7 @@ def test_kubectl_forwards_a_port_for_as_long_as_the_backend_is_open(kubectl, tmp
 
 
 def test_a_forwarding_that_ended_begins_anew_and_is_not_of_the_programs_group(kubectl, tmp_path):
-    environ = kubectl('{"users": [{"user": {"token": "t"}}]}')
+    environ = kubectl()
     forwarding = Forwarding(str(tmp_path / "kubectl"), environ, namespace="gpu-tools")
     try:
         first = int((tmp_path / "started").read_text())
@@ -256,18 +291,15 @@ def test_a_forwarding_ends_with_a_program_that_is_ended_without_closing_it(
 
 
 def test_a_secret_without_a_certificate_is_not_taken_for_the_systems(kubectl):
-    environ = kubectl('{"users": [{"user": {"token": "t"}}]}', secret=" ")
+    environ = kubectl(secret=" ")
     with pytest.raises(ServerNotFound, match=r"has no ca.crt"):
         open_cluster(ClusterConfig(), environ)
 
 
 def test_a_certificate_that_cannot_be_read_is_not_done_without(kubectl):
-    environ = kubectl('{"users": [{"user": {"token": "t"}}]}')
+    environ = kubectl()
     with pytest.raises(ServerNotFound, match=r"certificate cannot be checked .*GPUPACK_CA"):
         open_cluster(ClusterConfig(), environ)
-
-
-USER = '{"users": [{"user": {"token": "t"}}]}'
 
 
 def forwarded_namespace(environ, tmp_path, **config):
@@ -277,11 +309,11 @@ def forwarded_namespace(environ, tmp_path, **config):
 
 
 def test_a_release_is_found_in_whichever_namespace_it_is(kubectl, tmp_path):
-    assert forwarded_namespace(kubectl(USER), tmp_path) == "-n=gpu-tools"
+    assert forwarded_namespace(kubectl(), tmp_path) == "-n=gpu-tools"
 
 
 def test_a_caller_who_cannot_list_releases_names_the_namespace(kubectl, tmp_path):
-    environ = kubectl(USER) | {"UNLISTED": "1"}
+    environ = kubectl() | {"UNLISTED": "1"}
     named = r"is forbidden.*cluster.system_namespace or GPUPACK_SYSTEM_NAMESPACE"
     with pytest.raises(ServerNotFound, match=named):
         open_cluster(ClusterConfig(), environ)
@@ -289,7 +321,7 @@ def test_a_caller_who_cannot_list_releases_names_the_namespace(kubectl, tmp_path
 
 
 def test_of_two_releases_none_is_guessed(kubectl, tmp_path):
-    environ = kubectl(USER) | {"RELEASES": "b a"}
+    environ = kubectl() | {"RELEASES": "b a"}
     with pytest.raises(ServerNotFound, match=r"in 2 namespaces \(a, b\)"):
         open_cluster(ClusterConfig(), environ)
     assert forwarded_namespace(environ, tmp_path, system_namespace="b") == "-n=b"

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who calls the REST API with a kubeconfig: its user's token, or its client certificate.
+
+The REST API knows callers by what they are themselves: a kubeconfig that acts as another user
+(`as`) is refused, since the call would have the rights of the user behind it.
+"""
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpupack.cluster.places import Token, own_token
+from gpupack.errors import ServerNotFound
+from gpupack_kube.environment import SettingsInvalid
+from gpupack_kube.kubeconfig import tls
+from gpupack_kube.kubeconfig.credentials import Credentials
+from gpupack_kube.kubeconfig.presented import NoCredentials, Presented
+from gpupack_kube.kubeconfig.target import Target, target_of
+
+SET_TOKEN: Final = "set GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """How a call says who calls.
+
+    Attributes:
+        token: asked for each call, since tokens are renewed; None: by a certificate.
+        forget: the server does not know it; whether there is another now.
+        namespace: of the kubeconfig's context.
+    """
+
+    token: Token | None
+    forget: Callable[[], bool]
+    namespace: str
+
+
+def caller_of(environ: Mapping[str, str], trusted: ssl.SSLContext) -> Caller:
+    """Return who calls; `trusted` presents the client certificate where there is one alone.
+
+    Raises:
+        ServerNotFound: the kubeconfig has nothing that the REST API knows callers by.
+    """
+    target = _target(environ)
+    if (token := own_token(environ)) is not None:
+        return Caller(token, lambda: False, target.namespace)
+    _require_itself(target)
+    credentials = Credentials(target.sign_in)
+    presented = _presented(credentials)
+    if presented.bearer:
+        return Caller(
+            lambda: _presented(credentials).bearer,
+            lambda: _renewed(credentials, _presented(credentials)),
+            target.namespace,
+        )
+    if not presented.certificate:
+        raise ServerNotFound(
+            "the kubeconfig's user has neither a token nor a client certificate, by which the REST "
+            f"API knows callers; {SET_TOKEN}"
+        )
+    _show(trusted, presented)
+    return Caller(None, lambda: _shown_again(credentials, trusted), target.namespace)
+
+
+def _target(environ: Mapping[str, str]) -> Target:
+    try:
+        return target_of(environ)
+    except SettingsInvalid as error:
+        raise ServerNotFound(f"{error}, or set GPUPACK_SERVER and GPUPACK_TOKEN") from error
+
+
+def _require_itself(target: Target) -> None:
+    if user := dict(target.impersonation).get("Impersonate-User"):
+        raise ServerNotFound(
+            f"the kubeconfig acts as {user!r} (as), and the REST API knows callers by their own "
+            f"token alone; {SET_TOKEN}"
+        )
+
+
+def _presented(credentials: Credentials) -> Presented:
+    try:
+        return credentials.get()
+    except NoCredentials as error:
+        raise ServerNotFound(f"{error}; or {SET_TOKEN}") from error
+
+
+def _renewed(credentials: Credentials, used: Presented) -> bool:
+    try:
+        return credentials.renew(used)
+    except NoCredentials as error:
+        raise ServerNotFound(f"{error}; or {SET_TOKEN}") from error
+
+
+def _shown_again(credentials: Credentials, trusted: ssl.SSLContext) -> bool:
+    """The server hangs up on a certificate that has ended; the next connection shows another."""
+    renewed = _renewed(credentials, _presented(credentials))
+    if renewed:
+        _show(trusted, _presented(credentials))
+    return renewed
+
+
+def _show(trusted: ssl.SSLContext, presented: Presented) -> None:
+    try:
+        tls.show(trusted, presented)
+    except NoCredentials as error:
+        raise ServerNotFound(f"the kubeconfig: {error}") from error

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What requests present now: read, issued and renewed, each when it is due.
+
+Files are read again once a minute, and the last content counts while they cannot be read. A command
+runs when what it issued has ended, or when the server does not know it any more. Safe for threads:
+one command runs at a time.
+"""
+
+import base64
+import binascii
+import dataclasses
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from gpupack_kube.kubeconfig import exec_command
+from gpupack_kube.kubeconfig.exec_command import Command
+from gpupack_kube.kubeconfig.presented import NOTHING, NoCredentials, Presented
+from gpupack_kube.kubeconfig.sign_in import (
+    Certificate,
+    IdToken,
+    Password,
+    SignIn,
+    Token,
+    TokenFile,
+)
+
+FILE_SECONDS: Final = 60.0
+"""After so long a file is read again: the kubelet replaces a token well before it ends."""
+
+
+FAILED_SECONDS: Final = 10.0
+"""For so long a command that failed is not run again: a command that follows asks each second."""
+
+
+class Source(Protocol):
+    """One way to sign in. All methods raise NoCredentials, and may block."""
+
+    def kept(self) -> Presented | None:
+        """Return what is there and good; None: it is due. Does not block."""
+
+    def get(self) -> Presented:
+        """Return what is good, read or issued again where it is due."""
+
+    def renew(self, used: Presented) -> bool:
+        """The server does not know `used`; whether there is another now."""
+
+
+class Credentials:
+    """All that requests of one connection present.
+
+    Args:
+        sign_in: where it comes from.
+    """
+
+    def __init__(self, sign_in: SignIn) -> None:
+        self._bearer = _source(sign_in.bearer)
+        certificate = sign_in.certificate
+        self._certificate: Source = (
+            Fixed(NOTHING) if certificate is None else FromFiles(lambda: _pair(certificate))
+        )
+        self._turn = threading.Lock()
+
+    def kept(self) -> Presented | None:
+        """Return what there is; None: something is due, and `get` may block. Does not block."""
+        bearer, certificate = self._bearer.kept(), self._certificate.kept()
+        return None if bearer is None or certificate is None else _both(bearer, certificate)
+
+    def get(self) -> Presented:
+        """Return what a request presents now; raises NoCredentials."""
+        with self._turn:
+            return _both(self._bearer.get(), self._certificate.get())
+
+    def renew(self, used: Presented) -> bool:
+        """Return whether there is something else than `used`, which the server does not know.
+
+        Raises:
+            NoCredentials: there is nothing.
+        """
+        with self._turn:
+            if _both(self._bearer.get(), self._certificate.get()) != used:
+                return True
+            return self._bearer.renew(used)
+
+
+class Fixed:
+    """What stands in the kubeconfig."""
+
+    def __init__(self, presented: Presented) -> None:
+        self._presented = presented
+
+    def kept(self) -> Presented | None:
+        """Return it."""
+        return self._presented
+
+    def get(self) -> Presented:
+        """Return it."""
+        return self._presented
+
+    def renew(self, used: Presented) -> bool:
+        """Return False: it stays as it is."""
+        del used
+        return False
+
+
+class FromFiles:
+    """What stands in files that others renew.
+
+    Args:
+        read: raises OSError where they cannot be read, NoCredentials where they hold nothing.
+        first: counts until they can be read; None: they have to be.
+    """
+
+    def __init__(self, read: Callable[[], Presented], first: Presented | None = None) -> None:
+        self._read, self._found = read, first
+        self._read_at = -FILE_SECONDS
+
+    def kept(self) -> Presented | None:
+        """Return what was read less than a minute ago."""
+        due = time.monotonic() - self._read_at >= FILE_SECONDS
+        return None if due else self._found
+
+    def get(self) -> Presented:
+        """Return it, read again where it is due."""
+        found = self.kept()
+        return self._again() if found is None else found
+
+    def renew(self, used: Presented) -> bool:
+        """Return whether the files hold something else now."""
+        return self._again().authorization != used.authorization
+
+    def _again(self) -> Presented:
+        try:
+            self._found = self._read()
+        except (OSError, NoCredentials) as error:
+            if self._found is None:
+                raise NoCredentials(f"credentials cannot be read: {error}") from error
+        self._read_at = time.monotonic()
+        return self._found
+
+
+class Issued:
+    """What ends and is issued again.
+
+    Args:
+        issue: raises NoCredentials.
+    """
+
+    def __init__(self, issue: Callable[[], Presented]) -> None:
+        self._issue = issue
+        self._found: Presented | None = None
+        self._failed: NoCredentials | None = None
+        self._failed_at = 0.0
+
+    def kept(self) -> Presented | None:
+        """Return it until it ends."""
+        found = self._found
+        ended = found is not None and found.until is not None and found.until <= _now()
+        return None if ended else found
+
+    def get(self) -> Presented:
+        """Return it, issued again where it has ended."""
+        found = self.kept()
+        return self._again() if found is None else found
+
+    def renew(self, used: Presented) -> bool:
+        """Have it issued again; return whether it is another."""
+        found = self._again()
+        return (found.authorization, found.certificate) != (used.authorization, used.certificate)
+
+    def _again(self) -> Presented:
+        if self._failed is not None and time.monotonic() - self._failed_at < FAILED_SECONDS:
+            raise self._failed
+        try:
+            self._found = self._issue()
+        except NoCredentials as error:
+            self._failed, self._failed_at = error, time.monotonic()
+            raise
+        self._failed = None
+        return self._found
+
+
+def _source(bearer: object) -> Source:
+    match bearer:
+        case Token(token):
+            return Fixed(Presented(authorization=f"Bearer {token}"))
+        case TokenFile(path, first):
+            kept = Presented(authorization=f"Bearer {first}") if first else None
+            return FromFiles(lambda: _token_of(path), kept)
+        case Password():
+            return Fixed(Presented(authorization=bearer.authorization))
+        case IdToken(read):
+            return Issued(lambda: _id_token(read()))
+        case Command():
+            return Issued(lambda: exec_command.issued(bearer))
+        case _:
+            return Fixed(NOTHING)
+
+
+def _both(bearer: Presented, certificate: Presented) -> Presented:
+    """A command may issue a certificate; then there is no other."""
+    if not certificate.certificate:
+        return bearer
+    return dataclasses.replace(bearer, certificate=certificate.certificate, key=certificate.key)
+
+
+def _token_of(path: Path) -> Presented:
+    token = path.read_text().strip()
+    if not token:
+        raise NoCredentials(f"{path} is empty; it has to hold a token")
+    return Presented(authorization=f"Bearer {token}")
+
+
+def _pair(certificate: Certificate) -> Presented:
+    return Presented(certificate=_content(certificate.certificate), key=_content(certificate.key))
+
+
+def _content(part: bytes | Path) -> bytes:
+    return part.read_bytes() if isinstance(part, Path) else part
+
+
+class _Claims(msgspec.Struct):
+    exp: float
+
+
+def _id_token(token: str) -> Presented:
+    """Return an ID token that kubectl keeps; raises NoCredentials where it has ended."""
+    try:
+        part = token.split(".")[1]
+        claims = msgspec.json.decode(
+            base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=_Claims
+        )
+        until = dt.datetime.fromtimestamp(claims.exp, dt.UTC)
+    except (IndexError, ValueError, OverflowError, OSError, binascii.Error) as error:
+        raise NoCredentials(f"the id-token of auth-provider oidc is none: {error}") from error
+    if until <= _now():
+        raise NoCredentials(
+            f"the id-token of auth-provider oidc ended at {until:%Y-%m-%dT%H:%M:%SZ}, and gpupack "
+            "does not renew it; run any kubectl command, which does, or use a credential command "
+            "(exec)"
+        )
+    return Presented(authorization=f"Bearer {token}", until=until)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to one API server.
+
+aiohttp keeps connections by TLS context: a renewed client certificate or CA takes another context,
+so that the next request connects again, and what is under way goes on.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from gpupack_kube.ca_file import CaFile
+from gpupack_kube.kubeconfig import tls
+from gpupack_kube.kubeconfig.presented import Presented
+from gpupack_kube.kubeconfig.target import Target
+
+CONNECTIONS: Final = 64
+
+LINE_BYTES: Final = 2 << 20
+"""What is read ahead of one answer; events of a watch are larger than aiohttp's default."""
+
+
+def session(
+    target: Target, connector: aiohttp.TCPConnector, **options: Any
+) -> aiohttp.ClientSession:
+    """Make a session that goes by the target's proxy.
+
+    Neither variables nor `.netrc` are read by aiohttp: both would change what a kubeconfig means.
+    """
+    return aiohttp.ClientSession(
+        connector=connector,
+        proxy=target.proxy or None,
+        trust_env=False,
+        read_bufsize=LINE_BYTES,
+        **options,
+    )
+
+
+class Contexts:
+    """The TLS context for what is presented now.
+
+    Args:
+        target: the API server.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._shown: Presented | None = None
+        self._made: CaFile | ssl.SSLContext | None = None
+
+    def of(self, presented: Presented) -> ssl.SSLContext | bool:
+        """Return the context.
+
+        Raises:
+            OSError: the CAs cannot be read, or are none.
+            NoCredentials: the certificate is none.
+        """
+        if not self._target.server.startswith("https://"):
+            return True
+        shown = self._shown
+        if shown is None or shown.certificate != presented.certificate:
+            self._made = self._new(presented)
+            self._shown = presented
+        made = self._made
+        assert made is not None  # noqa: S101 - made above
+        return made.context() if isinstance(made, CaFile) else made
+
+    def _new(self, presented: Presented) -> CaFile | ssl.SSLContext:
+        target = self._target
+
+        def context(authority: bytes) -> ssl.SSLContext:
+            return tls.context(
+                authority=authority,
+                insecure=target.insecure,
+                server_name=target.server_name,
+                presented=presented,
+            )
+
+        if isinstance(target.authority, Path):
+            return CaFile(target.authority, make=context)
+        return context(target.authority)
