@@ -126,17 +126,20 @@ def drawn(
     moment: dt.datetime,
     width: int | None,
     lines: int | None,
+    stale: str = "",
 ) -> Group:
     """The whole picture, for a terminal of so many columns and lines.
 
-    None: nothing is cut, as in a pipe.
+    None: nothing is cut, as in a pipe. `stale` says how old it is, where there is no newer one.
     """
-    room = len(bars) if lines is None else max(lines - HEAD_LINES, 1)
+    head = HEAD_LINES + bool(stale)
+    room = len(bars) if lines is None else max(lines - head, 1)
     shown = bars[:room]
     left_out = len(bars) - len(shown)
     more = f"and {left_out} more nodes; --sort and --filter choose others" if left_out else ""
     parts: list[RenderableType] = [
         _head(bars, status, moment, width),
+        *([Text(stale, style="bold red", no_wrap=True, overflow="ellipsis")] if stale else []),
         _nodes(shown, width),
         Text(more, style="dim"),
     ]

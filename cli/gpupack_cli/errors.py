@@ -130,6 +130,8 @@ def of_kube(error: kube.KubeError | SettingsInvalid | LifecycleRefused) -> CliEr
             return ClusterAway(f"{error}; is the cluster up, and KUBECONFIG the right one?")
         case kube.Refused():
             return _of_refusal(error)
+        case kube.NotSignedIn():
+            return NotAllowed(str(error))
         case _:
             return CliError(str(error))
 
@@ -148,8 +150,10 @@ def _of_refusal(error: kube.Refused) -> CliError:
             return NotThere(_not_found(error))
         case 400 | 422:
             return InputWrong(error.said)
-        case status if status >= 500:  # noqa: PLR2004 - of HTTP
-            return ClusterAway(f"the API server cannot answer now ({error.said}); try again")
+        case status if status == 429 or status >= 500:  # noqa: PLR2004 - of HTTP
+            asked = error.retry_after_seconds
+            when = "" if asked is None else f" in {asked:g} s"
+            return ClusterAway(f"the API server cannot answer now ({error.said}); try again{when}")
         case _:
             taken = "already exists" in error.said
             fix = "; choose another --name, or delete that one"

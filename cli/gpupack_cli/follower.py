@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
-from gpupack_cli.worker_log import WorkerLog, require_passing
+from gpupack_cli.worker_log import MAY_PASS, WorkerLog, require_passing
 from gpupack_cli.worker_pod import WorkerPod
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
@@ -113,7 +113,7 @@ class Follower:
             found = await self._api.get(GPUJOBS, metadata.name, namespace=metadata.namespace)
         except errors.NotFound as error:
             raise self._deleted() from error
-        except (errors.Unreachable, errors.Refused) as error:
+        except MAY_PASS as error:
             require_passing(error)
             return
         self._see_same(found)
@@ -136,10 +136,12 @@ class Follower:
                         see(event)
         except errors.Expired:
             return
-        except (errors.Unreachable, errors.Refused) as error:
+        except MAY_PASS as error:
             require_passing(error)
             if not self._lost:
-                note("the API server does not answer; it is tried again")
+                signed_out = isinstance(error, errors.NotSignedIn)
+                why = str(error) if signed_out else "the API server does not answer"
+                note(f"{why}; it is tried again")
             self._lost = True
             await asyncio.sleep(LOST_PAUSE)
 
@@ -200,7 +202,7 @@ class Follower:
             async for page in listing.pages(self._api, PODS, namespace=where, selectors=selectors):
                 for raw in page.items:
                     self._see_pod(Event("MODIFIED", raw), group)
-        except (errors.Unreachable, errors.Refused) as error:
+        except MAY_PASS as error:
             require_passing(error)
             note("the API server does not answer; what the workers ended with may not be known")
 

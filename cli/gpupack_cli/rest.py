@@ -6,13 +6,23 @@ from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
+import tenacity
 
 from gpupack_cli import errors
+from gpupack_cli.notes import note
 
 T = TypeVar("T")
 
 MOST_BYTES: Final = 256 << 20
 """Of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
+
+
+LATER: Final = frozenset({429, 503})
+MAX_WAIT_SECONDS: Final = 60.0
+"""For which one call waits altogether; it fails at once where it is asked to wait longer."""
+
+SAID_SECONDS: Final = 1.0
+"""A shorter pause needs no word."""
 
 
 class Problem(msgspec.Struct):
@@ -23,6 +33,22 @@ class Problem(msgspec.Struct):
     field: str = ""
     value: str = ""
     fix: str = ""
+
+
+class _Later(Exception):
+    """The server asks to be called again after `seconds`; it has done nothing."""
+
+    def __init__(self, refusal: errors.CliError, seconds: float) -> None:
+        super().__init__(str(refusal))
+        self.refusal, self.seconds = refusal, seconds
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    seconds = error.seconds if isinstance(error, _Later) else 0.0
+    if seconds >= SAID_SECONDS:
+        note(f"{error}; trying again in {seconds:g} s")
+    return seconds
 
 
 class Rest:
@@ -59,6 +85,19 @@ class Rest:
         return decoded((await self._answer("POST", path, json=body))[0], kind, path)
 
     async def _answer(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
+        """Ask until there is an answer, as long as the server asks to wait; raises CliError."""
+        trying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_Later),
+            wait=_pause,
+            stop=tenacity.stop_before_delay(MAX_WAIT_SECONDS),
+            reraise=True,
+        )
+        try:
+            return await trying(self._once, method, path, **given)
+        except _Later as error:
+            raise error.refusal from error
+
+    async def _once(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
         try:
             async with self._client.stream(method, path, **given) as response:
                 parts, size = list[bytes](), 0
@@ -73,7 +112,11 @@ class Rest:
                 f"{str(error) or type(error).__name__}{self._fix(error)}"
             ) from error
         if response.status_code >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-            raise refused(response.status_code, b"".join(parts), path)
+            refusal = refused(response.status_code, b"".join(parts), path)
+            asked = response.headers.get("Retry-After", "")
+            if response.status_code in LATER and asked.isdecimal():
+                raise _Later(refusal, float(asked))
+            raise refusal
         return b"".join(parts), response
 
     def _fix(self, error: httpx.HTTPError) -> str:

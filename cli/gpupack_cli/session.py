@@ -5,13 +5,20 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from gpupack_cli.notes import note
+from gpupack_kube.environment import SettingsInvalid
 
 if TYPE_CHECKING:
     from gpupack_cli.rest import Rest
     from gpupack_kube.client import Api
 
 T = TypeVar("T")
+
+SAID_SECONDS: Final = 1.0
+"""A shorter pause needs no word."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,11 @@ class Session:
         named = {"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {}
         return {**self.environ, **named}
 
+    def _require_kubeconfig(self) -> None:
+        """Of KUBECONFIG files may be missing; raises SettingsInvalid where an option names one."""
+        if self.kubeconfig and not Path(self.kubeconfig).is_file():
+            raise SettingsInvalid(f"--kubeconfig {self.kubeconfig}: there is no such file")
+
     @contextlib.asynccontextmanager
     async def kubernetes(self) -> AsyncGenerator["Api"]:
         """Connect to the API server.
@@ -51,7 +63,12 @@ class Session:
         """
         from gpupack_kube.client import Api  # noqa: PLC0415 - 0.2 s, which --help need not take
 
-        async with Api.connect(self.variables, context=self.context or None) as api:
+        self._require_kubeconfig()
+        from gpupack_kube.patience import Patience  # noqa: PLC0415 - the same
+
+        patience = Patience(_say_pause)
+        context = self.context or None
+        async with Api.connect(self.variables, context=context, patience=patience) as api:
             yield api
 
     @contextlib.asynccontextmanager
@@ -69,6 +86,11 @@ class Session:
     async def here(self, api: "Api") -> str:
         """The namespace that is meant where none is named."""
         return self.namespace or (await api.identity()).namespace
+
+
+def _say_pause(seconds: float, error: Exception) -> None:
+    if seconds >= SAID_SECONDS:
+        note(f"{error}; trying again in {seconds:g} s")
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

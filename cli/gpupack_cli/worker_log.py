@@ -20,7 +20,7 @@ from gpupack_cli.log_position import LogPosition
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
 from gpupack_cli.worker_pod import WorkerPod
-from gpupack_kube import errors, lines
+from gpupack_kube import errors, lines, patience
 from gpupack_kube.client import Api
 from gpupack_kube.resources import PODS
 
@@ -33,8 +33,8 @@ LATE_PAUSE: Final = 2.0
 
 LOST_PAUSE: Final = 1.0
 
-PASSING: Final = frozenset({429, 500, 502, 503, 504})
-"""Refusals that say nothing of what was asked: the server, or the kubelet behind it, is busy."""
+MAY_PASS: Final = (errors.Unreachable, errors.Refused, errors.NotSignedIn)
+"""What a command that follows something survives, if `require_passing` says so."""
 
 
 class Gone(enum.Enum):
@@ -90,7 +90,7 @@ class WorkerLog:
                 await asyncio.sleep(next(pauses, LATE_PAUSE))
                 ended = isinstance(error, errors.NotFound) and await self._has_ended()
                 continue
-            except (errors.Unreachable, errors.Refused) as error:
+            except MAY_PASS as error:
                 require_passing(error)
                 if isinstance(error.__cause__, TimeoutError) and await self._is_quiet():
                     lost = 0
@@ -152,7 +152,7 @@ class WorkerLog:
             pod = await self._api.get(PODS, metadata.name, namespace=metadata.namespace)
         except errors.NotFound:
             return Gone.GONE
-        except (errors.Unreachable, errors.Refused) as error:
+        except MAY_PASS as error:
             require_passing(error)
             return None
         same = pod.metadata.uid == metadata.uid
@@ -161,5 +161,5 @@ class WorkerLog:
 
 def require_passing(error: errors.KubeError) -> None:
     """Raise it again, unless the same question may be answered later."""
-    if isinstance(error, errors.Refused) and error.status not in PASSING:
+    if isinstance(error, errors.Refused) and error.status not in patience.PASSING:
         raise error

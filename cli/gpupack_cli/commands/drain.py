@@ -17,11 +17,11 @@ from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.session import Session, run
 from gpupack_cli.spans import span
-from gpupack_cli.worker_log import LOST_PAUSE, require_passing
+from gpupack_cli.worker_log import LOST_PAUSE, MAY_PASS, require_passing
 from gpupack_crds.gpunode import Drain
 from gpupack_crds.kinds import GPUNODES, GpuNode
 from gpupack_kube.client import Api, Event, decode
-from gpupack_kube.errors import Expired, NotFound, Refused, Unreachable
+from gpupack_kube.errors import Expired, NotFound
 
 SETTLE_SECONDS: Final = 5.0
 
@@ -104,7 +104,7 @@ async def _until_told_empty(api: Api, name: str) -> None:
             continue
         except NotFound as error:
             raise _deleted(name) from error
-        except (Unreachable, Refused) as error:
+        except MAY_PASS as error:
             require_passing(error)
             await asyncio.sleep(LOST_PAUSE)
 

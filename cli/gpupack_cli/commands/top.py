@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpupack top`."""
 
-import asyncio
 import contextlib
 import datetime as dt
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 import click
-from rich.live import Live
 
+from gpupack_cli import live_view
 from gpupack_cli.answers import Status
-from gpupack_cli.bars import NodeBar, drawn, of_answer, of_gpunode, ordered
+from gpupack_cli.bars import drawn, of_answer, of_gpunode, ordered
 from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.listing import listed
+from gpupack_cli.live_view import Look, Seen
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show, show_document
@@ -23,8 +23,6 @@ from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUNODES
 from gpupack_kube.client import Api
 from gpupack_terminal import console, screen
-
-Look = Callable[[], Awaitable[tuple[list[NodeBar], Status | None]]]
 
 
 def _a_number(_context: click.Context, _option: click.Parameter, value: float) -> float:
@@ -57,65 +55,66 @@ def command(
 async def _show(
     session: Session, *, once: bool, interval: float, sort: str, part: str, output: Output
 ) -> None:
-    async with session.kubernetes() as api, _looking(session, api) as look:
+    async with session.kubernetes() as api:
+        nodes = Nodes(session, api)
 
-        async def seen() -> tuple[list[NodeBar], Status | None]:
-            bars, status = await look()
-            chosen = [bar for bar in bars if part.lower() in f"{bar.name} {bar.model}".lower()]
-            return ordered(chosen, by=sort), None if part else status
+        def chosen(seen: Seen) -> Seen:
+            bars, status = seen
+            kept = [bar for bar in bars if part.lower() in f"{bar.name} {bar.model}".lower()]
+            return ordered(kept, by=sort), None if part else status
 
-        if output.document:
-            bars, status = await seen()
-            show_document({"nodes": bars, "status": status}, output)
-            return
         shown = screen(sys.stdout)
-        if once or not shown.live:
-            bars, status = await seen()
+        if output.document or once or not shown.live:
+            async with nodes.opened() as look:
+                bars, status = chosen(await look())
+            if output.document:
+                show_document({"nodes": bars, "status": status}, output)
+                return
             width = None if output is Output.WIDE else shown.columns
             moment = dt.datetime.now(dt.UTC)
             show(drawn(bars, status=status, moment=moment, width=width, lines=None))
             return
-        await _live(seen, interval)
+        await live_view.watched(nodes.opened, chosen, console=console(), interval_seconds=interval)
 
 
-async def _live(seen: Look, interval: float) -> None:
-    out, told = console(), ""
-    with Live(console=out, screen=True, auto_refresh=False) as live:
-        while True:
+class Nodes:
+    """Where nodes are looked at.
+
+    Args:
+        session: finds the REST API.
+        api: the Kubernetes API server.
+    """
+
+    def __init__(self, session: Session, api: Api) -> None:
+        self._session, self._api = session, api
+        self._answered = False
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Look]:
+        """The REST API, which knows each GPU; where it never answered GPUNodes, which count.
+
+        Raises:
+            CliError, KubeError: neither answers, or the REST API does not any more.
+        """
+        async with contextlib.AsyncExitStack() as stack:
             try:
-                bars, status = await seen()
-                told = ""
-            except ServiceAway as error:
-                # The last picture stays: it says of when it is.
-                told = str(error)
-            if not told:
-                moment = dt.datetime.now(dt.UTC)
-                picture = drawn(
-                    bars, status=status, moment=moment, width=out.width, lines=out.height
-                )
-                live.update(picture, refresh=True)
-            await asyncio.sleep(interval)
+                rest = await stack.enter_async_context(self._session.rest(self._api))
+                await rest.get("status", Status)
+            except (ServiceAway, NotAllowed) as error:
+                if self._answered:
+                    raise
+                # Where the cluster itself is away, that is what is wrong.
+                await _counted(self._api)
+                note(f"which GPU is whose is not known, only how many are: {error}")
+                yield lambda: _counted(self._api)
+            else:
+                self._answered = True
+                yield lambda: _known(rest)
 
 
-@contextlib.asynccontextmanager
-async def _looking(session: Session, api: Api) -> AsyncGenerator[Look]:
-    """The REST API, which knows each GPU; without it GPUNodes, which count."""
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            rest = await stack.enter_async_context(session.rest(api))
-            await rest.get("status", Status)
-        except (ServiceAway, NotAllowed) as error:
-            # Where the cluster itself is away, that is what is wrong.
-            await _counted(api)
-            note(f"which GPU is whose is not known, only how many are: {error}")
-            yield lambda: _counted(api)
-        else:
-            yield lambda: _known(rest)
-
-
-async def _known(rest: Rest) -> tuple[list[NodeBar], Status | None]:
+async def _known(rest: Rest) -> Seen:
     return [of_answer(node) for node in await all_nodes(rest)], await rest.get("status", Status)
 
 
-async def _counted(api: Api) -> tuple[list[NodeBar], Status | None]:
+async def _counted(api: Api) -> Seen:
     return [of_gpunode(node) for node in await listed(api, GPUNODES)], None

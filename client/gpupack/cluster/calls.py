@@ -21,6 +21,11 @@ ANSWER_SECONDS: Final = 30.0
 
 TRIES: Final = 6
 LONGEST_PAUSE_SECONDS: Final = 5.0
+"""Where the server does not say when to come again."""
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""For which one call waits altogether; it fails at once where it is asked to wait longer."""
+
 LATER: Final = frozenset({429, 502, 503, 504})
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
@@ -47,8 +52,8 @@ class _Later(Exception):
 
     @property
     def pause_seconds(self) -> float:
-        told = self.answer.headers.get("Retry-After", "")
-        return min(float(told), LONGEST_PAUSE_SECONDS) if told.isdigit() else 0.0
+        asked = self.answer.headers.get("Retry-After", "")
+        return float(asked) if asked.isdecimal() else 0.0
 
 
 class Calls:
@@ -112,7 +117,9 @@ class Calls:
     def _call(self, method: str, path: str, **given: Any) -> httpx.Response:
         trying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type((httpx.TransportError, _Later)),
-            stop=tenacity.stop_after_attempt(TRIES),
+            stop=tenacity.stop_any(
+                tenacity.stop_after_attempt(TRIES), tenacity.stop_before_delay(MAX_WAIT_SECONDS)
+            ),
             wait=_pause,
             reraise=True,
         )

@@ -57,8 +57,8 @@ def exist(environ: Mapping[str, str]) -> bool:
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    """Return the user's home folder."""
-    return Path(environ.get("HOME") or Path.home())
+    """Return the user's home folder; a container's user may have none."""
+    return Path(environ.get("HOME") or "/")
 
 
 def merged(environ: Mapping[str, str]) -> Merged:

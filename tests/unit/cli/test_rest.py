@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import contextlib
 import ssl
 
 import httpx
@@ -99,3 +100,19 @@ async def test_a_certificate_that_is_not_trusted_says_how_to_name_its_ca(tmp_pat
     async with listening, httpx.AsyncClient(base_url=f"https://localhost:{port}/") as client:
         with pytest.raises(errors.ServiceAway, match="by --ca or GPUPACK_CA"):
             await Rest(client).get("status", Status)
+
+
+@pytest.mark.parametrize(("code", "asked"), [(429, 2), (503, 2), (500, 1)])
+async def test_a_call_waits_as_long_as_the_server_asks(code, asked):
+    answers = [httpx.Response(code, headers={"Retry-After": "1"}, json={}), None]
+    calls = []
+
+    def answer(request):
+        calls.append(request)
+        return answers.pop(0) or httpx.Response(200, content=b"done")
+
+    transport = httpx.MockTransport(answer)
+    async with httpx.AsyncClient(transport=transport, base_url="https://here") as client:
+        with contextlib.suppress(errors.ServiceAway):
+            assert await Rest(client).get_bytes("health") == b"done"
+    assert len(calls) == asked
