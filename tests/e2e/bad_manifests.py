@@ -50,8 +50,7 @@ class Bad:
 GOOD = Bad("nothing", {}, "")
 
 MEMORY_FORM = (
-    "Invalid value: memory is a number and one of Ki, Mi, Gi, Ti, k, M, G and T: "
-    "write 10Gi or 10G, and not "
+    "memory is a number and one of Ki, Mi, Gi, Ti, k, M, G and T: write 10Gi or 10G, and not "
 )
 BY_MPIRUN = {"backend": "mpi"}
 MPI = {"name": "mpi"}
@@ -298,12 +297,12 @@ BAD = [
     Bad(
         "a number of GPUs in quotes",
         {"spec.gpus": "1"},
-        "spec.gpus: Invalid value: gpus is a number; write it without quotes: 1",
+        'spec.gpus: Invalid value: "1": gpus is a number; write it without quotes: 1',
     ),
     Bad(
         "a number of GPUs in words",
         {"spec.gpus": "two", "spec.interconnect": "nvlink"},
-        "spec.gpus: Invalid value: gpus is a number; write it without quotes: two",
+        'spec.gpus: Invalid value: "two": gpus is a number; write it without quotes: two',
     ),
     Bad(
         "a node chosen by hand",
