@@ -77,11 +77,13 @@ USE_COLUMNS = (
 QUOTA_COLUMNS = (
     ("Cohort", "string", ".spec.cohort", "Whom it lends to first.", 0),
     *USE_COLUMNS,
+    ("Problem", "string", ".status.problem", "What of the spec does not count, and why.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )
 COHORT_COLUMNS = (
     ("Parent", "string", ".spec.parent", "The cohort above it.", 0),
     *USE_COLUMNS,
+    ("Problem", "string", ".status.problem", "What of the spec does not count, and why.", 0),
     ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
 )
 

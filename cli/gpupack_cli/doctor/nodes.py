@@ -7,6 +7,7 @@ from typing import Final
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
 from gpupack_cli.doctor.observed import Observed
 from gpupack_crds import names
+from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
 from gpupack_kube import objects
 
@@ -159,11 +160,21 @@ def quotas(seen: Observed) -> Iterator[Finding]:
             yield warning(
                 check,
                 f"of the quota of {whose} a part does not count: {each.status.problem}",
-                fix="mend its spec (docs/queueing.md)",
+                fix=_fix_of_quota(each, {cohort.metadata.name for cohort in seen.cohorts.items}),
             )
     if not broken:
         count = len(seen.quotas.items)
         yield ok(check, f"{count} quotas, and all of each counts" if count else "there is no quota")
+
+
+def _fix_of_quota(item: GpuQuota | GpuCohort, cohorts: set[str]) -> str:
+    """A spec that names a cohort which is missing may be right, and the cohort be what is wrong."""
+    named = item.spec.cohort if isinstance(item, GpuQuota) else item.spec.parent
+    if not named or named in cohorts or named == CLUSTER_NAME:
+        return "mend its spec (docs/queueing.md)"
+    field = "spec.cohort" if isinstance(item, GpuQuota) else "spec.parent"
+    there = some(sorted(cohorts)) if cohorts else "none"
+    return f"create GPUCohort {named}, or set {field} to one of those that there are: {there}"
 
 
 def some(names_: list[str]) -> str:

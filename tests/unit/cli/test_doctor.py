@@ -372,6 +372,25 @@ def test_a_quota_of_which_a_part_does_not_count_is_a_warning(sound):
     assert "team" in found.message
 
 
+@pytest.mark.parametrize(
+    ("cohorts", "there"), [(("lab", "prod"), "lab, prod"), ((), "none")], ids=["some", "none"]
+)
+def test_a_quota_that_names_a_missing_cohort_says_how_the_cohort_can_be_there(
+    sound, cohorts, there
+):
+    quota = built(
+        GpuQuota,
+        metadata={"name": "default", "namespace": "team"},
+        spec={"cohort": "research"},
+        status={"problem": "there is no GPUCohort research; one without limits counts instead"},
+    )
+    seen = dataclasses.replace(sound, quotas=Read((quota,)), cohorts=named(GpuCohort, *cohorts))
+    (found,) = said(nodes.quotas, seen, Level.WARNING)
+    assert found.fix == (
+        "create GPUCohort research, or set spec.cohort to one of those that there are: " + there
+    )
+
+
 def test_of_a_thousand_ill_nodes_one_line_tells(sound):
     many = tuple(gpu_node(f"n{i}") for i in range(1000))
     seen = dataclasses.replace(
