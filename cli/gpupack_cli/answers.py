@@ -112,6 +112,30 @@ class Queue(msgspec.Struct):
     next: str = ""
 
 
+class Holder(msgspec.Struct):
+    """A pod's hold on one GPU."""
+
+    namespace: str
+    pod: str
+    uuid: str
+    job: str = ""
+    percent: int = 100
+
+    @property
+    def text(self) -> str:
+        """«team/train (pod train-1-0-x7k2p)», «team/pod/notebook 40%»."""
+        part = "" if self.percent >= 100 else f" {self.percent}%"  # noqa: PLR2004 - of a whole
+        whose = f"{self.job} (pod {self.pod})" if self.job else f"pod/{self.pod}"
+        return f"{self.namespace}/{whose}{part}"
+
+
+class Holders(msgspec.Struct):
+    """A page of holders."""
+
+    holders: list[Holder]
+    next: str = ""
+
+
 class GivenDevice(msgspec.Struct):
     """A GPU, or a part of one, that a worker would get."""
 

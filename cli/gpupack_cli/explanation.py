@@ -2,10 +2,11 @@
 """A job's state in sentences."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpupack_cli import figures
 from gpupack_cli.answers import Explanation, Name
+from gpupack_cli.placed_workers import PlacedWorker
 from gpupack_cli.text import plain
 from gpupack_crds.gpujob_status import Attempt
 from gpupack_crds.kinds import GpuJob
@@ -13,8 +14,10 @@ from gpupack_crds.kinds import GpuJob
 SHOWN_NAMES = 5
 
 
-def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
-    """Line by line: phase, why, the queue, what would help, the attempts."""
+def explained(
+    job: GpuJob, more: Explanation | None, workers: Sequence[PlacedWorker] = ()
+) -> Iterator[str]:
+    """Line by line: phase, why, the queue, what would help, the workers, the attempts."""
     status = job.status
     reason, message = status.reason, status.message
     if more is not None and status.phase == "Pending":
@@ -28,6 +31,9 @@ def explained(job: GpuJob, more: Explanation | None) -> Iterator[str]:
         yield from _advised(more, waits=status.phase == "Pending")
     if (request := status.nodes_request) and request.state:
         yield f"Nodes were asked for: {request.state} {plain(request.message)}".rstrip()
+    if workers:
+        yield "Workers:"
+        yield from (f"  {each.line}" for each in workers)
     if status.attempts:
         yield "Attempts:"
         yield from (f"  {_attempt(each)}" for each in status.attempts)

@@ -37,6 +37,7 @@ GPU_COLUMNS: Final = (
     Column("model"),
     Column("memory", right=True, least_width=90),
     Column("state"),
+    Column("holder"),
     Column("why", least_width=100, rest=True),
     Column("since", least_width=160),
     Column("clique", right=True, wide=True),
@@ -139,6 +140,7 @@ class GpuRow(msgspec.Struct, frozen=True):
     since: str | None
     nvlink_clique: int | None
     pci_bus_id: str | None
+    holders: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, node: GpuNode, device: GpuDevice) -> "GpuRow":
@@ -190,6 +192,7 @@ class GpuRow(msgspec.Struct, frozen=True):
             self.model,
             memory(self.memory_mib),
             self.state,
+            None if self.holders is None else ", ".join(self.holders),
             self.why,
             self.since,
             self.nvlink_clique,

@@ -18,6 +18,7 @@ from gpupack_api.routes.parts import PREFIX, Call, parts_of
 MAX_LISTED: Final = 5000
 
 Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+Node = Annotated[str, QueryParameter(description="On this node alone.", max_length=253)]
 After = Annotated[
     str,
     QueryParameter(description="Those after this one: next of the answer before.", max_length=400),
@@ -33,12 +34,17 @@ class Holders(msgspec.Struct, frozen=True):
 
 @get(f"{PREFIX}/holders", tags=["jobs"], responses=problems.REFUSALS)
 async def holders(
-    request: Call, state: State, namespace: Namespace = "", limit: Limit = 500, after: After = ""
+    request: Call,
+    state: State,
+    namespace: Namespace = "",
+    node: Node = "",
+    limit: Limit = 500,
+    after: After = "",
 ) -> Holders:
     """List pods with the GPUs that they hold, one entry for each GPU or share of one."""
     parts = parts_of(state)
     user = await parts.user(request)
-    known = list(holds(parts.model.ledger))
+    known = [each for each in holds(parts.model.ledger) if node in ("", each.node)]
     seen = await parts.rights.visible(
         user, PODS, asked=namespace, there=(each.namespace for each in known)
     )

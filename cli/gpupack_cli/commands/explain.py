@@ -9,12 +9,17 @@ from gpupack_cli.answers import Explanation
 from gpupack_cli.cluster_warnings import warn
 from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.explanation import explained, explained_pod
+from gpupack_cli.listing import listed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
+from gpupack_cli.placed_workers import PlacedWorker, placed_workers
 from gpupack_cli.session import Session, run
-from gpupack_crds.kinds import GPUJOBS
+from gpupack_crds import names
+from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube.client import Api
+from gpupack_kube.errors import Refused
+from gpupack_kube.objects import Pod
 from gpupack_kube.resources import PODS
 
 POD = "pod/"
@@ -42,12 +47,26 @@ async def _show(session: Session, name: str, *, output: Output) -> None:
         namespace = await session.here(api)
         job = await api.get(GPUJOBS, name, namespace=namespace)
         more = await _asked(session, api, f"jobs/{namespace}/{name}/explain")
+        workers = await _workers(api, job)
         if not output.document and not job.status.finished:
             await warn(api, job.spec)
     if output.document:
-        show_document({"status": job.status, "explanation": more}, output)
+        document = {"status": job.status, "explanation": more, "workers": workers}
+        show_document(document, output)
         return
-    show_lines(map(Text, explained(job, more)))
+    show_lines(map(Text, explained(job, more, workers)))
+
+
+async def _workers(api: Api, job: GpuJob) -> list[PlacedWorker]:
+    """Where they are; their pods are named to callers who may list pods."""
+    pods = list[Pod]()
+    if job.status.holds_placement:
+        selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}
+        try:
+            pods = await listed(api, PODS, namespace=job.metadata.namespace, selectors=selectors)
+        except Refused as error:
+            note(f"without the names of pods: {error.said}")
+    return list(placed_workers(job, pods))
 
 
 async def _show_pod(session: Session, name: str, *, output: Output) -> None:

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpupack gpu show|cordon|uncordon`."""
 
+from collections import defaultdict
+from typing import Final
+
 import click
+import msgspec
 
 from gpupack_cli import written_names
+from gpupack_cli.answers import Holders
+from gpupack_cli.errors import CliError
 from gpupack_cli.gpunode_writes import change, node_named
 from gpupack_cli.maintenance import cordoned, device, one_of, uncordoned
 from gpupack_cli.node_rows import GPU_COLUMNS, NodeGpus
@@ -12,9 +18,14 @@ from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_table
 from gpupack_cli.rest import Rest
 from gpupack_cli.rest_nodes import one_node, read_or_asked
+from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session, run
+from gpupack_cli.text import plain
 from gpupack_crds.kinds import GpuNode
 from gpupack_kube.client import Api
+from gpupack_kube.errors import KubeError
+
+PAGE: Final = 5000
 
 
 @click.group(name="gpu")
@@ -62,13 +73,30 @@ async def _show(session: Session, name: str, gpu: str, *, output: Output) -> Non
         shown = await read_or_asked(
             session, api, lambda: _read(api, name), lambda rest: _asked(rest, name)
         )
+        held = await _holders(session, api, name)
     rows = [one_of(name, shown.gpus, gpu)] if gpu else shown.gpus
+    if held is not None:
+        rows = [msgspec.structs.replace(row, holders=tuple(held[row.uuid])) for row in rows]
     if output.document:
         show_document({"node": name, "gpus": rows}, output)
         return
     show_table(GPU_COLUMNS, (row.cells() for row in rows), output)
     if shown.held_by:
         note(f"held by {shown.held_by}")
+
+
+async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, list[str]] | None:
+    """By UUID, the pods that hold a GPU and that the caller may list; None: that is not known."""
+    found = defaultdict[str, list[str]](list)
+    try:
+        async with session.rest(api) as rest:
+            async for page in pages(rest, "holders", Holders, node=node, limit=PAGE):
+                for each in page.holders:
+                    found[each.uuid].append(plain(each.text))
+    except (CliError, KubeError) as error:
+        note(f"without holders: {error}")
+        return None
+    return found
 
 
 async def _read(api: Api, name: str) -> NodeGpus:

@@ -32,6 +32,10 @@ async def test_each_gpu_of_each_pod_is_an_entry(call, held):
     assert found[1]["isolation"] == "strict"
 
 
+async def test_holders_of_one_node_are_asked_for(call, held):
+    assert [each["pod"] for each in (await call("holders", node="b")).body["holders"]] == ["secret"]
+
+
 async def test_pods_are_shown_of_namespaces_whose_pods_the_caller_may_list(call, held, server):
     assert "secret" not in str((await call("holders", user="tenant")).body)
     assert "secret" in str((await call("holders")).body)

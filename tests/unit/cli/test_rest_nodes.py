@@ -25,7 +25,7 @@ def refusing(server, monkeypatch):
     """May not read GPUNodes."""
     read = server._read
 
-    def refuse(path):
+    def refuse(path, *_):
         return status(403, "Forbidden", REFUSED) if path.startswith(GPUNODES) else read(path)
 
     monkeypatch.setattr(server, "_read", refuse)
