@@ -348,6 +348,7 @@ generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-chart-crds bash -c "cp crds/*.yaml charts/gpupack/files/crds/"
 	@$(STEP) generate-dashboard $(PY) charts/dashboard.py charts/gpupack/files/monitoring/dashboard.json
 	@$(STEP) generate-required-values $(PY) charts/required_values.py charts/gpupack/files/required-values.txt
+	@$(STEP) generate-choices $(PY) dashboard/choices.py dashboard/src/choices.ts
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
 .PHONY: images

@@ -40,7 +40,7 @@ await mkdir(join(out, "assets"), { recursive: true });
 let page = await readFile(join(here, "src/index.html"), "utf8");
 for (const [name, content] of assets) {
   const hashed = hashedName(name, content);
-  page = page.replaceAll(`/assets/${name}`, `/assets/${hashed}`);
+  page = page.replaceAll(`"assets/${name}"`, `"assets/${hashed}"`);
   await write(join("assets", hashed), content);
 }
 await write("index.html", Buffer.from(page));

@@ -46,7 +46,7 @@ from gpupack_api.routes import (
     what_if,
     workloads,
 )
-from gpupack_api.routes.parts import PREFIX, Parts
+from gpupack_api.routes.parts import PREFIX, TOKEN_HEADER, Parts
 from gpupack_api.settings import Accountant, Settings
 from gpupack_crds.kinds import GpuQuota
 from gpupack_kube.client import Api
@@ -170,13 +170,21 @@ def answering(
                         type="http",
                         scheme="bearer",
                         description=token,
-                    )
+                    ),
+                    "proxied": SecurityScheme(
+                        type="apiKey",
+                        name=TOKEN_HEADER,
+                        security_scheme_in="header",
+                        description="As Authorization, where a proxy takes that for itself.",
+                    ),
                 }
             ),
-            security=[{"token": []}],
+            security=[{"token": []}, {"proxied": []}],
         ),
         logging_config=None,
     )
+    counted.begin(made.routes)
+    return made
 
 
 PARAMETERS_ARE_KNOWN: Final = (

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Calls of gpupack-api, with the caller's token in a header and nowhere else. */
+/**
+ * Calls of gpupack-api, with the caller's token in a header and nowhere else.
+ *
+ * They are relative to the page, which may lie below a prefix. The header is not Authorization: a
+ * proxy in front, such as `kubectl proxy`, reads that one itself and takes it away.
+ */
 
 import { accept, refuse, token } from "./session.ts";
 
-export const PREFIX = "/api/v1/gpu/";
+export const PREFIX = "api/v1/gpu/";
+export const TOKEN_HEADER = "Gpupack-Authorization";
 
 /** What was wrong, and what to do. `status` 0: no answer came. */
 export interface Problem {
@@ -44,7 +50,7 @@ export async function post<T>(call: string, body: unknown): Promise<Answer<T>> {
 export async function send(path: string, init: RequestInit): Promise<Answer<Response>> {
   const used = token.value;
   const headers = new Headers(init.headers);
-  headers.set("Authorization", `Bearer ${used}`);
+  headers.set(TOKEN_HEADER, `Bearer ${used}`);
   let response: Response;
   try {
     response = await fetch(path, { ...init, headers, cache: "no-store", credentials: "omit" });

@@ -26,6 +26,14 @@ def test_a_change_in_the_cluster_is_seen_within_seconds(opened, server):
     expect(page.get_by_text("50% given out")).to_be_visible(timeout=4000)
 
 
+def test_a_job_that_is_deleted_while_it_is_shown_is_not_shown_as_running(opened, own_server):
+    page = opened("jobs/research/probe", at=own_server)
+    expect(page.locator(".view-head .phase")).to_have_text(re.compile("Running"))
+    own_server.change("remove_job", namespace="research", name="probe")
+    expect(page.get_by_text("There is no such job")).to_be_visible()
+    expect(page.get_by_text("Running")).to_have_count(0)
+
+
 def test_a_killed_server_is_said_and_found_again_with_all_that_changed(opened, own_server):
     page = opened("nodes/train-10", at=own_server)
     page.get_by_text("Live", exact=True).wait_for()

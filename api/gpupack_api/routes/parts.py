@@ -30,6 +30,9 @@ from gpupack_serving.user import User
 
 PREFIX = "/api/v1/gpu"
 
+TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a header
+"""As Authorization, which a proxy such as the API server's takes for itself (ADR 79)."""
+
 MOST_AT_ONCE: Final = 64
 """Workers that are placed in some milliseconds, even among 5,000 nodes; more are in a thread."""
 
@@ -165,10 +168,15 @@ def shown_of(state: State) -> Shown:
 def caller_of(call: Call) -> Caller:
     """Who calls, as far as the call tells."""
     return Caller(
-        authorization=call.headers.get("authorization", ""),
+        authorization=authorization_of(call),
         address=call.client.host if call.client else "",
         certificate=certificate_of(call.scope),
     )
+
+
+def authorization_of(call: Call) -> str:
+    """The caller's token with its scheme, from either header; the page's own one counts first."""
+    return call.headers.get(TOKEN_HEADER) or call.headers.get("authorization", "")
 
 
 def token_of(call: Call) -> str:
@@ -180,6 +188,6 @@ def token_of(call: Call) -> str:
     Raises:
         TokenNeeded: he is known by a certificate and sent none.
     """
-    if header := call.headers.get("authorization", ""):
+    if header := authorization_of(call):
         return header
     raise TokenNeeded("a client certificate does for calls that only read; this one takes a token")

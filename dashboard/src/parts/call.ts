@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a call answers, asked anew from time to time; what was shown stays while it is asked. */
+/**
+ * What a call answers, asked again from time to time.
+ *
+ * What was shown stays while it is asked, and while nobody answers; not where it is gone, or may not
+ * be seen any more.
+ */
 
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { type Answer, get, type Problem, type Query } from "../api.ts";
@@ -43,7 +48,8 @@ export function useAnswer<T>(
       const answer = await ask(stop.signal);
       if (stop.signal.aborted) return;
       setState((known) => {
-        const before = known.key === key ? known.value : null;
+        const before =
+          known.key === key && !(!answer.ok && isLost(answer.problem)) ? known.value : null;
         return answer.ok
           ? { key, value: answer.value, problem: null }
           : { key, value: before, problem: answer.problem };
@@ -65,4 +71,8 @@ export function useAnswer<T>(
     loading: !fresh || (state.value === null && state.problem === null),
     again: useCallback(() => setTurn((known) => known + 1), []),
   };
+}
+
+function isLost(problem: Problem): boolean {
+  return problem.status === 404 || problem.status === 403;
 }

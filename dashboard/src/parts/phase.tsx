@@ -2,6 +2,7 @@
 /** A job's phase or a GPU's health: a shape and a word, and a colour that repeats them. */
 
 const SHAPES: Readonly<Record<string, string>> = {
+  Admitted: "▷",
   Running: "▶",
   Succeeded: "✓",
   Failed: "✕",
@@ -17,6 +18,7 @@ const SHAPES: Readonly<Record<string, string>> = {
 };
 
 const TONES: Readonly<Record<string, string>> = {
+  Admitted: "going",
   Running: "going",
   Succeeded: "good",
   Starts: "good",

@@ -32,18 +32,6 @@ export const FIRST: Form = {
   without: "",
 };
 
-export const POLICIES = [
-  "best-fit",
-  "bid-price",
-  "dot-product",
-  "fgd",
-  "first-fit",
-  "gpu-clustering",
-  "gpu-packing",
-  "random",
-  "worst-fit",
-];
-
 export interface Question {
   readonly namespace: string;
   readonly job: Readonly<Record<string, unknown>>;

@@ -3,6 +3,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Problem, Query } from "../api.ts";
+import { GROUPS } from "../choices.ts";
 import type { Cost, CostRow, UnheldRow } from "../contract.ts";
 import { costs, costsAsCsv } from "../costs.ts";
 import { byName, figure, UNKNOWN } from "../format.ts";
@@ -12,7 +13,6 @@ import { Loading, Missing } from "../parts/notice.tsx";
 import { Scope, scope } from "../parts/scope.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 
-const GROUPS = ["namespace", "cohort", "job", "model"] as const;
 type GroupBy = (typeof GROUPS)[number];
 const DAY_SECONDS = 86_400;
 const SPANS = [1, 7, 30, 90];

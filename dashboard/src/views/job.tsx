@@ -2,7 +2,7 @@
 /** One job: what it does, why it waits, its attempts, and where its workers are. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { seconds } from "../clock.ts";
 import type { Explanation, Job, JobDetail } from "../contract.ts";
 import { age, count, duration, queued } from "../format.ts";
@@ -21,11 +21,14 @@ export function JobView({ namespace, name }: { namespace: string; name: string }
   const asked = useCall<JobDetail>(path, {}, 10);
   const live = cluster.jobsVersion.value && cluster.jobs.get(`${namespace}/${name}`);
   const changed = live ? `${live.phase} ${live.attempt} ${live.nodes}` : "";
+  const before = useRef(changed);
   useEffect(() => {
-    if (changed) asked.again();
+    if (changed !== before.current) asked.again();
+    before.current = changed;
   }, [changed]);
   const detail = asked.value;
-  const job = live || detail?.job;
+  const gone = asked.problem?.status === 404 && !live;
+  const job = gone ? undefined : live || detail?.job;
   return (
     <main class="view" id="main" tabIndex={-1}>
       <p class="crumbs">
@@ -35,7 +38,9 @@ export function JobView({ namespace, name }: { namespace: string; name: string }
         <h1>{name}</h1>
         {job && <Phase of={job.phase} />}
       </div>
-      {asked.problem && !detail ? (
+      {gone ? (
+        <Empty title="There is no such job">It was deleted, or never was.</Empty>
+      ) : asked.problem && !detail ? (
         <Missing what={`Job ${namespace}/${name}`} problem={asked.problem} again={asked.again} />
       ) : !detail || !job ? (
         <Loading what="The job" />

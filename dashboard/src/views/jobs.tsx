@@ -2,6 +2,7 @@
 /** Jobs: all, and those that wait with the reason why. */
 
 import { useMemo, useState } from "preact/hooks";
+import { PHASES } from "../choices.ts";
 import { minutes } from "../clock.ts";
 import type { Job, Queue, Waiting } from "../contract.ts";
 import { age, byName, count, shownOf } from "../format.ts";
@@ -117,8 +118,6 @@ function waitingName(row: Waiting) {
     </span>
   );
 }
-
-const PHASES = ["Pending", "Running", "Succeeded", "Failed", "Suspended"];
 
 export function JobsView() {
   const [phase, setPhase] = useState("");

@@ -3,13 +3,14 @@
 
 import { useState } from "preact/hooks";
 import { type Answer, post } from "../api.ts";
+import { LEAST, MOST, POLICIES } from "../choices.ts";
 import type { WhatIf } from "../contract.ts";
 import { count, duration, queued } from "../format.ts";
 import { keyOf } from "../live/cluster.ts";
 import { Workers } from "../parts/devices.tsx";
 import { Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
-import { FIRST, type Form, POLICIES, question } from "../parts/question.ts";
+import { FIRST, type Form, question } from "../parts/question.ts";
 import { format } from "../route.ts";
 import { token } from "../session.ts";
 import { namespace } from "../token.ts";
@@ -54,7 +55,7 @@ export function WhatIfView() {
           <Count
             label="Workers"
             value={form.workers}
-            most={1024}
+            most={MOST.workers}
             set={(to) => set("workers", to)}
           />
           <fieldset class="choice">
@@ -79,13 +80,13 @@ export function WhatIfView() {
             </label>
           </fieldset>
           {form.kind === "whole" ? (
-            <Count label="GPUs" value={form.gpus} most={64} set={(to) => set("gpus", to)} />
+            <Count label="GPUs" value={form.gpus} most={MOST.gpus} set={(to) => set("gpus", to)} />
           ) : (
             <>
               <Count
                 label="Percent"
                 value={form.percent}
-                most={99}
+                most={MOST.percent}
                 set={(to) => set("percent", to)}
               />
               <Count
@@ -117,8 +118,8 @@ export function WhatIfView() {
           <Count
             label="Priority"
             value={form.priority}
-            least={-1000}
-            most={1_000_000}
+            least={LEAST.priority}
+            most={MOST.priority}
             set={(to) => set("priority", to)}
           />
           <Text

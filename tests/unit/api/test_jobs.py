@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+import httpx
 import pytest
 from extender_builders import uuid
+
+from gpupack_api.app import application
 
 
 @pytest.fixture
@@ -108,6 +111,17 @@ async def test_one_job_is_shown_with_its_attempts(call, job):
 async def test_what_is_no_namespace_phase_or_limit_is_refused_by_its_name(call, query):
     found = await call("jobs", **query)
     assert (found.status, found.body["field"]) == (400, next(iter(query)))
+
+
+async def test_a_token_behind_a_proxy_that_takes_authorization_comes_in_another_header(
+    parts, three
+):
+    transport = httpx.ASGITransport(application(parts))
+    headers = {"Gpupack-Authorization": "Bearer tenant-token", "Authorization": "Basic cHJveHk6"}
+    async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
+        answer = await client.get("/api/v1/gpu/jobs", headers=headers)
+    assert answer.status_code == 200
+    assert {each["namespace"] for each in answer.json()["jobs"]} == {"team"}
 
 
 async def test_who_calls_without_end_is_told_to_wait(call, server):

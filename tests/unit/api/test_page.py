@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import gzip
+import importlib
+import pathlib
+import re
 import types
 
 import httpx
@@ -10,6 +13,7 @@ from gpupack_api.app import application
 from gpupack_api.errors import PageInvalid
 from gpupack_api.page import Page
 
+ROOT = pathlib.Path(__file__).parents[3]
 SCRIPT = b"render(1);" * 1000
 
 
@@ -113,3 +117,15 @@ async def test_without_a_page_the_calls_are_there_and_it_is_not():
 def test_a_folder_without_a_page_is_named_before_anything_is_served(tmp_path):
     with pytest.raises(PageInvalid, match=str(tmp_path)):
         Page.read(str(tmp_path))
+
+
+def test_the_page_offers_what_the_schemas_of_the_api_name(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "dashboard"))
+    choices = importlib.import_module("choices")
+    assert (ROOT / "dashboard/src/choices.ts").read_text() == choices.written()
+
+
+@pytest.mark.parametrize("file", ["index.html", "api.ts"])
+def test_assets_and_calls_are_relative_to_the_page(file):
+    text = (ROOT / "dashboard/src" / file).read_text()
+    assert re.findall(r"""["'`]/(?:assets|api)/""", text) == []
