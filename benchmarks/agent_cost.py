@@ -104,7 +104,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         percent = 100 * (other.cpu_seconds - one.cpu_seconds) / took
         print(f"{name}: {percent:.2f} % of a core, {other.memory_mib:.0f} MiB")
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known, store, PodUse()))
+    registry.register(GpuMetrics(known, store, PodUse(), node="node-1"))
     times = sorted(scrape(registry) for _ in range(SCRAPES))
     print(
         f"a scrape of {arguments.gpus} GPUs, {arguments.pods} pods: "

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import pathlib
 import tempfile
+import types
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -55,8 +56,8 @@ def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
     writer = GpuNodeWriter(api, None, node="node-1")  # type: ignore[arg-type] - nothing is written
     return _registry(
         (
-            UnreadableObjects({}),
-            GpuMetrics(devices, PodStore(()), PodUse()),
+            UnreadableObjects({"pods": types.SimpleNamespace(unreadable=0)}),
+            GpuMetrics(devices, PodStore(()), PodUse(), node="node-1"),
             AgentMetrics(devices, writer, {}, {}),
         ),
         folder,
@@ -93,17 +94,17 @@ def table(found: dict[str, prometheus_client.CollectorRegistry]) -> str:
     lines: dict[str, tuple[Metric, tuple[str, ...], list[str]]] = {}
     for part, registry in found.items():
         for family in registry.collect():
-            labels = _labels(family, registry)
-            lines.setdefault(family.name, (family, labels, []))[2].append(part)
+            shown = labels(family, registry)
+            lines.setdefault(family.name, (family, shown, []))[2].append(part)
     rows = [_row(*lines[name]) for name in sorted(lines, key=_order)]
     head = "| metric | type | labels | of | what it tells |\n|---|---|---|---|---|"
     return "\n".join([head, *rows])
 
 
-def _row(family: Metric, labels: tuple[str, ...], parts: list[str]) -> str:
+def _row(family: Metric, names: tuple[str, ...], parts: list[str]) -> str:
     name = family.name + SUFFIXES.get(family.type, "")
     told = family.documentation.replace("|", r"\|")
-    shown = ", ".join(f"`{label}`" for label in labels)
+    shown = ", ".join(f"`{label}`" for label in names)
     if family.name.startswith("DCGM"):
         shown = "as dcgm-exporter"
     return f"| `{name}` | {family.type} | {shown} | {', '.join(parts)} | {told} |"
@@ -114,7 +115,8 @@ def _order(name: str) -> tuple[bool, str]:
     return not name.startswith("gpupack"), name
 
 
-def _labels(family: Metric, registry: Any) -> tuple[str, ...]:
+def labels(family: Metric, registry: Any) -> tuple[str, ...]:
+    """Those of a family, also where it has no series."""
     own = getattr(family, "_labelnames", None)
     if own is None:
         # Of one that was never set only the library knows its labels.

@@ -9,6 +9,9 @@ from typing import Final
 import click
 from panels import Panel, Query, Row, dashboard
 
+AGENT: Final = '{job="gpupack-agent"}'
+"""NVIDIA's exporter has series of the same names: together they would count each GPU twice."""
+
 ROWS: Final = (
     Row(
         "What users feel",
@@ -207,7 +210,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Temperature, the hottest of each node",
-                (Query("max by (node) (DCGM_FI_DEV_GPU_TEMP)", "{{node}}"),),
+                (Query(f"max by (node) (DCGM_FI_DEV_GPU_TEMP{AGENT})", "{{node}}"),),
                 unit="celsius",
             ),
             Panel(
@@ -230,7 +233,7 @@ ROWS: Final = (
         (
             Panel(
                 "GPUs busy, of those that the driver tells of",
-                (Query("avg by (node) (DCGM_FI_DEV_GPU_UTIL)", "{{node}}"),),
+                (Query(f"avg by (node) (DCGM_FI_DEV_GPU_UTIL{AGENT})", "{{node}}"),),
                 unit="percent",
                 most=100.0,
             ),
@@ -282,7 +285,7 @@ ROWS: Final = (
         (
             Panel(
                 "Power of all GPUs",
-                (Query("sum by (node) (DCGM_FI_DEV_POWER_USAGE)", "{{node}}"),),
+                (Query(f"sum by (node) (DCGM_FI_DEV_POWER_USAGE{AGENT})", "{{node}}"),),
                 unit="watt",
                 stacked=True,
                 width=12,

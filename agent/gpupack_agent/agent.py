@@ -239,7 +239,7 @@ async def _serve(
     use, guard = PodUse(), _guard(node, mps, api, settings)
     counted = (
         UnreadableObjects({"pods": watch}),
-        GpuMetrics(known_devices, node.pods, use),
+        GpuMetrics(known_devices, node.pods, use, node=settings.node.name),
         AgentMetrics(known_devices, writer, prestart.outcomes, guard.overruns if guard else None),
     )
     await observer.round()

@@ -21,7 +21,16 @@ from gpupack_agent.pods import PodStore
 from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.gpunode import GpuDevice
 
-GPU_LABELS: Final = ("gpu", "UUID", "pci_bus_id", "modelName", "GPU_I_PROFILE", "GPU_I_ID")
+GPU_LABELS: Final = (
+    "gpu",
+    "UUID",
+    "pci_bus_id",
+    "device",
+    "modelName",
+    "Hostname",
+    "GPU_I_PROFILE",
+    "GPU_I_ID",
+)
 """As dcgm-exporter labels them; a MIG slice has its GPU's and the last two."""
 POD_LABELS: Final = ("UUID", "namespace", "pod")
 MILLIJOULES: Final = 1000.0
@@ -56,6 +65,11 @@ GAUGES: Final[tuple[tuple[str, str, Read], ...]] = (
     ),
 )
 PROFILED: Final[tuple[tuple[str, str, Read], ...]] = (
+    (
+        "GR_ENGINE_ACTIVE",
+        "Part of the time for which the graphics or compute engine is active.",
+        lambda gpu: _ratio(gpu.load.graphics_active_percent),
+    ),
     (
         "SM_ACTIVE",
         "Part of the multiprocessors that work.",
@@ -134,29 +148,32 @@ class GpuMetrics(Collector):
         known_devices: the GPUs, and what the last scan told of each.
         pods: who holds them.
         use: what they use.
+        node: its name.
     """
 
-    def __init__(self, known_devices: KnownDevices, pods: PodStore, use: PodUse) -> None:
-        self._known_devices, self._pods, self._use = known_devices, pods, use
+    def __init__(
+        self, known_devices: KnownDevices, pods: PodStore, use: PodUse, *, node: str
+    ) -> None:
+        self._known_devices, self._pods, self._use, self._node = known_devices, pods, use, node
 
     def collect(self) -> Iterator[Metric]:
         """All families; a family without a figure has no series."""
         findings = self._known_devices.findings
         for name, text, read in GAUGES:
             gauge = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", text, labels=GPU_LABELS)
-            yield _filled(gauge, findings.facts, read)
+            yield self._filled(gauge, findings.facts, read)
         for name, text, read in PROFILED:
             gauge = GaugeMetricFamily(f"DCGM_FI_PROF_{name}", text, labels=GPU_LABELS)
-            yield _filled(gauge, findings.facts, read)
+            yield self._filled(gauge, findings.facts, read)
         for name, text, read in COUNTERS:
             # As a counter the library would add _total, which dcgm-exporter's names do not end in.
             counter = Metric(f"DCGM_FI_DEV_{name}", text, "unknown")
             for facts in findings.facts:
                 if (value := read(facts)) is not None:
-                    labels = dict(zip(GPU_LABELS, _labels(facts), strict=True))
+                    labels = dict(zip(GPU_LABELS, self._labels(facts), strict=True))
                     counter.add_sample(counter.name, labels, float(value))
             yield counter
-        yield _throttled(findings.facts)
+        yield self._throttled(findings.facts)
         yield _health(findings.devices)
         yield from self._granted()
         yield self._joules()
@@ -166,7 +183,7 @@ class GpuMetrics(Collector):
         family = CounterMetricFamily(
             "gpupack_agent_pod_energy_joules",
             "What the GPUs of a pod took, by its part of them, since the agent began.",
-            labels=("namespace", "pod", "job"),
+            labels=("namespace", "pod", "gpujob"),
         )
         pods = self._pods.by_uid
         for uid, joules in self._use.joules.items():
@@ -205,28 +222,39 @@ class GpuMetrics(Collector):
         yield part
         yield memory
 
+    def _filled(self, family: GaugeMetricFamily, gpus: tuple[GpuFacts, ...], read: Read) -> Metric:
+        for facts in gpus:
+            if (value := read(facts)) is not None:
+                family.add_metric(self._labels(facts), float(value))
+            for each in facts.slices:
+                own = GpuFacts(uuid=each.uuid, index=facts.index, name=facts.name, load=each.load)
+                if (value := read(own)) is not None:
+                    labels = self._labels(facts, each.profile, each.instance)
+                    family.add_metric(labels, float(value))
+        return family
 
-def _filled(family: GaugeMetricFamily, gpus: tuple[GpuFacts, ...], read: Read) -> Metric:
-    for facts in gpus:
-        if (value := read(facts)) is not None:
-            family.add_metric(_labels(facts), float(value))
-        for each in facts.slices:
-            own = GpuFacts(uuid=each.uuid, index=facts.index, name=facts.name, load=each.load)
-            if (value := read(own)) is not None:
-                family.add_metric(_labels(facts, each.profile, each.instance), float(value))
-    return family
+    def _throttled(self, gpus: tuple[GpuFacts, ...]) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_agent_gpu_throttled",
+            "1: clocks are held down for this reason, by NVML's name.",
+            labels=(*GPU_LABELS, "reason"),
+        )
+        for facts in gpus:
+            for reason in sorted(facts.load.throttled_by):
+                family.add_metric([*self._labels(facts), reason], 1)
+        return family
 
-
-def _throttled(gpus: tuple[GpuFacts, ...]) -> Metric:
-    family = GaugeMetricFamily(
-        "gpupack_agent_gpu_throttled",
-        "1: clocks are held down for this reason, by NVML's name.",
-        labels=(*GPU_LABELS, "reason"),
-    )
-    for facts in gpus:
-        for reason in sorted(facts.load.throttled_by):
-            family.add_metric([*_labels(facts), reason], 1)
-    return family
+    def _labels(self, facts: GpuFacts, profile: str = "", instance: int | None = None) -> list[str]:
+        return [
+            str(facts.index),
+            facts.uuid,
+            _pci_bus_id(facts.board.pci_bus_id),
+            f"nvidia{facts.index}",
+            facts.name,
+            self._node,
+            profile,
+            "" if instance is None else str(instance),
+        ]
 
 
 def _health(devices: tuple[GpuDevice, ...]) -> Metric:
@@ -242,15 +270,12 @@ def _health(devices: tuple[GpuDevice, ...]) -> Metric:
     return family
 
 
-def _labels(facts: GpuFacts, profile: str = "", instance: int | None = None) -> list[str]:
-    return [
-        str(facts.index),
-        facts.uuid,
-        facts.board.pci_bus_id or "",
-        facts.name,
-        profile,
-        "" if instance is None else str(instance),
-    ]
+def _pci_bus_id(address: str | None) -> str:
+    """As dcgm-exporter writes it, with eight digits of the domain: 00000000:0F:00.0."""
+    if not address:
+        return ""
+    domain, _, rest = address.partition(":")
+    return f"{domain:0>8}:{rest}".upper()
 
 
 def _free_bytes(gpu: GpuFacts) -> int | None:

@@ -84,7 +84,7 @@ async def _with(inventory: Inventory, settings: Settings) -> None:
     except DriverHangs as error:
         known_devices.unseen(error)
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse(), node=socket.gethostname()))
     server, thread = prometheus_client.start_http_server(settings.port, LOOPBACK, registry)
     log.info(
         "%d GPUs%s; metrics are at http://%s:%d/metrics",

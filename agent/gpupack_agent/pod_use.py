@@ -72,7 +72,9 @@ class PodUse:
             whole = sum(part for _, part in shares[uuid])
             for uid, part in shares[uuid]:
                 joules[uid] = joules.get(uid, 0.0) + used * part / whole
-        return joules
+        # From its first scan on a pod's counter is there, so that all it takes is an increase.
+        metered = (uid for uuid in self._counters for uid, _ in shares[uuid])
+        return dict.fromkeys(metered, 0.0) | joules
 
     def _taken(self, facts: Iterable[GpuFacts]) -> dict[str, float]:
         """By GPU; a counter that began anew, or was not read before, tells nothing yet."""

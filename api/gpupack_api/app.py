@@ -144,9 +144,10 @@ def answering(
     token: str,
 ) -> Litestar:
     """An application of these calls, /metrics and the dashboard; `token`: what callers show."""
-    return Litestar(
+    counted = metrics.Metrics(registry)
+    made = Litestar(
         route_handlers=[*calls, metrics.show_metrics, page.index, page.asset],
-        middleware=[metrics.Metrics(registry)],
+        middleware=[counted],
         guards=[parameters.all_known],
         state=State(state),
         exception_handlers=problems.HANDLERS,

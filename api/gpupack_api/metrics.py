@@ -5,15 +5,18 @@ Routes are named as they are described, without what a caller writes into them: 
 of the calls that there are.
 """
 
+import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import prometheus_client as prometheus
-from litestar import Response, get
+from litestar import HttpMethod, Response, get
 from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
+from litestar.routes import BaseRoute, HTTPRoute
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -60,6 +63,20 @@ class Metrics(ASGIMiddleware):
             ["route"],
             registry=registry,
         )
+
+    def begin(self, routes: Iterable[BaseRoute]) -> None:
+        """Show each call from the start, with the statuses that its description names."""
+        for route in routes:
+            if not isinstance(route, HTTPRoute):
+                continue
+            self._seconds.labels(route.path_format)
+            for handler in route.route_handlers:
+                if HttpMethod.OPTIONS in handler.http_methods:
+                    continue
+                described = handler.responses or {}
+                statuses = {handler.status_code, HTTPStatus.INTERNAL_SERVER_ERROR, *described}
+                for method, status in itertools.product(handler.http_methods, statuses):
+                    self._calls.labels(route.path_format, str(method), int(status))
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         """Measure one call."""

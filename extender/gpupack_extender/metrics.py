@@ -23,14 +23,13 @@ from gpupack_scheduling.queueing.consolidating import Consolidating
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 
 
-OUTCOMES: Final = (
-    ("bind", "bound"),
-    ("bind", "refused"),
-    ("bind", "unknown"),
-    ("plan", "placed"),
-    ("plan", "refused"),
-)
-"""Shown from the start, so that the first of them is an increase."""
+OUTCOMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "filter": ("placed", "refused", "error"),
+    "prioritize": ("ranked",),
+    "bind": ("bound", "refused", "unknown", "incomplete"),
+    "plan": ("placed", "refused"),
+}
+"""By verb. Shown from the start, so that the first of them is an increase."""
 
 
 class Metrics:
@@ -44,8 +43,6 @@ class Metrics:
             ["verb", "outcome"],
             registry=self.registry,
         )
-        for verb, outcome in OUTCOMES:
-            self._calls.labels(verb, outcome)
         self._seconds = prometheus.Histogram(
             "gpupack_extender_call_seconds",
             "Time to answer a call, by verb.",
@@ -53,6 +50,10 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
+        for verb, outcomes in OUTCOMES.items():
+            self._seconds.labels(verb)
+            for outcome in outcomes:
+                self._calls.labels(verb, outcome)
 
     @contextlib.contextmanager
     def timed(self, verb: str) -> Iterator[None]:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operator does, as metrics.
 
-What happens is counted as it is written; what is, is read when it is asked for.
+What happens is counted as it is written; what is, is read when it is asked for. Every counter has
+all of its series from the start, at 0: Prometheus sees no increase in a series that begins higher.
 """
 
 import collections
 import contextlib
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, get_args
@@ -83,8 +85,8 @@ class Metrics:
         )
         for outcome in ("done", "api_error", "internal_error"):
             self._passes.labels(outcome)
-        for outcome in get_args(Outcome):
-            self._attempts.labels(outcome, OTHER)
+        for outcome, why in itertools.product(get_args(Outcome), (*sorted(REASONS), OTHER)):
+            self._attempts.labels(outcome, why)
         for outcome in sorted(LOST):
             self._recoveries.labels(outcome)
         for result in BURN_INS:

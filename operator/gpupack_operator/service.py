@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import signal
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import kopf
 from prometheus_client.registry import Collector
@@ -77,11 +77,24 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         await _cancelled(beating)
 
 
+WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "trials")
+"""What a leader watches, as metrics name it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotBegun:
+    """A watch of a standby, which has passed nothing over."""
+
+    unreadable: int = 0
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
     """What there is to show; a standby shows it, too."""
 
-    watches: dict[str, Watch] = dataclasses.field(default_factory=dict)
+    watches: dict[str, Watch] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(WATCHED, NotBegun())
+    )
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     now: OperatorCollector = dataclasses.field(default_factory=OperatorCollector)
 

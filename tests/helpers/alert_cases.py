@@ -2,7 +2,8 @@
 """For each alert: series at which it fires, as promtool writes them, and others at which not.
 
 A series is of one sample a minute. `at`: the minute at which it fires; `not_yet`: a minute at which
-the same series make no alert yet, since it does not last for long enough.
+the same series make no alert yet, since it does not last for long enough. Each case runs once more
+where its series begin some minutes later: `late_summary` where that makes another text.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ class Case:
     at: int = 10
     not_yet: int = 1
     description: str = ""
+    late_summary: str = ""
 
 
 CASES = (
@@ -186,7 +188,7 @@ CASES = (
         "GpupackAttemptsLost",
         fires={
             "gpupack_operator_attempts_total"
-            f'{{{OPERATOR},outcome="Infrastructure",reason="PodLost"}}': "0+1x30"
+            f'{{{OPERATOR},outcome="Infrastructure",reason="PodLost"}}': "0 0 6x30"
         },
         quiet={
             "gpupack_operator_attempts_total"
@@ -195,9 +197,9 @@ CASES = (
             f'{{{OPERATOR},outcome="Failed",reason="WorkerFailed"}}': "0+9x30",
         },
         labels={"reason": "PodLost"},
-        summary="15 attempts of GPUJobs were lost to PodLost within 15 minutes.",
-        at=20,
-        not_yet=3,
+        summary="6 attempts of GPUJobs were lost to PodLost within 15 minutes.",
+        at=10,
+        not_yet=2,
     ),
     Case(
         "GpupackBurnInsFail",
@@ -385,6 +387,7 @@ CASES = (
         quiet={f"gpupack_certificate_expiry_timestamp_seconds{{{API}}}": "2000000x120"},
         labels={"job": "gpupack-api"},
         summary="The certificate of gpupack-api ends in 10d 0h 0m 0s.",
+        late_summary="The certificate of gpupack-api ends in 9d 23h 56m 0s.",
         at=90,
         not_yet=59,
     ),

@@ -82,6 +82,7 @@ FIELDS: Final[tuple[Field, ...]] = (
         1023,
         int,
     ),
+    _row("load.graphics_active_percent", "PROF_GR_ENGINE_ACTIVE", _PROFILED, _percent, 1),
     _row("load.sm_active_percent", "PROF_SM_ACTIVE", _PROFILED, _percent, 1),
     _row("load.tensor_active_percent", "PROF_PIPE_TENSOR_ACTIVE", _PROFILED, _percent, 1),
     _row("load.dram_active_percent", "PROF_DRAM_ACTIVE", _PROFILED, _percent, 1),

@@ -45,6 +45,8 @@ class Load:
     Attributes:
         utilization_percent: part of the last sample's time for which any kernel ran.
         memory_utilization_percent: the same of reads and writes of its memory.
+        graphics_active_percent: for which part of the time since the last scan its graphics or
+            compute engine was active.
         sm_active_percent: how many of its multiprocessors worked, on average since the last scan.
         tensor_active_percent: for which part of that time their tensor cores worked.
         dram_active_percent: which part of its memory's bandwidth was used.
@@ -55,6 +57,7 @@ class Load:
 
     utilization_percent: int | None = None
     memory_utilization_percent: int | None = None
+    graphics_active_percent: float | None = None
     sm_active_percent: float | None = None
     tensor_active_percent: float | None = None
     dram_active_percent: float | None = None

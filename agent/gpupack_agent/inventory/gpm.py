@@ -12,6 +12,7 @@ METRICS: Final = (
     "NVML_GPM_METRIC_SM_UTIL",
     "NVML_GPM_METRIC_ANY_TENSOR_UTIL",
     "NVML_GPM_METRIC_DRAM_BW_UTIL",
+    "NVML_GPM_METRIC_GRAPHICS_UTIL",
 )
 
 
@@ -75,7 +76,7 @@ class Gpm:
             asked.metrics[position].metricId = getattr(self._nvml, name)
         told = self._nvml.nvmlGpmMetricsGet(asked).metrics
         return {
-            name: float(told[position].value)
-            for position, name in enumerate(METRICS)
-            if told[position].nvmlReturn == self._nvml.NVML_SUCCESS
+            name: float(each.value)
+            for name, each in zip(METRICS, told, strict=False)
+            if each.nvmlReturn == self._nvml.NVML_SUCCESS
         }

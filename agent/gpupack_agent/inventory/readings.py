@@ -304,6 +304,7 @@ class Readings:
 def _worked(load: Load, active: Mapping[str, float]) -> Load:
     return dataclasses.replace(
         load,
+        graphics_active_percent=active.get("NVML_GPM_METRIC_GRAPHICS_UTIL"),
         sm_active_percent=active.get("NVML_GPM_METRIC_SM_UTIL"),
         tensor_active_percent=active.get("NVML_GPM_METRIC_ANY_TENSOR_UTIL"),
         dram_active_percent=active.get("NVML_GPM_METRIC_DRAM_BW_UTIL"),

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the queue does, as metrics.
 
-Those by namespace are of namespaces with a GPUQuota alone, which tenants do not write, and of
-MOST_NAMESPACES at the most: those that use or are promised most.
+Those by namespace are of namespaces with a GPUQuota alone, which tenants do not write. Where there
+are more than MAX_NAMESPACES, those that use or are promised most have series of their own, and all
+others are summed as OTHERS: sums over namespaces are whole.
 """
 
 import contextlib
-import heapq
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import prometheus_client as prometheus
@@ -21,7 +22,10 @@ from gpupack_crds.kinds import GpuQuota
 from gpupack_scheduling.queueing.admissions import Admissions
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
-MOST_NAMESPACES: Final = 500
+MAX_NAMESPACES: Final = 500
+
+OTHERS: Final = "(others)"
+"""No namespace can be called so."""
 
 _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
@@ -31,6 +35,10 @@ AMOUNTS: Final[tuple[Literal["nominal", "used", "borrowed", "lent"], ...]] = (
     "borrowed",
     "lent",
 )
+
+
+Named = Mapping[str, Sequence[GpuQuota]]
+"""Quotas by the name under which they are shown."""
 
 
 class QueueMetrics:
@@ -72,10 +80,10 @@ class QueueCollector(Collector):
         """As it is now."""
         yield self._waiting()
         yield from self._preemptions()
-        shown = self._shown()
-        yield self._starving({quota.metadata.namespace for quota in shown})
-        yield _amounts(shown)
-        yield _jobs(shown)
+        quotas = self._by_name()
+        yield self._starving(quotas)
+        yield _amounts(quotas)
+        yield _jobs(quotas)
 
     def _waiting(self) -> Metric:
         family = GaugeMetricFamily(
@@ -114,7 +122,7 @@ class QueueCollector(Collector):
             value=0.0 if oldest is None else max(self._admissions.now() - oldest, 0.0),
         )
 
-    def _starving(self, namespaces: set[str]) -> Metric:
+    def _starving(self, quotas: Named) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_queue_starving_seconds",
             "For how long a job waits that asks for no more than its namespace's own promise "
@@ -122,41 +130,47 @@ class QueueCollector(Collector):
             labels=["namespace"],
         )
         found = self._admissions.starving() if self._decides() else {}
-        for namespace, seconds in sorted(found.items()):
-            if namespace in namespaces:
-                family.add_metric([namespace], seconds)
+        for name, named in quotas.items():
+            waits = [
+                found[each.metadata.namespace] for each in named if each.metadata.namespace in found
+            ]
+            if waits:
+                family.add_metric([name], max(waits))
         return family
 
-    def _shown(self) -> list[GpuQuota]:
-        """The quotas that count, those of the largest amounts where there are too many."""
+    def _by_name(self) -> Named:
+        """The quotas that count, by what their series are called."""
         items = self._quotas.quotas.items.items()
-        quotas = [quota for (_, name), quota in items if name == QUOTA_NAME]
-        return heapq.nlargest(MOST_NAMESPACES, quotas, key=_size)
+        quotas = sorted(
+            (quota for (_, name), quota in items if name == QUOTA_NAME), key=_size, reverse=True
+        )
+        named = {each.metadata.namespace: [each] for each in quotas[:MAX_NAMESPACES]}
+        others = quotas[MAX_NAMESPACES:]
+        return dict(sorted(named.items())) | ({OTHERS: others} if others else {})
 
 
-def _amounts(quotas: list[GpuQuota]) -> Metric:
+def _amounts(quotas: Named) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_queue_quota_gpus",
         "GPUs of a namespace's quota: promised (nominal), used, borrowed beyond that, lent.",
         labels=["namespace", "amount"],
     )
-    for quota in quotas:
+    for name, named in quotas.items():
         for amount in AMOUNTS:
-            gpus = _gpus(getattr(quota.status, amount))
-            family.add_metric([quota.metadata.namespace, amount], gpus)
+            gpus = math.fsum(_gpus(getattr(quota.status, amount)) for quota in named)
+            family.add_metric([name, amount], gpus)
     return family
 
 
-def _jobs(quotas: list[GpuQuota]) -> Metric:
+def _jobs(quotas: Named) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_queue_quota_jobs",
         "Jobs and pods of a namespace with a quota that hold GPUs (running), or wait for them.",
         labels=["namespace", "state"],
     )
-    for quota in quotas:
-        namespace = quota.metadata.namespace
-        family.add_metric([namespace, "running"], quota.status.running)
-        family.add_metric([namespace, "waiting"], quota.status.waiting)
+    for name, named in quotas.items():
+        family.add_metric([name, "running"], sum(each.status.running for each in named))
+        family.add_metric([name, "waiting"], sum(each.status.waiting for each in named))
     return family
 
 

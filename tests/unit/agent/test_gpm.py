@@ -66,6 +66,7 @@ def gpm(nvml):
 def test_figures_are_of_the_time_between_two_scans_without_those_that_are_not_told(gpm):
     assert gpm.percents("GPU-0", None) == {}
     assert gpm.percents("GPU-0", None) == {
+        "NVML_GPM_METRIC_GRAPHICS_UTIL": 1.0,
         "NVML_GPM_METRIC_SM_UTIL": 1.0,
         "NVML_GPM_METRIC_DRAM_BW_UTIL": 1.0,
     }

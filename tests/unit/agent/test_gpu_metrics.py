@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
+import re
 
 import prometheus_client
 import pytest
@@ -26,7 +28,7 @@ def shown(tmp_path, build):
         store = PodStore(())
         store.by_uid = {pod.uid: pod for pod in pods}
         registry = prometheus_client.CollectorRegistry()
-        registry.register(GpuMetrics(known_devices, store, PodUse()))
+        registry.register(GpuMetrics(known_devices, store, PodUse(), node="n1"))
         return registry
 
     return of
@@ -44,7 +46,13 @@ def value(registry, name, **labels):
 
 def test_figures_have_the_names_and_units_of_dcgm_exporter(shown):
     registry = shown()
-    of = {"gpu": "0", "modelName": "NVIDIA H200", "pci_bus_id": "0000:00:06.0"}
+    of = {
+        "gpu": "0",
+        "device": "nvidia0",
+        "modelName": "NVIDIA H200",
+        "pci_bus_id": "00000000:00:06.0",
+        "Hostname": "n1",
+    }
     assert value(registry, "DCGM_FI_DEV_GPU_UTIL", **of) == 100
     assert value(registry, "DCGM_FI_DEV_POWER_USAGE", **of) == pytest.approx(690, abs=10)
     assert value(registry, "DCGM_FI_DEV_FB_USED", **of) == pytest.approx(882, abs=1)
@@ -56,11 +64,12 @@ def test_figures_have_the_names_and_units_of_dcgm_exporter(shown):
 
 def test_what_a_gpu_worked_is_a_ratio_as_dcgm_exporter_has_it(build):
     known_devices = KnownDevices()
-    load = Load(sm_active_percent=96.0, dram_active_percent=16.0)
+    load = Load(graphics_active_percent=98.0, sm_active_percent=96.0, dram_active_percent=16.0)
     facts = GpuFacts(uuid="GPU-0", index=0, name="NVIDIA H200", load=load)
     known_devices.update(Findings(devices=(build.device(0),), facts=(facts,)))
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse(), node="n1"))
+    assert value(registry, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", UUID="GPU-0") == 0.98
     assert value(registry, "DCGM_FI_PROF_SM_ACTIVE", UUID="GPU-0") == 0.96
     assert value(registry, "DCGM_FI_PROF_DRAM_ACTIVE", UUID="GPU-0") == 0.16
     assert value(registry, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE") is None
@@ -86,7 +95,7 @@ def test_a_gpu_without_facts_has_its_health_and_no_figures(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0, health="Failed"),)))
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse(), node="n1"))
     assert value(registry, "gpupack_agent_gpu_health", health="Failed") == 1
     assert value(registry, "gpupack_agent_gpu_health", health="Healthy") == 0
     assert value(registry, "DCGM_FI_DEV_GPU_TEMP") is None
@@ -108,8 +117,11 @@ def test_what_a_pod_uses_is_shown_by_pod_and_job(build):
     store.by_uid = {"uid-w": PodView("team", "train-1-0-x", "uid-w", job="train")}
     use.joules = {"uid-w": 1500.0, "uid-unknown": 3.0}
     use.memory_bytes = {("GPU-0", "uid-w"): 4096, ("GPU-0", "uid-unknown"): 1}
-    registry.register(GpuMetrics(KnownDevices(), store, use))
-    name, labels = "gpupack_agent_pod_energy_joules_total", {"pod": "train-1-0-x", "job": "train"}
+    registry.register(GpuMetrics(KnownDevices(), store, use, node="n1"))
+    name, labels = (
+        "gpupack_agent_pod_energy_joules_total",
+        {"pod": "train-1-0-x", "gpujob": "train"},
+    )
     assert value(registry, name, **labels) == 1500.0
     used = "gpupack_agent_pod_gpu_memory_used_bytes"
     assert value(registry, used, UUID="GPU-0", namespace="team") == 4096
@@ -126,9 +138,35 @@ def test_slices_have_series_of_their_own_under_their_gpus_labels(build):
     )
     known_devices.update(Findings(devices=(build.device(0),), facts=(facts,)))
     registry = prometheus_client.CollectorRegistry()
-    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse()))
+    registry.register(GpuMetrics(known_devices, PodStore(()), PodUse(), node="n1"))
     of = {"UUID": "GPU-0", "GPU_I_PROFILE": "1g.18gb", "GPU_I_ID": "7"}
     assert value(registry, "DCGM_FI_DEV_FB_USED", **of) == 1024
     assert value(registry, "DCGM_FI_PROF_SM_ACTIVE", **of) == 0.4
     assert value(registry, "DCGM_FI_DEV_POWER_USAGE", **of) is None
     assert value(registry, "DCGM_FI_DEV_POWER_USAGE", UUID="GPU-0", GPU_I_PROFILE="") == 300
+
+
+def recorded_labels():
+    """Labels of NVIDIA's exporter, without those of the pod that Kubernetes maps."""
+    text = (pathlib.Path(__file__).parent / "recordings/dcgm_exporter.prom").read_text()
+    line = next(each for each in text.splitlines() if each.startswith("DCGM_FI_DEV_GPU_TEMP{"))
+    mapped = {"DCGM_FI_DRIVER_VERSION", "container", "namespace", "pod"}
+    return {
+        name: value for name, value in re.findall(r'(\w+)="([^"]*)"', line) if name not in mapped
+    }
+
+
+def test_labels_are_those_of_nvidias_exporter_in_its_form(shown):
+    registry = shown()
+    (ours,) = (
+        {name: text for name, text in sample.labels.items() if text}
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "DCGM_FI_DEV_GPU_TEMP"
+    )
+    theirs = recorded_labels()
+    assert ours.keys() == theirs.keys()
+    forms = {
+        name: re.sub("[0-9A-F]", "0", theirs[name]) for name in ("gpu", "device", "pci_bus_id")
+    }
+    assert {name: re.sub("[0-9A-F]", "0", ours[name]) for name in forms} == forms

@@ -34,7 +34,7 @@ def use():
 def test_a_pod_takes_what_its_gpus_took_between_two_scans(use):
     train = pod("train", (0, 100), (1, 100))
     use.see(gpus(1000.0, 50.0), [train])
-    assert use.joules == {}
+    assert use.joules == {"uid-train": 0.0}
     use.see(gpus(1700.0, 350.0), [train])
     use.see(gpus(1800.0, 350.0), [train])
     assert use.joules == {"uid-train": 1100.0}

@@ -22,16 +22,19 @@ def alerts():
 ALERTS = alerts()
 
 
-def expected(case):
+LATE = 4
+
+
+def expected(case, summary=""):
     rule = ALERTS[case.alert]
-    annotations = rule["annotations"] | {"summary": case.summary}
+    annotations = rule["annotations"] | {"summary": summary or case.summary}
     if case.description:
         annotations["description"] = case.description
     return {"exp_labels": rule["labels"] | case.labels, "exp_annotations": annotations}
 
 
 def written(case):
-    """As promtool reads it: it fires, it does not fire yet, and at other series it stays silent."""
+    """As promtool reads it: it fires, also where there was no series before, and not for others."""
 
     def group(series, *looks):
         return {
@@ -46,8 +49,64 @@ def written(case):
     minutes = range(1, case.at + 10)
     return [
         group(case.fires, (case.not_yet, []), (case.at, [expected(case)])),
+        group(late(case.fires), (case.at + LATE, [expected(case, case.late_summary)])),
         group(case.quiet, *((minute, []) for minute in minutes)),
     ]
+
+
+def late(series):
+    """The same from a minute on before which there is no series at all."""
+    return {name: " ".join([*["_"] * LATE, values]) for name, values in series.items()}
+
+
+def shown(registries, case):
+    """Names and labels of a part that has just begun, without those that Prometheus adds."""
+    names = {re.match(r"\w+", series)[0] for series in case.fires}
+    for registry in registries.values():
+        for family in registry.collect():
+            for sample in family.samples:
+                if sample.name in names:
+                    yield sample.name, sample.labels, sample.value
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
+def test_counters_of_alerts_are_there_before_their_first_event(case, registries):
+    known = list(shown(registries, case))
+    for series in case.fires:
+        name, labels = re.match(r"\w+", series)[0], dict(re.findall(r'(\w+)="([^"]*)"', series))
+        if not name.endswith(("_total", "_bucket")):
+            continue
+        wanted = {at: text for at, text in labels.items() if at not in {"job", "pod", "node"}}
+        if "le" in wanted and wanted["le"] != "+Inf":
+            wanted["le"] = f"{float(wanted['le'])}"
+        found = [value for at, has, value in known if at == name and wanted.items() <= has.items()]
+        assert found, f"{series} is not there from the start"
+        assert set(found) == {0.0}
+
+
+@pytest.mark.parametrize("part", ["extender", "operator", "agent", "api"])
+def test_no_metric_has_a_label_that_prometheus_sets_itself(part, registries, metrics_table):
+    for family in registries[part].collect():
+        labels = set(metrics_table.labels(family, registries[part]))
+        assert labels.isdisjoint({"job", "instance"}), family.name
+
+
+def test_without_any_series_those_alerts_fire_that_are_about_absence(promtool, tmp_path):
+    looks = [
+        {
+            "eval_time": "20m",
+            "alertname": alert,
+            "exp_alerts": [{"exp_labels": rule["labels"], "exp_annotations": rule["annotations"]}]
+            if "absent(" in rule["expr"]
+            else [],
+        }
+        for alert, rule in ALERTS.items()
+    ]
+    group = {"interval": "1m", "input_series": [], "alert_rule_test": looks}
+    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [group]}
+    (tmp_path / "case.yaml").write_text(yaml.safe_dump(document))
+    done = promtool("test", "rules", str(tmp_path / "case.yaml"))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_alert_has_a_case_and_every_case_an_alert():

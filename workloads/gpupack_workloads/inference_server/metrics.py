@@ -12,6 +12,19 @@ _FIRST: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _BETWEEN: Final = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 
 
+OUTCOMES: Final = (
+    "length",
+    "stop",
+    "cancelled",
+    "failed",
+    "rejected",
+    "unavailable",
+    "invalid",
+)
+TOKENS: Final = ("prompt", "output")
+"""Shown from the start, so that the first of them is an increase."""
+
+
 class Metrics:
     """Counters and gauges of one server.
 
@@ -34,6 +47,10 @@ class Metrics:
             ["kind"],
             registry=self.registry,
         )
+        for outcome in OUTCOMES:
+            self.requests.labels(outcome)
+        for kind in TOKENS:
+            self.tokens.labels(kind)
         self.first_token = prometheus.Histogram(
             "gpupack_inference_first_token_seconds",
             "From a request's arrival to its first token.",

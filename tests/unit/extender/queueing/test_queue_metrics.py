@@ -41,13 +41,15 @@ def test_quotas_are_told_by_namespace_as_their_status_has_them(world, value):
 
 
 def test_of_more_quotas_than_are_shown_those_that_use_most_are(world, value, monkeypatch):
-    monkeypatch.setattr(queue_metrics, "MOST_NAMESPACES", 2)
+    monkeypatch.setattr(queue_metrics, "MAX_NAMESPACES", 2)
     for number in range(4):
-        world.quotas.quotas.upsert(quota(f"n{number}", used=str(number)))
+        world.quotas.quotas.upsert(quota(f"n{number}", used=str(number), waiting=number))
     shown = {
         n for n in range(4) if value("quota_gpus", namespace=f"n{n}", amount="used") is not None
     }
     assert shown == {2, 3}
+    assert value("quota_gpus", namespace="(others)", amount="used") == 1
+    assert value("quota_jobs", namespace="(others)", state="waiting") == 1
 
 
 def test_a_quota_of_another_name_counts_nothing_and_is_not_shown(world, value):
