@@ -32,7 +32,7 @@ def of_extender(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
     from gpupack_extender.settings import Settings  # noqa: PLC0415
 
     environ = _tls("GPUPACK_TLS", folder) | {"POD_NAME": "scheduler-0"}
-    return app.build(Settings.from_environ(environ), _api()).metrics.registry
+    return app.build(Settings.from_environ(environ), _api(), _api()).metrics.registry
 
 
 def of_operator(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
