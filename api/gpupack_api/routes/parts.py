@@ -176,7 +176,7 @@ def caller_of(call: Call) -> Caller:
 
 def authorization_of(call: Call) -> str:
     """The caller's token with its scheme, from either header; the page's own one counts first."""
-    return call.headers.get(TOKEN_HEADER) or call.headers.get("authorization", "")
+    return call.headers.get(TOKEN_HEADER, "") or call.headers.get("authorization", "")
 
 
 def token_of(call: Call) -> str:

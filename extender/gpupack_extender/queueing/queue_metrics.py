@@ -16,7 +16,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpupack_core.queueing import Ground
+from gpupack_core.queueing import Ground, Tenant
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuQuota
 from gpupack_scheduling.queueing.admissions import Admissions
@@ -131,9 +131,8 @@ class QueueCollector(Collector):
         )
         found = self._admissions.starving() if self._decides() else {}
         for name, named in quotas.items():
-            waits = [
-                found[each.metadata.namespace] for each in named if each.metadata.namespace in found
-            ]
+            tenants = (Tenant(each.metadata.namespace) for each in named)
+            waits = [found[tenant] for tenant in tenants if tenant in found]
             if waits:
                 family.add_metric([name], max(waits))
         return family
