@@ -17,7 +17,7 @@ TEAM = {"namespace": "team", "job": {"gpus": 1}}
         ),
         ({"limit": "0"}, "limit", "0", "give `int` >= 1"),
         ({"limit": "many"}, "limit", "many", "give `int`"),
-        ({"after": "x" * 999}, "after", "x" * 128, "give `str` of length <= 320"),
+        ({"after": "x" * 999}, "after", "x" * 128, "give `str` of length <= 400"),
     ],
 )
 async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
