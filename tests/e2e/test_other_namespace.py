@@ -70,17 +70,27 @@ def elsewhere(system, tmp_path):
     there = dataclasses.replace(system, namespace=ELSEWHERE)
     system.insist("create", "namespace", ELSEWHERE)
     try:
-        there.insist("apply", "-f", "-", stdin=manifests)
+        applied(system, manifests)
         runs(there)
         yield there, manifests
     finally:
         # The CRDs stay, and with them GPUNodes.
         own = rendered(system, values, "--set=crds.install=false")
-        there.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=own)
+        by_manifests(system).kubectl("delete", "--ignore-not-found", "-f", "-", stdin=own)
         system.insist("delete", "namespace", ELSEWHERE)
         install = ("upgrade", "--install", "gpupack", CHART, f"--values={values}")
         helm(system.kubeconfig, *install, "--create-namespace", *where)
         runs(system)
+
+
+def by_manifests(kube: Kube):
+    """kubectl without a namespace: objects of several are in the manifests, each with its own."""
+    return dataclasses.replace(kube, namespace="")
+
+
+def applied(kube: Kube, manifests):
+    """Apply them; returns a line for each object."""
+    return by_manifests(kube).insist("apply", "-f", "-", stdin=manifests)
 
 
 def pods(kube: Kube):
@@ -150,9 +160,9 @@ def test_a_release_that_was_rendered_without_the_cluster_serves_in_another_names
     there, manifests = elsewhere
     kube = resident.kube
     with subtests.test("a second application changes nothing"):
-        lines = there.insist("apply", "-f", "-", stdin=manifests).splitlines()
+        lines = applied(there, manifests).splitlines()
         assert [line for line in lines if not line.endswith(" unchanged")] == []
-        differs = there.kubectl("diff", "-f", "-", stdin=manifests)
+        differs = by_manifests(there).kubectl("diff", "-f", "-", stdin=manifests)
         assert (differs.returncode, differs.stdout) == (0, "")
     with subtests.test("a job runs"):
         kube.submit(judged.job("train", gpus=1, seconds=0.1))
