@@ -53,8 +53,8 @@ def waiting_pods(
 def _of_pod(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRow:
     uid = pod.metadata.uid
     ask = model.ledger.pods.waiting(uid)
-    told = (each for each in pod.status.conditions if each.type == "PodScheduled")
-    scheduled = next(told, None)
+    conditions = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    scheduled = next(conditions, None)
     obstacle = model.onlooker.admissions.obstacle_of_pod(uid)
     return QueueRow(
         namespace=pod.metadata.namespace,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process's own streams, with an end of their own where nothing can be written any more.
 
-The standard library raises BrokenPipeError, which cannot be told from one of a socket, and which
-click and rich each handle in their own way before a command sees it. Text that the encoding of a
+The standard library raises BrokenPipeError, which looks like one of a socket, and which click and
+rich each handle in their own way before a command sees it. Text that the encoding of a
 stream does not have never ends a command: our own signs have a counterpart in ASCII, and the rest
 is escaped.
 """

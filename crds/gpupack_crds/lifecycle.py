@@ -2,7 +2,7 @@
 """Suspend, resume and rerun a GPUJob, with the rights of the caller.
 
 A job that has ended stays as it is: its results, attempts and costs are final for every reader.
-To rerun it is to make another GPUJob of the same spec, which names the first one (ADR 82).
+To rerun it is to make another GPUJob of the same spec, which names the first one (ADR 80).
 """
 
 import hashlib

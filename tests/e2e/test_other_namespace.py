@@ -44,9 +44,9 @@ def helm(kubeconfig, *arguments):
 
 def rendered(system, values, *more):
     """What a tool that knows the cluster's version and nothing else of it renders."""
-    told = json.loads(system.insist("version", "--output=json"))["serverVersion"]["gitVersion"]
+    version = json.loads(system.insist("version", "--output=json"))["serverVersion"]["gitVersion"]
     command = [str(STATE / "bin/helm"), "template", "gpupack", CHART, f"--namespace={ELSEWHERE}"]
-    command += [f"--values={values}", f"--kube-version={told}", *more]
+    command += [f"--values={values}", f"--kube-version={version}", *more]
     away = os.environ | {"KUBECONFIG": "/nonexistent"}
     return subprocess.run(command, env=away, capture_output=True, text=True, check=True).stdout
 
@@ -171,8 +171,8 @@ def test_a_release_that_was_rendered_without_the_cluster_serves_in_another_names
         assert user.broken() == []
     with subtests.test("the Python API finds the release"):
         program = "import gpupack; print(gpupack.get_gpu_resource_manager().get_gpu_status())"
-        told = user.run(program)
-        assert (told.returncode, told.stderr) == (0, "")
+        done = user.run(program)
+        assert (done.returncode, done.stderr) == (0, "")
     with subtests.test("a tenant of one namespace finds the release"):
         listing = ("get", "configmaps", "-n", "kube-public", "-l", "app.kubernetes.io/name=gpupack")
         found = resident.kubectl(*listing, "-o", "jsonpath={.items[*].data.namespace}")

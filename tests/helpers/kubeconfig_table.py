@@ -200,8 +200,8 @@ def _command_saw(folder):
     info, saw = folder / "plugin.info", folder / "plugin.saw"
     if not saw.exists():
         return []
-    told = [_readable(each) for each in info.read_text().splitlines() if each]
-    return sorted({*zip(saw.read_text().splitlines(), told, strict=True)})
+    readable = [_readable(each) for each in info.read_text().splitlines() if each]
+    return sorted({*zip(saw.read_text().splitlines(), readable, strict=True)})
 
 
 def _readable(line):

@@ -31,7 +31,7 @@ from gpupack_serving.user import User
 PREFIX = "/api/v1/gpu"
 
 TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a header
-"""As Authorization, which a proxy such as the API server's takes for itself (ADR 79)."""
+"""As Authorization, which a proxy such as the API server's takes for itself (ADR 77)."""
 
 MOST_AT_ONCE: Final = 64
 """Workers that are placed in some milliseconds, even among 5,000 nodes; more are in a thread."""

@@ -70,7 +70,7 @@ def chosen(found: Iterable[Release], *, namespace: str, option: str) -> Release:
         found: those that are published.
         namespace: which the caller names; empty: the only one. One that is not published is
             taken to have Secrets of the usual names.
-        option: how a caller names one, beside the variable, for messages.
+        option: how a caller names one, next to the variable, for messages.
 
     Raises:
         ServerNotFound: there is none, or several and none is named.

@@ -7,7 +7,7 @@
     Never         the cluster or the quota as they are cannot run it
     Unknown       the answer is not worked out, or no holder decides it
 
-The reason for which a job waits, its position and what would help stand beside this in `Wait`.
+The reason for which a job waits, its position and what would help are other fields of `Wait`.
 """
 
 import datetime as dt

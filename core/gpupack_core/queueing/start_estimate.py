@@ -110,7 +110,7 @@ class StartEstimate:
                 yield plan
 
     def _planned(self, jobs: Sequence[Job]) -> list[Planned]:
-        """Of each, beside those before it; what is known of the first of them is used again."""
+        """Of each, given those before it; what is known of the first of them is used again."""
         state, known = self._state, self._state.estimates
         key = state.runs, state.disruptions, len(state.running), tuple(state.reserved)
         if known.key != key or self._now >= known.made + STANDS_SECONDS:
@@ -126,7 +126,7 @@ class StartEstimate:
         return found
 
     def _plan(self, job: Job, before: Sequence[Planned]) -> Planned:
-        """Of one, beside those before it."""
+        """Of one, given those before it."""
         payable_at, payers = self._payable_at(job, before)
         held = [each for each in before if each.placements is not None]
         also = [

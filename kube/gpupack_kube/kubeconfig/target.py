@@ -200,7 +200,7 @@ def _told_to_commands(server: str, cluster: Cluster, authority: bytes | Path) ->
             f"certificate-authority: {authority!s}: {error.strerror}"
         ) from error
     extensions = {each.name: each.extension for each in cluster.extensions or ()}
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "server": server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
@@ -208,8 +208,8 @@ def _told_to_commands(server: str, cluster: Cluster, authority: bytes | Path) ->
         "proxy-url": cluster.proxy_url,
         "disable-compression": cluster.disable_compression,
     }
-    told["config"] = extensions.get(fields.EXEC_EXTENSION)
-    return {name: value for name, value in told.items() if value}
+    described["config"] = extensions.get(fields.EXEC_EXTENSION)
+    return {name: value for name, value in described.items() if value}
 
 
 def _id_token(environ: Mapping[str, str], user: str) -> str:

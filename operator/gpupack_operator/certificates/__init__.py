@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Issues the certificates of gpupack's own Services, in the cluster (ADR 76).
+"""Issues the certificates of gpupack's own Services, in the cluster (ADR 74).
 
     chart: Secrets without data ─► service: read each ─► renewal: keep, or issue ─► patch
                                       ▲                      pure │ x509
