@@ -40,7 +40,7 @@ class CaFile:
     ) -> None:
         self._path, self._clock, self._make = path, clock, make or _context
         self._looked_at = clock()
-        self._trusted = path.read_bytes() if path else b""
+        self._trusted = _certificates(path) if path else b""
         self._context = self._make(self._trusted) if path else ssl.create_default_context()
         self._rejected = ""
 
@@ -53,7 +53,7 @@ class CaFile:
 
     def _look(self, path: Path) -> None:
         try:
-            found = path.read_bytes()
+            found = _certificates(path)
             if found != self._trusted:
                 self._context, self._trusted = self._make(found), found
                 log.info("%s: other CA certificates are trusted from now on", path)
@@ -67,10 +67,20 @@ class CaFile:
         self._rejected = ""
 
 
+def _certificates(path: Path) -> bytes:
+    """Read the file; raises OSError where it holds no certificate.
+
+    It is checked here, since a maker of contexts may take no CAs for the host's own: a file that is
+    being written again is empty for a moment, in which no other CA may be trusted.
+    """
+    pem = path.read_bytes()
+    if b"-----BEGIN" not in pem:
+        raise OSError("the file holds no certificate")
+    return pem
+
+
 def _context(pem: bytes) -> ssl.SSLContext:
     """Trust these CAs and no others; raises OSError where there is none."""
     # Next to certificates there may be remarks in any script, which OpenSSL passes over.
     text = pem.decode("ascii", errors="replace").encode("ascii", errors="replace").decode("ascii")
-    if "-----BEGIN" not in text:
-        raise OSError("the file holds no certificate")
     return ssl.create_default_context(cadata=text)

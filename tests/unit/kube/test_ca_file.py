@@ -13,6 +13,8 @@ from self_signed import self_signed
 
 from gpupack_kube import transport
 from gpupack_kube.ca_file import LOOK_SECONDS, CaFile
+from gpupack_kube.kubeconfig import tls
+from gpupack_kube.kubeconfig.presented import Presented
 
 
 class Clock:
@@ -81,12 +83,22 @@ async def test_a_replaced_ca_is_trusted_and_the_old_one_is_not(tmp_path, clock):
             await status(before)
 
 
+def as_for_a_cluster(authority):
+    """A context as for an API server, of which no CAs mean the host's own."""
+    return tls.context(authority=authority, insecure=False, server_name="", presented=Presented())
+
+
+@pytest.fixture(params=[None, as_for_a_cluster], ids=["service", "cluster"])
+def make(request):
+    return request.param
+
+
 @pytest.mark.parametrize("text", [None, "", "none", "-----BEGIN CERTIFICATE-----\nAAAA\n"])
 def test_a_file_without_a_certificate_changes_nothing_and_is_reported_once(
-    tmp_path, clock, caplog, text
+    tmp_path, clock, caplog, text, make
 ):
     path, _ = self_signed(tmp_path)
-    trusted = CaFile(path, clock=clock)
+    trusted = CaFile(path, clock=clock, make=make)
     before = trusted.context()
     if text is None:
         path.unlink()
@@ -96,6 +108,14 @@ def test_a_file_without_a_certificate_changes_nothing_and_is_reported_once(
         clock.look()
         assert trusted.context() is before
     assert [each.levelno for each in caplog.records] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("text", ["", "none"])
+def test_no_client_begins_with_a_file_that_holds_no_certificate(tmp_path, make, text):
+    path = tmp_path / "ca.crt"
+    path.write_text(text)
+    with pytest.raises(OSError, match="certificate"):
+        CaFile(path, make=make)
 
 
 def test_one_that_did_not_change_makes_no_new_connections(tmp_path, clock):
