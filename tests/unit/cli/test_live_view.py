@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -57,6 +58,8 @@ class World:
         return self.out.getvalue()
 
 
+AGE = re.compile(r"This picture is \d+ s old; trying again\.")
+
 PASSING = [
     ServiceAway("kubectl ended"),
     Unreachable("no answer"),
@@ -68,7 +71,7 @@ PASSING = [
 async def test_a_picture_stays_with_its_age_and_goes_on_over_a_new_connection(error):
     world = World("first", *[error] * 3, "second")
     shown = await world.watched()
-    assert "This picture is 0 s old; trying again." in shown
+    assert AGE.search(shown)
     assert shown.index("first") < shown.index("trying again") < shown.rindex("second")
     assert world.opened == 4
     assert world.closed == world.opened
@@ -90,12 +93,10 @@ async def test_a_right_that_is_taken_away_ends_it():
         await World("first", NotAllowed("no right")).watched()
 
 
-async def test_a_look_that_takes_long_shows_how_old_the_picture_is(monkeypatch):
-    monkeypatch.setattr(live_view, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(live_view, "REDRAWN_PER_SECOND", 50)
+async def test_a_look_that_takes_long_shows_how_old_the_picture_is():
     world = World("first")
     picture = live_view.Picture(
         Console(file=world.out, width=100, height=20), ([], None), fresh_seconds=0.0
     )
     Console(file=world.out, width=100, height=20).print(picture.drawn())
-    assert "This picture is 0 s old; trying again." in world.out.getvalue()
+    assert AGE.search(world.out.getvalue())
