@@ -94,7 +94,7 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
         # An attempt that was stopped leaves no pods, and is newer than those that failed.
         if not shown or (wanted.attempt is None and newest < job.status.attempt):
             saved = await saved_log(api, job)
-            if saved is not None and saved.attempt in {wanted.attempt, job.status.attempt}:
+            if saved is not None and saved.attempt == (wanted.attempt or job.status.attempt):
                 await _print_saved(saved, wanted)
                 return
         if not shown:

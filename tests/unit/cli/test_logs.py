@@ -84,6 +84,15 @@ async def test_of_a_stopped_attempt_the_saved_lines_are_shown(server, capfd, ask
     assert "attempt 2 was stopped; these are the last lines of its workers" in shown.err
 
 
+async def test_the_saved_lines_of_another_attempt_are_not_shown(server, capfd):
+    put_job(server, 1, attempt=3, phase="Suspended")
+    put_saved(server, 3, worker_0="third\n")
+    assert await server.called("logs", "train", "--attempt", "1") == 66
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "attempt 1 of train" in shown.err
+
+
 async def test_saved_lines_are_newer_than_the_pods_of_a_failed_attempt(server, capfd):
     put_job(server, 1, attempt=2, phase="Suspended")
     server.logs[put_worker(server, 0)] = {"trainer": "failed"}
