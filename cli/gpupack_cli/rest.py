@@ -10,6 +10,7 @@ import tenacity
 
 from gpupack_cli import errors
 from gpupack_cli.notes import note
+from gpupack_kube import patience
 
 T = TypeVar("T")
 
@@ -18,9 +19,6 @@ MOST_BYTES: Final = 256 << 20
 
 
 LATER: Final = frozenset({429, 503})
-MAX_WAIT_SECONDS: Final = 60.0
-"""For which one call waits altogether; it fails at once where it is asked to wait longer."""
-
 SAID_SECONDS: Final = 1.0
 """A shorter pause needs no word."""
 
@@ -45,7 +43,8 @@ class _Later(Exception):
 
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    seconds = error.seconds if isinstance(error, _Later) else 0.0
+    asked = error.seconds if isinstance(error, _Later) else None
+    seconds = patience.pause(state, asked_seconds=asked)
     if seconds >= SAID_SECONDS:
         note(f"{error}; trying again in {seconds:g} s")
     return seconds
@@ -89,7 +88,7 @@ class Rest:
         trying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(_Later),
             wait=_pause,
-            stop=tenacity.stop_before_delay(MAX_WAIT_SECONDS),
+            stop=lambda state: patience.is_enough(state, is_asked=True),
             reraise=True,
         )
         try:

@@ -2,8 +2,9 @@
 """When a request is sent again, and after how long.
 
 A server that says «not now, come again in N s» (429, or 503 with Retry-After) has done nothing: any
-request is sent again after N s. What was cut off, or ended with a server's error, is sent again if
-it only reads. Components have none of this: their own loops come again, and a Lease cannot wait.
+request is sent again after N s, up to ten tries. What was cut off, or ended with a server's error,
+is sent again if it only reads. Components have none of this: their own loops come again, and a
+Lease cannot wait.
 """
 
 import dataclasses
@@ -23,6 +24,9 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 MAX_TRIES_UNASKED: Final = 4
 """Of a reading request that failed, where the server does not say when to come again."""
+
+MAX_TRIES_ASKED: Final = 10
+"""Of a request that the server asks to send again each time; as many as client-go's."""
 
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
 """Refusals that say nothing about what was asked: the server, or what is behind it, is busy."""
@@ -45,8 +49,8 @@ class Patience:
         """Call until it succeeds, or waiting is of no use; raises its last error."""
         trying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(lambda error: _is_passing(error, reads=reads)),
-            wait=_pause,
-            stop=_is_enough,
+            wait=lambda state: pause(state, asked_seconds=_asked_seconds(state)),
+            stop=lambda state: is_enough(state, is_asked=_asked_seconds(state) is not None),
             before_sleep=self._tell,
             reraise=True,
         )
@@ -82,17 +86,20 @@ def _is_cut_off(error: BaseException | None) -> bool:
     return isinstance(error, hung_up) and not isinstance(error, TimeoutError)
 
 
-def _pause(state: tenacity.RetryCallState) -> float:
-    """Return what the server asks for, or a little, twice as long each time."""
-    error = _error(state)
-    asked = error.retry_after_seconds if isinstance(error, errors.Refused) else None
-    return _BACKOFF(state) if asked is None else asked
+def pause(state: tenacity.RetryCallState, *, asked_seconds: float | None) -> float:
+    """Return a little, twice as long each time, or what the server asks for where it is longer."""
+    return max(asked_seconds or 0.0, _BACKOFF(state))
 
 
-def _is_enough(state: tenacity.RetryCallState) -> bool:
+def is_enough(state: tenacity.RetryCallState, *, is_asked: bool) -> bool:
+    """Return whether a request is not sent again."""
+    max_tries = MAX_TRIES_ASKED if is_asked else MAX_TRIES_UNASKED
+    return _TOO_LONG(state) or state.attempt_number >= max_tries
+
+
+def _asked_seconds(state: tenacity.RetryCallState) -> float | None:
     error = _error(state)
-    asked = isinstance(error, errors.Refused) and error.retry_after_seconds is not None
-    return _TOO_LONG(state) or (not asked and state.attempt_number >= MAX_TRIES_UNASKED)
+    return error.retry_after_seconds if isinstance(error, errors.Refused) else None
 
 
 def _error(state: tenacity.RetryCallState) -> BaseException | None:

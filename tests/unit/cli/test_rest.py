@@ -5,11 +5,13 @@ import ssl
 
 import httpx
 import pytest
+import tenacity
 from self_signed import self_signed
 
 from gpupack_cli import errors
 from gpupack_cli.answers import Status
 from gpupack_cli.rest import Rest, decoded, refused
+from gpupack_kube import patience
 
 STATUS = {
     "utilization": {"gpu_utilization": 50.0, "gpu_memory_usage": 40.0},
@@ -116,3 +118,16 @@ async def test_a_call_waits_as_long_as_the_server_asks(code, asked):
         with contextlib.suppress(errors.ServiceAway):
             assert await Rest(client).get_bytes("health") == b"done"
     assert len(calls) == asked
+
+
+async def test_a_server_that_goes_on_asking_to_come_again_is_called_ten_times(monkeypatch):
+    monkeypatch.setattr(patience, "_BACKOFF", tenacity.wait_none())
+    calls = []
+
+    def answer(request):
+        calls.append(request)
+        return httpx.Response(429, headers={"Retry-After": "0"}, json={})
+
+    with pytest.raises(errors.ServiceAway):
+        await answering(answer).get_bytes("health")
+    assert len(calls) == 10

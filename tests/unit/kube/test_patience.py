@@ -4,9 +4,11 @@
 import time
 
 import pytest
+import tenacity
 from aiohttp import web
 from fake_api import kubeconfig, serving, status
 
+from gpupack_kube import patience
 from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError, Refused, Unreachable
 from gpupack_kube.patience import Patience
@@ -36,10 +38,10 @@ class Server:
     async def called(self, call, *, patient=True):
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.answer)
-        patience = Patience(lambda seconds, error: self.pauses.append(seconds))
+        waits = Patience(lambda seconds, error: self.pauses.append(seconds))
         async with serving(app) as address:
             with kubeconfig(address) as path:
-                given = {"patience": patience} if patient else {}
+                given = {"patience": waits} if patient else {}
                 async with Api.connect({"KUBECONFIG": path}, **given) as api:
                     return await call(api)
 
@@ -74,6 +76,20 @@ async def test_a_request_that_is_asked_to_wait_too_long_fails_at_once(call):
     assert (server.asked, refused.value.retry_after_seconds) == (1, 3600)
 
 
+async def test_a_server_that_asks_for_no_pause_is_left_a_little_time():
+    server = Server((429, "0"), (429, "0"))
+    await server.called(write)
+    assert (server.asked, server.pauses) == (3, [0.5, 1.0])
+
+
+async def test_a_server_that_goes_on_asking_to_come_again_is_asked_ten_times(monkeypatch):
+    monkeypatch.setattr(patience, "_BACKOFF", tenacity.wait_none())
+    server = Server(*[(429, "0")] * 99)
+    with pytest.raises(Refused):
+        await server.called(write)
+    assert server.asked == 10
+
+
 @pytest.mark.parametrize("told", [None, (500, None), (502, None), (504, "rubbish")])
 async def test_what_only_reads_is_sent_again_after_an_error_of_the_server(told):
     server = Server(told)
@@ -104,8 +120,8 @@ async def test_components_send_each_request_once():
 
 
 async def test_a_server_that_is_not_there_is_not_waited_for():
-    patience = Patience(lambda seconds, error: pytest.fail("it waits"))
+    waits = Patience(lambda seconds, error: pytest.fail("it waits"))
     with kubeconfig("http://127.0.0.1:1") as path:
-        async with Api.connect({"KUBECONFIG": path}, patience=patience) as api:
+        async with Api.connect({"KUBECONFIG": path}, patience=waits) as api:
             with pytest.raises(Unreachable):
                 await read(api)
