@@ -6,12 +6,15 @@ loopback is never asked through a proxy of a variable.
 """
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 SCHEMES: Final = frozenset({"http", "https"})
 """Of proxies that we can use."""
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -43,13 +46,22 @@ def checked(proxy: str, name: str) -> str:
     try:
         parts = urlsplit(proxy)
         usable = bool(parts.hostname) and (parts.port or True)
-    except ValueError as error:
-        raise ProxyUnusable(f"{name}: {proxy!r} is no address: {error}") from error
+    except ValueError:
+        # The library's error repeats parts of the address, and with them the password.
+        raise ProxyUnusable(f"{name}: {without_password(proxy)!r} is no address") from None
     if parts.scheme not in SCHEMES or not usable:
         raise ProxyUnusable(
-            f"{name}: {proxy!r} is no http:// or https:// address; gpupack uses no other proxies"
+            f"{name}: {without_password(proxy)!r} is no http:// or https:// address; gpupack uses "
+            "no other proxies"
         )
     return proxy
+
+
+def without_password(proxy: str) -> str:
+    """Return the scheme, the host and the port, also of an address that cannot be parsed."""
+    scheme = found[0] if (found := _SCHEME.match(proxy)) else ""
+    host = proxy.removeprefix(scheme).rpartition("@")[2]
+    return scheme + re.split(r"[/?#]", host)[0]
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -2,21 +2,24 @@
 """What of a kubeconfig one request cannot show; the rest is compared with kubectl's requests
 (`test_kubeconfig_table`)."""
 
+import asyncio
 import json
 import os
 import ssl
 import subprocess
 import sys
+import traceback
 
 import pytest
 from client_ca import ClientCa
+from fake_api import kubeconfig
 from recording_server import Recording, running
 from self_signed import self_signed
 
 from gpupack_kube import transport
 from gpupack_kube.client import Api
 from gpupack_kube.environment import SettingsInvalid
-from gpupack_kube.errors import Forbidden, KubeError, NotSignedIn
+from gpupack_kube.errors import Forbidden, KubeError, NotSignedIn, Unreachable
 from gpupack_kube.kubeconfig import credentials, proxies
 from gpupack_kube.resources import LEASES
 
@@ -212,6 +215,39 @@ def test_networks_addresses_and_ports_can_be_left_out_of_a_proxy(excluded, is_pr
 def test_a_proxy_that_cannot_be_used_is_named(proxy):
     with pytest.raises(proxies.ProxyUnusable, match="HTTPS_PROXY: "):
         proxies.proxy_for("https://far:6443", {"HTTPS_PROXY": proxy})
+
+
+@pytest.mark.parametrize(
+    ("proxy", "shown"),
+    [
+        ("socks5://user:secret@proxy:1080", "'socks5://proxy:1080'"),
+        ("http://user:secret@proxy:port/", "'http://proxy:port'"),
+        ("http://user:x/secret@proxy", "'http://proxy'"),
+        ("ftp://user:x@secret/@proxy:1:2", "'ftp://proxy:1:2'"),
+        ("http://user:secret@[proxy", "'http://[proxy'"),
+    ],
+)
+def test_the_password_of_a_proxy_is_not_shown(proxy, shown):
+    with pytest.raises(proxies.ProxyUnusable) as error:
+        proxies.proxy_for("https://far:6443", {"HTTPS_PROXY": proxy})
+    assert shown in str(error.value)
+    assert "secret" not in "".join(traceback.format_exception(error.value))
+
+
+async def test_the_password_of_a_proxy_that_refuses_is_not_shown():
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Sign in\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    proxy = f"http://user:secretly@127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    with kubeconfig("https://far:6443", **{"proxy-url": proxy}) as path:
+        async with listening, Api.connect({"KUBECONFIG": path}) as api:
+            with pytest.raises(Unreachable, match=r"the proxy refuses .*: 407 Sign in") as error:
+                await api.get(LEASES, "a", namespace="n")
+    assert "secretly" not in "".join(traceback.format_exception(error.value))
 
 
 def test_a_kubeconfig_does_not_load_the_official_client(written):
