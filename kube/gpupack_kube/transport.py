@@ -186,8 +186,12 @@ class HttpTransport:
                 ssl=self._context(presented),
             )
             unknown = response.status == http.HTTPStatus.UNAUTHORIZED
-            if last or not unknown or not await self.renew(presented):
-                return response
+            try:
+                if last or not unknown or not await self.renew(presented):
+                    return response
+            except BaseException:
+                response.release()
+                raise
             response.release()
         raise AssertionError("the second answer is returned")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import contextlib
 import ssl
+import types
 
 import pytest
 from aiohttp import web
@@ -9,8 +10,9 @@ from self_signed import self_signed
 from gpupack_kube import transport
 from gpupack_kube.client import Api
 from gpupack_kube.environment import SettingsInvalid
-from gpupack_kube.errors import KubeError
+from gpupack_kube.errors import KubeError, NotSignedIn
 from gpupack_kube.kubeconfig import credentials
+from gpupack_kube.kubeconfig.presented import NOTHING, NoCredentials
 from gpupack_kube.resources import LEASES
 
 
@@ -130,3 +132,23 @@ async def test_a_kubeconfig_that_is_none_is_told_without_words_of_our_code(conte
             pass
     assert "NoneType" not in str(raised.value)
     assert str(path) in str(raised.value)
+
+
+async def test_a_401_is_released_where_there_are_no_other_credentials():
+    released = []
+
+    async def refused(*given, **named):
+        return types.SimpleNamespace(status=401, release=lambda: released.append(401))
+
+    def renew(used):
+        raise NoCredentials("the command failed")
+
+    sender = transport.HttpTransport(
+        types.SimpleNamespace(server="http://here", impersonation=()),
+        types.SimpleNamespace(kept=lambda: NOTHING, renew=renew),
+        types.SimpleNamespace(of=lambda presented: True),
+        types.SimpleNamespace(request=refused),
+    )
+    with pytest.raises(NotSignedIn, match="the command failed"):
+        await sender.request("GET", "/", headers={}, body=None, timeout=None)
+    assert released == [401]
