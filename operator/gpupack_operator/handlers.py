@@ -9,7 +9,7 @@ takes minutes beside some thousand GPUJobs.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import kopf
 import msgspec
@@ -23,6 +23,9 @@ from gpupack_operator.watches import GpuJobs
 
 GPUJOBS = (names.GROUP, names.VERSION, "gpujobs")
 
+LOGIN_BACKOFF_SECONDS: Final = 5.0
+"""After so long kopf signs in again where that failed: a file is being replaced, say."""
+
 
 def registry(
     gpujobs: GpuJobs, stream: GpuJobStream, environ: Mapping[str, str]
@@ -30,7 +33,7 @@ def registry(
     """Everything that kopf shall call; `gpujobs` is kept up to date by it, `stream` counts."""
     found = kopf.OperatorRegistry()
 
-    @kopf.on.login(registry=found)
+    @kopf.on.login(registry=found, backoff=LOGIN_BACKOFF_SECONDS)
     async def login(**_: Any) -> kopf.AiohttpSession:
         return await kopf_session.session(environ, stream)
 

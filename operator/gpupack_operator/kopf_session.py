@@ -11,16 +11,19 @@ waits `watching.reconnect_backoff` seconds and lists anew. So every error reads 
 the stream would not do: kopf goes on at once where a watch was cut off, for ever if need be.
 """
 
+import datetime as dt
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import kopf
 import msgspec
 
 from gpupack_kube import lines, transport
+from gpupack_kube.kubeconfig.presented import Presented
+from gpupack_kube.kubeconfig.target import Target
 from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,11 @@ LIST_ANEW = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "
 
 MOST_PASSED_OVER = 10_000
 """GPUJobs that are remembered as left out; of more, those that were left out last."""
+
+FILES_COUNT: Final = dt.timedelta(minutes=5)
+"""For so long a session uses what it read in files. kopf signs in again before its next request,
+and ends no watch for it. It does so by itself after a 401 alone: a CA or a client certificate that
+was replaced fails in TLS, before there is an answer."""
 
 _ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"ERROR"')
 
@@ -136,9 +144,17 @@ async def session(environ: Mapping[str, str], stream: GpuJobStream) -> kopf.Aioh
     return kopf.AiohttpSession(
         server=target.server,
         default_namespace=target.namespace,
-        expiration=presented.until,
+        expiration=_until(target, presented),
         aiohttp_session=made,
     )
+
+
+def _until(target: Target, presented: Presented) -> dt.datetime | None:
+    """Return until when a session can be used; None: until the API server answers 401."""
+    if not target.uses_files:
+        return presented.until
+    due = dt.datetime.now(dt.UTC) + FILES_COUNT
+    return due if presented.until is None else min(due, presented.until)
 
 
 def _title(head: bytes) -> str:

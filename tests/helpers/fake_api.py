@@ -208,14 +208,15 @@ def _words(path):
 
 
 @contextlib.asynccontextmanager
-async def serving(app):
-    """Serve on loopback; yields the address."""
+async def serving(app, *, tls=None):
+    """Serve on loopback, by the TLS context if there is one; yields the address."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        scheme, host = ("https", "localhost") if tls else ("http", "127.0.0.1")
+        yield f"{scheme}://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 

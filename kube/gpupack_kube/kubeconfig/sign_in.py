@@ -75,6 +75,13 @@ class SignIn:
     bearer: Bearer | None = None
     certificate: Certificate | None = None
 
+    @property
+    def uses_files(self) -> bool:
+        """Whether something of it stands in files that others renew."""
+        pair = self.certificate
+        parts = () if pair is None else (pair.certificate, pair.key)
+        return isinstance(self.bearer, TokenFile) or any(isinstance(each, Path) for each in parts)
+
 
 def of_user(
     user: User,

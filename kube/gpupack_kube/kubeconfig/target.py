@@ -56,6 +56,11 @@ class Target:
     impersonation: Headers = ()
     in_cluster: bool = False
 
+    @property
+    def uses_files(self) -> bool:
+        """Whether something of it stands in files that others renew."""
+        return isinstance(self.authority, Path) or self.sign_in.uses_files
+
 
 def target_of(
     environ: Mapping[str, str], *, context: str | None = None, account: Path = ACCOUNT

@@ -3,14 +3,17 @@
 
 import asyncio
 import contextlib
+import datetime as dt
 import itertools
 import json
 import os
+import ssl
 
 import kopf
 import pytest
 from aiohttp import web
 from fake_api import connected, kubeconfig, serving
+from self_signed import self_signed
 
 from gpupack_kube import client
 from gpupack_kube.errors import Oversized
@@ -201,13 +204,13 @@ class WatchedServer:
         await asyncio.sleep(60)
         return response
 
-    async def heard(self, monkeypatch, *, of):
+    async def heard(self, monkeypatch, *, of, tls=None, **cluster):
         """The names of the GPUJobs of which kopf tells, once there are so many."""
         stop, cache = asyncio.Event(), Cache()
         gpujobs = watches.gpujobs_of(cache, Quiet())
         registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), os.environ)
-        async with serving(self.app()) as address:
-            with kubeconfig(address) as path:
+        async with serving(self.app(), tls=tls) as address:
+            with kubeconfig(address, **cluster) as path:
                 monkeypatch.setenv("KUBECONFIG", path)
                 listening = asyncio.create_task(
                     kopf.operator(
@@ -300,3 +303,56 @@ async def test_a_connection_carries_what_a_kubeconfig_says_and_asks_for_nothing_
         assert http.headers["Authorization"] == "Bearer secret"
         assert http.headers["Impersonate-User"] == "ann"
         assert http.headers["Accept-Encoding"] == "identity"
+
+
+class Renewing(Failing):
+    """A server that has another certificate after each watch, and its file for all clients."""
+
+    def __init__(self, folder):
+        super().__init__(ERRORS["500"])
+        self.folder = folder
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.renew()
+
+    async def answer(self, request):
+        answered = await super().answer(request)
+        answered.force_close()
+        return answered
+
+    def renew(self):
+        """Connections that are open stay as they are."""
+        self.tls.load_cert_chain(*self_signed(self.folder))
+
+    def lines(self):
+        self.renew()
+        return super().lines()
+
+
+async def test_a_watch_goes_on_after_the_clusters_ca_was_replaced(monkeypatch, tmp_path):
+    monkeypatch.setattr(kopf_session, "FILES_COUNT", dt.timedelta(seconds=1))
+    server = Renewing(tmp_path)
+    authority = {"certificate-authority": str(tmp_path / "tls.crt")}
+    heard = await server.heard(monkeypatch, of=2, tls=server.tls, **authority)
+    assert {"job-1", "job-2"} <= heard
+
+
+async def expiration(server="https://localhost:1", **how):
+    with kubeconfig(server, **how) as path:
+        made = await kopf_session.session({"KUBECONFIG": path}, kopf_session.GpuJobStream())
+    await made.aiohttp_session.close()
+    return made.expiration
+
+
+async def test_a_session_ends_soon_if_others_renew_the_files_that_it_was_made_of(tmp_path):
+    certificate, key = map(str, self_signed(tmp_path))
+    token = tmp_path / "token"
+    token.write_text("secret")
+    pair = {"client-certificate": certificate, "client-key": key}
+    for how in (
+        {"certificate-authority": certificate},
+        {"user": {"tokenFile": str(token)}},
+        {"user": pair},
+    ):
+        until = await expiration(**how)
+        assert until <= dt.datetime.now(dt.UTC) + kopf_session.FILES_COUNT
+    assert await expiration() is None
