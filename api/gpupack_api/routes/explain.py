@@ -12,6 +12,7 @@ from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
 from gpupack_api.start_view import StartView, start_view
 from gpupack_core.queueing import JobId, Now
+from gpupack_core.queueing.reasons import NEXT_CYCLE
 from gpupack_kube import objects
 from gpupack_scheduling.planning import reason_of
 from gpupack_scheduling.queueing.ask import job_id, pod_id
@@ -124,9 +125,9 @@ async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) ->
     return Explanation(
         phase=phase,
         reason=reason_of(wait) if wait else "Next",
-        message=wait.message if wait else "it fits, and its turn comes with the next decision",
-        position=wait.position if wait else 1,
-        waiting=max(found.waiting, 1),
+        message=wait.message if wait else NEXT_CYCLE,
+        position=found.position,
+        waiting=found.waiting,
         ahead=named,
         ahead_hidden=hidden,
         foreseen_seconds=foreseen_seconds(parts, found),

@@ -165,6 +165,7 @@ def victims_end(victims: int, waited: float | None = None) -> str:
     return f"room is made for it: it starts when {jobs} told to end{ago} did so"
 
 
+NEXT_CYCLE: Final = "it fits, and its turn comes with the next decision"
 OWN_PLACES: Final = (
     "its GPUs are reserved for it: it starts there when the pods of its last attempt have ended"
 )

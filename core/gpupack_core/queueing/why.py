@@ -205,7 +205,7 @@ class Why:
 
 
 def _next() -> _Told:
-    return _Told(WaitReason.NEXT, "it fits, and its turn comes with the next decision", Now())
+    return _Told(WaitReason.NEXT, reasons.NEXT_CYCLE, Now())
 
 
 def _limiting(usage: Usage, node: TreeNode, key: Key) -> tuple[TreeNode, bool]:

@@ -61,6 +61,7 @@ class Answer:
         starts: where it starts; None: it waits.
         wait: why it does not; None: it starts.
         stopped: who ends, or is moved, before.
+        position: of a job that waits, before what is due is decided; as the queue shows it.
         waiting: how many wait, itself among them.
         ahead: who waits and goes before it.
         fits_now: whether it has room, whoever else waits and whatever quotas say.
@@ -70,6 +71,7 @@ class Answer:
     starts: Starts | None = None
     wait: Wait | None = None
     stopped: tuple[Other, ...] = ()
+    position: int | None = None
     waiting: int = 0
     ahead: tuple[Other, ...] = ()
     fits_now: bool = False
@@ -108,18 +110,25 @@ class Prepared:
 
     def explain(self, job_id: JobId) -> Answer:
         """What a job waits for; where its turn has just come that is nothing."""
+        place = self._place(job_id)
         question, findings = self._settled()
         entry = self.queue.state.waiting.get(job_id)
         if entry is None:
-            return Answer(waiting=len(self.queue), fits_now=True, findings=findings)
-        wait = question.why(job_id)
-        return Answer(
-            wait=wait,
-            waiting=wait.waiting,
-            ahead=tuple(map(Other.of, self.queue.ahead(job_id))),
+            return dataclasses.replace(place, fits_now=True, findings=findings)
+        return dataclasses.replace(
+            place,
+            wait=question.why(job_id),
             fits_now=self.plan(self.cluster, entry.job) is not None,
             findings=findings,
         )
+
+    def _place(self, job_id: JobId) -> Answer:
+        """Return where a job stands in the queue as it is."""
+        waiting = len(self.queue)
+        if job_id not in self.queue.state.waiting:
+            return Answer(waiting=waiting)
+        ahead = tuple(map(Other.of, self.queue.ahead(job_id)))
+        return Answer(position=len(ahead) + 1, waiting=waiting, ahead=ahead)
 
     def _settled(self) -> tuple[Question, Findings | None]:
         self._change()

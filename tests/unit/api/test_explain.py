@@ -66,6 +66,17 @@ async def test_what_keeps_a_job_from_room_is_its_turn(explain, model, full, job)
     assert found["reason"] == "Next"
 
 
+async def test_jobs_that_are_next_have_the_positions_that_the_queue_shows(call, explain, job):
+    for name in ("first", "second"):
+        job(name, spec={"gpus": 4})
+    listed = (await call("queue", user="tenant")).body["waiting"]
+    for each in listed:
+        found = await explain(each["name"])
+        assert found["reason"] == "Next"
+        assert (found["position"], found["waiting"]) == (each["position"], 2)
+        assert len(found["ahead"]) == each["position"] - 1
+
+
 @pytest.mark.parametrize("reason", ["CreationForbidden", "PriorityClassMissing"])
 async def test_a_job_that_is_not_in_the_queue_says_what_its_status_says(explain, job, reason):
     job("odd", reason=reason, message="see to it")
