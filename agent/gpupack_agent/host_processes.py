@@ -12,6 +12,9 @@ from gpupack_agent.host_files import Root
 MAX_PROCESSES: Final = 65536
 OF_POD: Final = re.compile("kubepods|/pod[0-9a-f]{8}")
 """In a process' cgroups, however much of their path is seen from here."""
+STARTED_BY_ROOT: Final = re.compile(r"^Uid:\t0\t", re.MULTILINE)
+"""In a process' status, whose names cannot hold a newline. The real UID counts: a program that is
+setuid root keeps that of the user who started it, and has a command line of the user's choice."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,10 +24,12 @@ class Command:
     Attributes:
         name: the program's, without its folder.
         words: its command line.
+        by_root: root started it. Any other user may give a program any name and command line.
     """
 
     name: str
     words: tuple[str, ...]
+    by_root: bool
 
 
 def commands(root: Root, programs: Collection[str]) -> tuple[Command, ...]:
@@ -37,7 +42,8 @@ def commands(root: Root, programs: Collection[str]) -> tuple[Command, ...]:
         # A program may write its title there, as one word: `/usr/local/bin/k3s server`.
         name = pathlib.PurePosixPath(words[0].partition(" ")[0]).name
         if name in programs and not OF_POD.search(root.text(f"/proc/{number}/cgroup") or ""):
-            found.append(Command(name, words))
+            status = root.text(f"/proc/{number}/status") or ""
+            found.append(Command(name, words, bool(STARTED_BY_ROOT.search(status))))
     return tuple(found)
 
 

@@ -105,7 +105,7 @@ class _Source:
 
 def read_kubelet(root: Root) -> KubeletConfig:
     """Read it from a host's files, without settings."""
-    found = host_processes.commands(root, PROGRAMS)
+    found = [each for each in host_processes.commands(root, PROGRAMS) if each.by_root]
     sources = tuple(dict.fromkeys(_source(root, command) for command in found))
     if not sources:
         configured = _Configured(root, _Source(config=INSTALLED))

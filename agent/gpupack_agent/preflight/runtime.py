@@ -155,8 +155,8 @@ def _titles(found: Sequence[_Candidate]) -> tuple[str, ...]:
 
 
 def _found(root: Root, running: Sequence[Command]) -> Iterator[_Candidate]:
-    """Those that run, each once."""
-    for command in dict.fromkeys(running):
+    """Those of root that run, each once: the kubelet uses no other."""
+    for command in dict.fromkeys(each for each in running if each.by_root):
         if command.name == "containerd":
             yield _containerd_at(root, command.words)
         elif command.name == "crio":

@@ -18,9 +18,10 @@ class Host:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def process(self, *words, number=7, cgroup="0::/system.slice/kubelet.service"):
+    def process(self, *words, number=7, cgroup="0::/system.slice/kubelet.service", uids="0 0"):
         self.file(f"/proc/{number}/cmdline", "\0".join(words) + "\0")
         self.file(f"/proc/{number}/cgroup", f"{cgroup}\n")
+        self.file(f"/proc/{number}/status", "Name:\tx\nUid:\t" + "\t".join(uids.split()) + "\n")
 
     def kubelet(self):
         return read_kubelet(Root(self.path))
@@ -39,6 +40,16 @@ def test_a_kubelet_that_says_nothing_has_the_defaults_of_kubernetes(host):
         runtime_endpoint="/run/containerd/containerd.sock",
         runs=True,
     )
+
+
+@pytest.mark.parametrize("uids", ["1000 1000 1000 1000", "1000 0 0 0"], ids=["own", "setuid"])
+def test_a_users_program_that_calls_itself_kubelet_decides_nothing(host, uids):
+    host.file("/odd.yaml", "cgroupRoot: /odd\n")
+    host.process("kubelet", "--config=/odd.yaml", number=8, uids=uids)
+    assert host.kubelet() == KubeletConfig()
+    host.process("/usr/bin/kubelet")
+    found = host.kubelet()
+    assert (found.cgroup_root, found.problems) == ("/", ())
 
 
 def test_without_a_kubelet_nothing_is_known_but_what_is_installed(host):

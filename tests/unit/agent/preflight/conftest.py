@@ -33,9 +33,10 @@ class Root:
         found.parent.mkdir(parents=True, exist_ok=True)
         found.symlink_to(target)
 
-    def process(self, number, *words, cgroup="0::/system.slice/x.service"):
+    def process(self, number, *words, cgroup="0::/system.slice/x.service", uids="0 0"):
         self.file(f"proc/{number}/cmdline", "\0".join(words) + "\0")
         self.file(f"proc/{number}/cgroup", cgroup + "\n")
+        self.file(f"proc/{number}/status", "Name:\tx\nUid:\t" + "\t".join(uids.split()) + "\n")
 
     def gpu(self, address="0000:3b:00.0", iommu=""):
         here = f"sys/bus/pci/devices/{address}"
