@@ -162,7 +162,9 @@ def test_a_log_that_is_followed_twice_begins_anew_and_its_tail_is_shown(kube, cl
     done = cli("submit", *cli.here, "--name", "counts", *IMAGE, "--", "python3", "-c", counting)
     assert done.stdout.split() == list("01234"), done.stderr
     assert cli("logs", *cli.here, "counts", "--tail", "2").stdout.split() == ["3", "4"]
-    one_line(cli("logs", *cli.here, "counts", "--attempt", "2"), 66, "no pods of attempt 2")
+    one_line(
+        cli("logs", *cli.here, "counts", "--attempt", "2"), 66, "no attempt 2; its last one is 1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_job_that_waits_says_why(kube, api, judged):
             seconds=60,
             what="the queue tells why",
         )
-        assert waiting["reason"] == "TooFewFreeGpus"
+        assert waiting["reason"] == "Unsatisfiable"
 
 
 def test_gpus_are_held_for_a_caller_until_he_gives_them_back(kube, api):

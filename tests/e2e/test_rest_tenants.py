@@ -47,6 +47,10 @@ CALLS = {
         {"namespace": MINE, "name": "{my_waiting}"},
         {"namespace": THEIRS, "name": "{waiting}"},
     ],
+    "POST jobs/{namespace}/{name}/suspend": PATHS_OF_JOBS[1:],
+    "POST jobs/{namespace}/{name}/resume": PATHS_OF_JOBS[1:],
+    "POST jobs/{namespace}/{name}/rerun": PATHS_OF_JOBS[1:],
+    "GET pods/{namespace}/{name}/explain": [{"namespace": THEIRS, "name": "{pod}"}],
     "GET queue": LISTED,
     "GET quotas": LISTED,
     "GET quotas/history": LISTED,
@@ -152,6 +156,7 @@ def filled(template, me, other):
     names = {"mine": me.kube.namespace, "my_job": me.job, "my_waiting": me.waiting}
     names |= {"my_held": me.held, "waiting": other.waiting}
     names |= {"theirs": other.kube.namespace, "job": other.job, "held": other.held}
+    names |= {"pod": other.pod}
     for name, value in (names | {"device": other.device}).items():
         text = text.replace(f"{{{name}}}", value)
     return json.loads(text)

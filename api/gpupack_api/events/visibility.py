@@ -7,7 +7,7 @@ at any tick      namespaces in which a job changed and of which nobody has asked
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from gpupack_api.errors import CallWrong, RightLost
@@ -36,11 +36,12 @@ class Visibility:
         self._judged: dict[str, bool] = {}
         self.scope = Scope(cluster=False)
 
-    async def begin(self, there: Iterable[str]) -> None:
+    async def begin(self, there: Collection[str]) -> None:
         """Ask for everything.
 
         Args:
-            there: namespaces that have jobs.
+            there: namespaces that have jobs; not a view of what changes while the API server is
+                asked.
 
         Raises:
             Denied: he named a namespace that he may not see.

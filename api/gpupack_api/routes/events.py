@@ -74,7 +74,7 @@ async def events(
     place = parts.streams.take(who=who_counts(user), peer=caller.address)
     seen = Visibility(parts.rights, caller, user, asked=namespace)
     try:
-        await seen.begin(key[0] for key in parts.model.jobs.by_key)
+        await seen.begin({key[0] for key in parts.model.jobs.by_key})
     except Exception:
         place.free()
         raise

@@ -170,7 +170,7 @@ def nothing(job: GpuJob, attempt: int | None) -> str:
     if not status.attempt:
         return f"{job.metadata.name} is {is_state} and has not started yet; -f waits for it"
     if attempt is not None and attempt > status.attempt:
-        return f"{job.metadata.name} has had {status.attempt} attempts, and none {attempt}"
+        return f"{job.metadata.name} has no attempt {attempt}; its last one is {status.attempt}"
     which = attempt or status.attempt
     return (
         f"attempt {which} of {job.metadata.name}, which is {is_state}, has no pods any more, and "

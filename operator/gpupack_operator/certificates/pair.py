@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -31,6 +31,9 @@ CA_CERTIFICATE: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
+
+_UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+"""What cryptography raises for a key or a certificate that it cannot take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,12 @@ class Pair:
             names = self.certificate.extensions.get_extension_for_class(
                 x509.SubjectAlternativeName
             ).value
-        except x509.ExtensionNotFound:
+        except (
+            x509.ExtensionNotFound,
+            x509.DuplicateExtension,
+            x509.UnsupportedGeneralNameType,
+            ValueError,
+        ):
             return frozenset()
         return frozenset(names.get_values_for_type(x509.DNSName))
 
@@ -81,9 +89,10 @@ def read(data: Mapping[str, str]) -> Pair | None:
         issuer = x509.load_pem_x509_certificate(texts[CA_CERTIFICATE])
         key = serialization.load_pem_private_key(texts[KEY], None)
         certificate.verify_directly_issued_by(issuer)
-    except (KeyError, ValueError, TypeError, binascii.Error, InvalidSignature):
+        is_its_own = key.public_key() == certificate.public_key()
+    except (KeyError, binascii.Error, InvalidSignature, *_UNREADABLE):
         return None
-    if key.public_key() != certificate.public_key():
+    if not is_its_own:
         return None
     return Pair(certificate, issuer, _authority(issuer, texts.get(CA_KEY, b"")))
 
@@ -124,7 +133,7 @@ def issue(wanted: Wanted, now: dt.datetime, authority: Authority | None) -> dict
 def _authority(issuer: x509.Certificate, text: bytes) -> Authority | None:
     try:
         key = serialization.load_pem_private_key(text, None)
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         return None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
         return None

@@ -106,7 +106,7 @@ async def test_saved_lines_are_newer_than_the_pods_of_a_failed_attempt(server, c
     ("attempt", "asked", "says"),
     [
         (0, (), "has not started yet"),
-        (3, ("--attempt", "4"), "has had 3 attempts, and none 4"),
+        (3, ("--attempt", "4"), "has no attempt 4; its last one is 3"),
         (3, ("--attempt", "1"), "no log of it was saved; kept are the pods of the last two failed"),
     ],
 )

@@ -11,6 +11,7 @@ from msgspec import structs
 from gpupack_operator import log_tails
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import LogSource, SaveLogs
+from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.log_tails import MAX_SAVED_BYTES, MAX_TAIL_BYTES, LogTails, Tail
 
 SAVED = "/api/v1/namespaces/team/configmaps/gpupack-log-uid-of-train"
@@ -137,10 +138,12 @@ def test_a_tail_is_the_last_whole_lines():
     assert MAX_SAVED_BYTES < 1 << 20
 
 
-def test_of_a_suspended_job_all_logs_are_saved_before_its_pods_are_deleted(build):
+@pytest.mark.parametrize("provisioning", [None, Provisioning(class_name="atomic")])
+def test_of_a_suspended_job_all_logs_are_saved_before_its_pods_are_deleted(build, provisioning):
     job = build.admitted(nodes=("a", "b"))
     job = structs.replace(job, spec=structs.replace(job.spec, suspend=True))
-    seen = build.see(job, jobs=[build.job()], pods=[build.pod(0), build.pod(1)])
+    pods = [build.pod(0), build.pod(1)]
+    seen = build.see(job, jobs=[build.job()], pods=pods, provisioning=provisioning)
     decision = decide(seen)
     assert [each.worker for each in decision.logs.sources] == [0, 1]
     assert decision.logs.sources[0] == LogSource(0, "train-1-0-x", "worker")
