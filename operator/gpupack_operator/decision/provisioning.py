@@ -63,7 +63,8 @@ def beside(observation: Observation, decision: Decision, write: Writer) -> Decis
         return decision
     step = _step(observation, decision, before or NodesRequest())
     status = _written(observation, decision.status, step.request, write)
-    return Decision(
+    return dataclasses.replace(
+        decision,
         status=status,
         actions=decision.actions or step.actions,
         again_at=times.earliest(decision.again_at, step.again_at),

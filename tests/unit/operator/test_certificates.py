@@ -44,6 +44,23 @@ def test_an_empty_secret_gets_a_certificate_that_is_then_kept():
     assert renewed(WANTED, first.data, NOW) is None
 
 
+UNKNOWN_KEY = b"""-----BEGIN PRIVATE KEY-----
+MEcCAQAwBQYDK2V5BDsEOWLiav4GyVpzpDRNtIHGWvOyL5Lg6MFgMsuQk8W8l9oA
+5+6V5jWN2SqIgNk5wPUyctEGiwaJ3S/XvQ==
+-----END PRIVATE KEY-----
+"""
+"""Of an algorithm that does not exist."""
+
+
+@pytest.mark.parametrize("name", ["tls.key", "ca.key"])
+def test_a_key_of_an_unknown_algorithm_counts_as_none(name):
+    data = issued() | {name: base64.b64encode(UNKNOWN_KEY).decode()}
+    if name == "tls.key":
+        assert renewed(WANTED, data, NOW).reason is Reason.MISSING
+    else:
+        assert pair.read(data).authority is None
+
+
 def test_callers_that_check_strictly_trust_it_by_each_of_its_names(tmp_path):
     data = issued(dt.datetime.now(dt.UTC))
     for name, text in data.items():
