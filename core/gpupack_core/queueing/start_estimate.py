@@ -21,6 +21,7 @@ from gpupack_core.queueing.charge import Charge, least
 from gpupack_core.queueing.future import Future
 from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
 from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.released import is_released_at_once
 from gpupack_core.queueing.room import earliest
 from gpupack_core.queueing.start import At, Start, Unknown, WhenReleased
 from gpupack_core.queueing.start_estimate_memo import Planned
@@ -75,16 +76,10 @@ class StartEstimate:
             return False
         if entry.since + self._state.books.rules.keep_room_after <= self._now:
             return True
-        nodes = {placement.node for placement in own.placements or ()}
-        released = {
-            grant.uuid
-            for one in self._state.running
-            if one.until == own.at and any(place.node in nodes for place in one.placements)
-            for place in one.placements
-            for grant in place.devices
-        }
-        needed = {grant.uuid for place in own.placements or () for grant in place.devices}
-        return needed <= released
+        released = (
+            place for one in self._state.running if one.until == own.at for place in one.placements
+        )
+        return is_released_at_once(self._cluster, own.placements or (), released)
 
     def _ahead(self, entry: Entry) -> list[Entry]:
         """Those before it, at the most one more than are worked out."""

@@ -64,6 +64,35 @@ def test_a_start_is_certain_once_no_other_can_take_a_part_of_what_it_needs(since
     assert wait.start == At(500.0, guessed=not certain)
 
 
+def one_gpu():
+    return World(node("n1", 1), rules=CALM)
+
+
+def half(world, name, until):
+    return world.runs(name, "n1/0", milli=500, memory=40_000, duration=until)
+
+
+def test_a_start_on_a_gpu_that_is_half_free_is_certain_only_when_room_is_kept():
+    """A job that needs half a GPU could take the free half first."""
+    world = half(one_gpu(), "one", 400.0)
+    assert world.submit("job").decide().why("job").start == At(400.0, guessed=True)
+
+
+def test_a_start_after_two_shares_is_certain_only_if_both_end_at_once():
+    """The half that ends first could be taken."""
+    for first, certain in ((400.0, True), (300.0, False)):
+        world = half(half(one_gpu(), "one", first), "two", 400.0)
+        start = world.submit("job").decide().why("job").start
+        assert start == At(400.0, guessed=not certain)
+
+
+def test_a_start_that_needs_cpus_that_are_free_now_is_certain_only_when_room_is_kept():
+    """A pod without a GPU could take them first."""
+    world = one_gpu().runs("one", "n1/0", duration=400.0)
+    world.submit("job", request=Request(gpus=1, cpu=2000)).decide()
+    assert world.why("job").start == At(400.0, guessed=True)
+
+
 def test_a_start_that_rests_on_learned_durations_says_so():
     world = one_node().runs("holder", "n1/0 n1/1", estimate=300.0)
     wait = world.submit("job", 2).decide().why("job")
