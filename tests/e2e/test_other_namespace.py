@@ -8,9 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import chaos
 import pytest
 from harness import ROOT, STATE, SYSTEM_NAMESPACE, Kube, cluster_kind, wait_for
 from rest_clients import viewer
+
+from gpupack_devcluster.driver import HostComponent
+from gpupack_devcluster.settings import HOST
 
 pytestmark = [
     pytest.mark.alone,
@@ -58,7 +62,7 @@ def runs(kube):
 
 
 @pytest.fixture
-def elsewhere(system, tmp_path):
+def elsewhere(cluster, system, tmp_path):
     """The release in another namespace, by `kubectl apply`; afterwards it is where it was."""
     values = tmp_path / "values.yaml"
     where = ("--namespace", SYSTEM_NAMESPACE)
@@ -80,7 +84,23 @@ def elsewhere(system, tmp_path):
         system.insist("delete", "namespace", ELSEWHERE)
         install = ("upgrade", "--install", "gpupack", CHART, f"--values={values}")
         helm(system.kubeconfig, *install, "--create-namespace", *where)
+        forget(cluster, system)
         runs(system)
+
+
+def forget(cluster, system):
+    """Remove what an installation by `kubectl apply` leaves, and what the API server remembers.
+
+    It follows no ConfigMap again that was a parameter of a policy that was deleted and comes back.
+    """
+    mark = "kubectl.kubernetes.io/last-applied-configuration"
+    for name in system.insist("get", "crds", "--output=name").split():
+        if name.endswith(".gpupack.dev"):
+            system.insist("annotate", name, f"{mark}-")
+    chaos.restart(cluster, HOST, HostComponent.API_SERVER)
+    ready = ("get", "--raw=/readyz")
+    wait_for(lambda: system.kubectl(*ready).returncode == 0, seconds=120, what="the API server")
+    chaos.tend(cluster)
 
 
 def by_manifests(kube: Kube):
