@@ -2,7 +2,8 @@
 """A node's configuration files, commands and boot script, as text."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ class NodeConfig:
     cni_folder: Path
     host_ports: bool = True
     """Whether pods can have ports of their node: CNI's portmap needs iptables on the host."""
+    kubelet_flags: tuple[str, ...] = ()
+    """Further flags of the kubelet, such as --root-dir."""
+    kubelet_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of its configuration, such as cgroupRoot."""
 
     @property
     def name(self) -> str:
@@ -65,6 +70,7 @@ class NodeConfig:
                     f"--config={self.disk}/kubelet.yaml",
                     f"--kubeconfig={paths.pki}/{self.name}.kubeconfig",
                     f"--node-ip={self.settings.addresses.node(self.index)}",
+                    *self.kubelet_flags,
                 ]
             case NodeComponent.KUBE_PROXY:
                 arguments = [f"--config={self.disk}/kube-proxy.yaml"]
@@ -147,6 +153,7 @@ disabled_plugins = [
             "kubeAPIQPS": 100,
             "kubeAPIBurst": 200,
             "maxPods": 200,
+            **self.kubelet_fields,
         }
 
     def kube_proxy(self) -> dict[str, Any]:

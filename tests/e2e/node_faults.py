@@ -13,7 +13,7 @@ from pausing import pids_of
 from gpupack_devcluster.driver import ClusterDriver, NodeComponent
 
 AWAY = "type=kwok"
-"""A label that the agents' node affinity avoids (values-devcluster.yaml)."""
+"""A label that the agents' node affinity avoids (agent.excludedNodes in the chart's values)."""
 
 
 CDI = "/var/run/cdi"

@@ -42,6 +42,14 @@ def test_the_kubelet_runs_on_both_versions_of_control_groups(config):
     assert config.kubelet()["cgroupDriver"] == "cgroupfs"
 
 
+def test_a_node_can_have_a_kubelet_that_is_configured_otherwise(config):
+    odd = dataclasses.replace(
+        config, kubelet_flags=("--root-dir=/odd",), kubelet_fields={"cgroupRoot": "/odd"}
+    )
+    assert odd.command(NodeComponent.KUBELET)[-1] == "--root-dir=/odd"
+    assert odd.kubelet() == config.kubelet() | {"cgroupRoot": "/odd"}
+
+
 def test_pods_get_addresses_of_their_node_and_leases_that_a_power_cut_forgets(config):
     cable = config.pod_network()["plugins"][0]
     assert cable["ipam"]["ranges"] == [[{"subnet": "198.19.2.0/24"}]]
