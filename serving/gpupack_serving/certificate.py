@@ -12,13 +12,15 @@ fit can serve nobody. No task runs: a server that no caller connects to needs no
 agent at rest stays at rest.
 
 The kubelet swaps all files of a Secret at once, but a chain and a key that are read one after the
-other may still be of two Secrets. Then they do not fit, or have changed after they were loaded, and
-the next look finds both.
+other may still be of two Secrets. Then they do not fit, and the next look finds both. What was read
+is what is loaded, and it is kept: another context may be needed while the files hold no pair.
 """
 
+import contextlib
 import dataclasses
 import datetime as dt
 import logging
+import os
 import pathlib
 import ssl
 import time
@@ -86,7 +88,7 @@ class ServedCertificate:
         self._served = self._read()
         # Served whatever its dates say: a server without any certificate says less to its callers.
         self._context, self.good_until = self._load(self._served), _dates(self._served)[1]
-        self._looked_at, self._is_outdated = clock(), False
+        self._looked_at = clock()
         self.rejected = ""
         """Why the files cannot be served now; empty: they are what is served."""
 
@@ -97,8 +99,12 @@ class ServedCertificate:
         return self._context
 
     def replace_context(self) -> None:
-        """Serve by another context, as `bare` now makes it; as soon as the files can be loaded."""
-        self._is_outdated = True
+        """Serve by another context, as `bare` now makes it, whatever the files hold.
+
+        Raises:
+            OSError: there is no memory for it.
+        """
+        self._context = self._load(self._served)
         self.look()
 
     def look(self) -> None:
@@ -108,10 +114,7 @@ class ServedCertificate:
             found = self._read()
             if found != self._served:
                 self._require_valid(found)
-            elif not self._is_outdated:
-                self._accept()
-                return
-            self._context, self.good_until = self._load(found), _dates(found)[1]
+                self._context, self.good_until = self._load(found), _dates(found)[1]
         except (OSError, ValueError) as error:
             self._reject(str(error))
             return
@@ -121,7 +124,7 @@ class ServedCertificate:
                 self._files.chain,
                 self.good_until,
             )
-        self._served, self._is_outdated = found, False
+        self._served = found
         self._accept()
 
     def _require_valid(self, pair: _Pair) -> None:
@@ -135,12 +138,11 @@ class ServedCertificate:
         )
 
     def _load(self, pair: _Pair) -> ssl.SSLContext:
-        """Load the files, which must hold this pair; raises OSError."""
+        """Load a pair into a new context; raises OSError or ValueError."""
         context = self._bare()
-        # Without a password an encrypted key would be asked for on the terminal.
-        context.load_cert_chain(self._files.chain, self._files.key, password=lambda: b"")
-        if self._read() != pair:
-            raise OSError("the files change while they are read")
+        with _in_memory(pair.chain) as chain, _in_memory(pair.key) as key:
+            # Without a password an encrypted key would be asked for on the terminal.
+            context.load_cert_chain(chain, key, password=lambda: b"")
         return context
 
     def _accept(self) -> None:
@@ -157,6 +159,18 @@ class ServedCertificate:
                 reason,
             )
         self.rejected = reason
+
+
+@contextlib.contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """Yield the path of a file in memory: Python's ssl reads nothing else, and there is no /tmp."""
+    descriptor = os.memfd_create("gpupack-certificate")
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _dates(pair: _Pair) -> tuple[dt.datetime, dt.datetime]:

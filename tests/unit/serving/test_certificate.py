@@ -244,15 +244,21 @@ def test_a_renewal_leaves_callers_with_client_certificates_connected(
     assert clients.user(before).username == "alice"
 
 
-def test_a_client_ca_that_is_taken_out_counts_no_more_while_the_pair_is_broken(
-    clients, authority, clock, tmp_path
+@pytest.mark.parametrize("broken", [other_key, BROKEN["no file"], BROKEN["half a file"]])
+def test_another_client_ca_counts_while_the_pair_is_broken_and_the_old_one_does_not(
+    clients, authority, clock, tmp_path, broken
 ):
-    before = held(clients, authority)
-    other_key(tmp_path)
-    clients.trust(ClientCa().pem)
-    for each in (before, held(clients, authority)):
-        with pytest.raises(Denied, match="connect anew"):
-            clients.user(each)
+    before, served = held(clients, authority), on_disk(tmp_path)
+    broken(tmp_path)
+    clock.look()
+    assert shown(clients.context) == served
+    other = ClientCa()
+    clients.trust(other.pem)
+    with pytest.raises(Denied, match="connect anew"):
+        clients.user(before)
+    assert clients.user(held(clients, other)).username == "alice"
+    assert shown(clients.context) == served
     self_signed(tmp_path)
     clock.look()
-    assert shown(clients.context) == on_disk(tmp_path)
+    assert shown(clients.context) == on_disk(tmp_path) != served
+    assert clients.user(held(clients, other)).username == "alice"
