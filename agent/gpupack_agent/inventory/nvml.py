@@ -223,6 +223,18 @@ class NvmlReader:
             raise InventoryUnavailable(f"NVML: {error}") from error
 
 
+def too_old(nvml: Any) -> str:
+    """Say that the driver lacks a function: NVMLLibraryMismatchError, which is no NVMLError."""
+    try:
+        version = nvml.nvmlSystemGetDriverVersion()
+    except nvml.NVMLError:
+        version = "of an unknown version"
+    return (
+        f"NVML of the driver {version} lacks a function that gpupack needs: install a newer driver "
+        "on this host"
+    )
+
+
 def open_nvml(nvml: Any, search: DriverSearch) -> None:
     """Load and initialise the driver's library, from the host's folders before our own.
 

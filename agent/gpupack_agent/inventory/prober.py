@@ -32,7 +32,7 @@ from gpupack_agent.inventory.messages import (
     Unavailable,
     line,
 )
-from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
+from gpupack_agent.inventory.nvml import NvmlReader, open_nvml, too_old
 from gpupack_agent.inventory.xids import XidWatcher
 
 
@@ -75,6 +75,8 @@ class Prober:
                 # A node of another vendor's GPUs, or of none.
                 return Found(Findings(devices=()))
             return Unavailable(str(error), error.reason)
+        except self._nvml.NVMLLibraryMismatchError:
+            return Unavailable(too_old(self._nvml))
         return Found(findings)
 
     def _cut(self, uuid: str, places: tuple[Place, ...]) -> Reply:
@@ -85,6 +87,8 @@ class Prober:
             return Unavailable(str(error))
         except self._nvml.NVMLError as error:
             return Unavailable(f"NVML: {error}")
+        except self._nvml.NVMLLibraryMismatchError:
+            return Unavailable(too_old(self._nvml))
         return Done()
 
     def _reply(self, reply: Reply) -> None:

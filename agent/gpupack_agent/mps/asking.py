@@ -17,7 +17,7 @@ import msgspec
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver_root import DriverSearch
-from gpupack_agent.inventory.nvml import open_nvml
+from gpupack_agent.inventory.nvml import open_nvml, too_old
 from gpupack_agent.mps.processes import DeviceProcess, read
 
 END_SECONDS = 0.5
@@ -103,6 +103,8 @@ def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
             reply = read(nvml, _REQUESTS.decode(each))
         except nvml.NVMLError as error:
             reply = str(error)
+        except nvml.NVMLLibraryMismatchError:
+            reply = too_old(nvml)
         output.write(msgspec.json.encode(reply) + b"\n")
         output.flush()
 

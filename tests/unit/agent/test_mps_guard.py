@@ -335,6 +335,24 @@ def test_who_computes_by_a_library_for_graphics_is_seen_too():
     ]
 
 
+def test_a_driver_that_is_too_old_is_named():
+    class Mismatch(Exception):
+        pass
+
+    def lacks(_):
+        raise Mismatch
+
+    nvml = types.SimpleNamespace(
+        NVMLError=NVMLError,
+        NVMLLibraryMismatchError=Mismatch,
+        nvmlDeviceGetHandleByUUID=lacks,
+        nvmlSystemGetDriverVersion=lambda: "470.57.02",
+    )
+    output = io.BytesIO()
+    serve(nvml, io.BytesIO(b'["GPU-0"]\n'), output)
+    assert "470.57.02" in output.getvalue().decode()
+
+
 def test_a_gpu_that_is_lost_leaves_no_other_unwatched():
     def handle(uuid):
         if uuid == "GPU-0":

@@ -2,17 +2,21 @@
 # ruff: noqa: N802 - the fake carries pynvml's names
 """NVML is the one thing that is faked here: there is no GPU where unit tests run."""
 
+import io
 import threading
 import types
 
+import msgspec
 import pynvml
 import pytest
 from fake_nvml import FakeNvml, gpu, mig_slice
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver_root import DriverSearch
+from gpupack_agent.inventory.messages import Cut, Scan, line
 from gpupack_agent.inventory.mig import profile_name
 from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
+from gpupack_agent.inventory.prober import Prober
 from gpupack_agent.inventory.xids import XidWatcher
 
 
@@ -51,6 +55,34 @@ def test_a_scan_tells_on_which_gpus_anything_ran(tmp_path):
     gpus = gpu(0, samples=ran), gpu(1, samples=rested), gpu(2)
     found = inventory(tmp_path, *gpus)[1].scan()
     assert found.busy == {"GPU-0": True, "GPU-1": False}
+
+
+class OldNvml(FakeNvml):
+    """A driver that lacks the newest version of a function."""
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlSystemGetDriverVersion(self):
+        return "470.57.02"
+
+    def nvmlDeviceGetComputeRunningProcesses(self, _):
+        raise pynvml.NVMLLibraryMismatchError("Unversioned function called")
+
+    def nvmlDeviceGetHandleByUUID(self, _):
+        raise pynvml.NVMLLibraryMismatchError("Unversioned function called")
+
+
+@pytest.mark.parametrize("request_", [Scan(), Cut("GPU-0", ())], ids=["scan", "cut"])
+def test_a_driver_that_is_too_old_is_named_and_does_not_end_the_prober(tmp_path, request_):
+    output = io.BytesIO()
+    prober = Prober(OldNvml(gpu(0)), DriverSearch(tmp_path), output)
+    prober.serve(io.BytesIO(line(request_) * 2))
+    lines = output.getvalue().splitlines()
+    replies = [each for each in map(msgspec.json.decode, lines) if each["type"] == "Unavailable"]
+    assert len(replies) == 2
+    assert "470.57.02" in replies[-1]["message"]
+    assert "install a newer driver" in replies[-1]["message"]
 
 
 def test_a_gpu_that_fell_off_the_bus_hides_no_other(tmp_path):
