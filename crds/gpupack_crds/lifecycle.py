@@ -5,6 +5,7 @@ A job that has ended stays as it is: its results, attempts and costs are final f
 To rerun it is to make another GPUJob of the same spec, which names the first one (ADR 80).
 """
 
+import contextlib
 import hashlib
 import re
 from typing import Any, Final
@@ -85,6 +86,9 @@ async def rerun(
 ) -> GpuJob:
     """Make a GPUJob of the same spec as one that has ended.
 
+    A job with scripts is suspended until they are copied. Where that was cut off, the same request
+    completes it.
+
     Args:
         api: calls with the rights of the caller.
         name: of the job that has ended.
@@ -93,7 +97,8 @@ async def rerun(
         identity: of the request: one that is sent twice makes one job; empty: it is sent once.
 
     Raises:
-        LifecycleRefused: it has not ended, or its scripts are gone.
+        LifecycleRefused: it has not ended, its scripts are gone, or the new name is that of
+            another ConfigMap.
         AlreadyExists: the new name is taken.
         KubeError: the API server refuses, or does not answer.
     """
@@ -104,14 +109,19 @@ async def rerun(
             "end, or raise spec.revision to start it again by another spec"
         )
     scripts = await _scripts(api, old)
-    job = await _create(api, old, new_name, identity)
+    job, is_new = await _create(api, old, new_name, identity)
+    if not scripts or not _is_incomplete(job):
+        return job
     try:
         for script in scripts:
             await _copy(api, script, job)
-    except KubeError:
-        await api.delete(GPUJOBS, job.metadata.name, namespace=namespace, uid=job.metadata.uid)
+        return await _complete(api, job)
+    except (KubeError, LifecycleRefused):
+        if is_new:
+            made = job.metadata
+            with contextlib.suppress(KubeError):
+                await api.delete(GPUJOBS, made.name, namespace=namespace, uid=made.uid)
         raise
-    return job
 
 
 def rerun_names(name: str, identity: str = "") -> list[str]:
@@ -130,6 +140,10 @@ def manifest_of(old: WholeJob, name: str) -> Json:
     template = spec.get("template")
     if isinstance(template, dict):
         spec["template"] = _with_scripts(template, old.metadata.name, name)
+    notes = {names.RERUN_OF_ANNOTATION: old.metadata.name}
+    if _mounts_scripts(old):
+        spec["suspend"] = True
+        notes[names.RERUN_INCOMPLETE_ANNOTATION] = "true"
     kept = {key: value for key, value in old.metadata.labels.items() if _is_users(key)}
     noted = {key: value for key, value in old.metadata.annotations.items() if _is_users(key)}
     return {
@@ -139,26 +153,48 @@ def manifest_of(old: WholeJob, name: str) -> Json:
             "name": name,
             "namespace": old.metadata.namespace,
             "labels": kept,
-            "annotations": noted | {names.RERUN_OF_ANNOTATION: old.metadata.name},
+            "annotations": noted | notes,
         },
         "spec": spec,
     }
 
 
-async def _create(api: Api, old: WholeJob, new_name: str, identity: str) -> GpuJob:
+async def _create(api: Api, old: WholeJob, new_name: str, identity: str) -> tuple[GpuJob, bool]:
+    """Return the rerun, and whether this request made it."""
     namespace = old.metadata.namespace
     tried = [new_name] if new_name else rerun_names(old.metadata.name, identity)
     for name in tried:
         try:
-            return await api.create(GPUJOBS, manifest_of(old, name), namespace=namespace)
+            return await api.create(GPUJOBS, manifest_of(old, name), namespace=namespace), True
         except AlreadyExists:
             if identity:
                 made = await api.get(GPUJOBS, name, namespace=namespace)
                 if made.metadata.annotations.get(names.RERUN_OF_ANNOTATION) == old.metadata.name:
-                    return made
+                    return made, False
             if name == tried[-1]:
                 raise
     raise LifecycleRefused(f"no name is free for a rerun of {namespace}/{old.metadata.name}")
+
+
+async def _complete(api: Api, job: GpuJob) -> GpuJob:
+    """Let a rerun start, unless another request has done so."""
+    tries, (namespace, name) = MAX_TRIES, job.key
+    while _is_incomplete(job):
+        tries -= 1
+        version = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
+        notes = {names.RERUN_INCOMPLETE_ANNOTATION: None}
+        patch = {"metadata": {**version, "annotations": notes}, "spec": {"suspend": False}}
+        try:
+            return await api.merge(GPUJOBS, name, patch, namespace=namespace)
+        except Conflict:
+            if not tries:
+                raise
+        job = await api.get(GPUJOBS, name, namespace=namespace)
+    return job
+
+
+def _is_incomplete(job: GpuJob) -> bool:
+    return names.RERUN_INCOMPLETE_ANNOTATION in job.metadata.annotations
 
 
 def _fitting(stem: str, suffix: str) -> str:
@@ -194,16 +230,20 @@ async def _scripts(api: Api, old: WholeJob) -> list[WholeConfigMap]:
     Raises:
         LifecycleRefused: it is gone.
     """
-    name, template = old.metadata.name, old.spec.get("template")
-    if not isinstance(template, dict) or _with_scripts(template, name, "") == template:
+    if not _mounts_scripts(old):
         return []
-    namespace = old.metadata.namespace
+    namespace, name = old.key
     try:
         return [await api.get(WHOLE_CONFIG_MAPS, name, namespace=namespace)]
     except NotFound as error:
         raise LifecycleRefused(
             f"ConfigMap {namespace}/{name} with the scripts of the job is gone; submit it again"
         ) from error
+
+
+def _mounts_scripts(old: WholeJob) -> bool:
+    template = old.spec.get("template")
+    return isinstance(template, dict) and _with_scripts(template, old.metadata.name, "") != template
 
 
 async def _copy(api: Api, scripts: WholeConfigMap, job: GpuJob) -> None:
@@ -220,4 +260,13 @@ async def _copy(api: Api, scripts: WholeConfigMap, job: GpuJob) -> None:
         "data": scripts.data,
         "binaryData": scripts.binary_data,
     }
-    await api.create(WHOLE_CONFIG_MAPS, body, namespace=job.metadata.namespace)
+    namespace, name = job.key
+    try:
+        await api.create(WHOLE_CONFIG_MAPS, body, namespace=namespace)
+    except AlreadyExists as error:
+        found = await api.get(WHOLE_CONFIG_MAPS, name, namespace=namespace)
+        if job.metadata.uid not in {each.uid for each in found.metadata.owner_references}:
+            raise LifecycleRefused(
+                f"ConfigMap {namespace}/{name} exists and is not of the new job; choose another "
+                "name, or delete it"
+            ) from error

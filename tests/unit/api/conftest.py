@@ -39,6 +39,8 @@ class Reviewer(ApiServer):
         super().__init__()
         self.created_by, self.deleted_by, self.patched_by = [], [], []
         self.conflicts = 0
+        self.config_maps = {}
+        self.forbids_config_maps = self.fails_deletes = False
         self.on_created = lambda _: None
         self.asked_about = []
         """Specs of SubjectAccessReviews."""
@@ -74,7 +76,24 @@ class Reviewer(ApiServer):
         app.router.add_post(path, self.create)
         app.router.add_delete(f"{path}/{{name}}", self.delete)
         app.router.add_patch(f"{path}/{{name}}", self.patch)
+        config_maps = "/api/v1/namespaces/team/configmaps"
+        app.router.add_get(f"{config_maps}/{{name}}", self.read_config_map)
+        app.router.add_post(config_maps, self.create_config_map)
         return app
+
+    async def read_config_map(self, request):
+        found = self.config_maps.get(request.match_info["name"])
+        return web.json_response(found) if found else status(404, "NotFound")
+
+    async def create_config_map(self, request):
+        if self.forbids_config_maps:
+            return status(403, "Forbidden", "you may not create configmaps")
+        body = await request.json()
+        name = body["metadata"]["name"]
+        if name in self.config_maps:
+            return status(409, "AlreadyExists", f"configmaps {name} already exists")
+        self.config_maps[name] = body
+        return web.json_response(body, status=201)
 
     async def create(self, request):
         """Takes what the caller's own token may create, which is in his namespace alone."""
@@ -127,6 +146,8 @@ class Reviewer(ApiServer):
 
     async def delete(self, request):
         self.deleted_by.append(request.headers["authorization"])
+        if self.fails_deletes:
+            return status(500, "InternalError")
         self.jobs.pop(request.match_info["name"])
         return web.json_response({"kind": "Status"})
 

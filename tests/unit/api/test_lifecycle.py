@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suspend, resume and rerun, against an API server on loopback that takes the caller's token."""
 
+import asyncio
+
 import pytest
 from aiohttp import web
+from fake_api import connected
+
+from gpupack_crds import lifecycle
 
 
 @pytest.fixture
@@ -28,12 +33,14 @@ def stored(server):
 
 @pytest.fixture(autouse=True)
 def patched(server):
-    """A merge of the spec alone."""
+    """A merge of annotations and the spec."""
 
     async def patch(request):
         made, body = server.jobs[request.match_info["name"]], await request.json()
         server.patched_by.append(request.headers["authorization"])
         made["spec"] |= body["spec"]
+        notes = made["metadata"]["annotations"] | body["metadata"].get("annotations", {})
+        made["metadata"]["annotations"] = {key: notes[key] for key in notes if notes[key]}
         return web.json_response(made)
 
     server.patch = patch
@@ -98,3 +105,67 @@ async def test_a_taken_name_is_refused(call, server, stored):
     stored("other", "Running")
     found = await call("jobs/team/train/rerun", user="tenant", body={"name": "other"})
     assert (found.status, found.body["value"]) == (400, "other")
+
+
+@pytest.fixture
+def scripted(server, stored):
+    """GPUJob `train`, which has ended and mounts its scripts."""
+    volumes = [{"name": "scripts", "configMap": {"name": "train"}}]
+    stored("train", "Failed", template={"spec": {"volumes": volumes}})
+    server.config_maps["train"] = {"metadata": {"name": "train"}, "data": {"a.py": "print()"}}
+
+
+async def test_a_rerun_with_scripts_that_is_sent_twice_leaves_the_job(call, server, scripted):
+    for _ in range(2):
+        found = await call("jobs/team/train/rerun", user="tenant", body={}, key="k")
+        assert (found.status, found.body["suspended"]) == (201, False)
+    name = found.body["name"]
+    made, scripts = server.jobs[name], server.config_maps[name]
+    assert (made["spec"]["suspend"], server.deleted_by) == (False, [])
+    assert made["metadata"]["annotations"] == {"gpupack.dev/rerun-of": "train"}
+    assert scripts["data"] == {"a.py": "print()"}
+    assert scripts["metadata"]["ownerReferences"][0]["uid"] == f"uid-{name}"
+
+
+async def test_a_rerun_that_is_sent_twice_does_not_resume_a_job(call, server, scripted):
+    found = await call("jobs/team/train/rerun", user="tenant", body={}, key="k")
+    server.jobs[found.body["name"]]["spec"]["suspend"] = True
+    again = await call("jobs/team/train/rerun", user="tenant", body={}, key="k")
+    assert (again.status, again.body["suspended"]) == (201, True)
+
+
+async def test_a_rerun_that_is_cut_off_stays_suspended_until_it_is_sent_again(
+    server, scripted, monkeypatch
+):
+    async def cut_off(*given):
+        raise asyncio.CancelledError
+
+    async with connected(server.app()) as (own, _):
+        asked = {"namespace": "team", "identity": "k"}
+        api = own.on_behalf("Bearer tenant-token")
+        with monkeypatch.context() as patch:
+            patch.setattr(lifecycle, "_copy", cut_off)
+            with pytest.raises(asyncio.CancelledError):
+                await lifecycle.rerun(api, "train", **asked)
+        (name,) = server.jobs.keys() - {"train"}
+        assert server.jobs[name]["spec"]["suspend"] is True
+        assert (await lifecycle.rerun(api, "train", **asked)).metadata.name == name
+    assert server.jobs[name]["spec"]["suspend"] is False
+    assert name in server.config_maps
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_rerun_whose_scripts_are_refused_says_so(call, server, scripted, is_deleted):
+    server.forbids_config_maps, server.fails_deletes = True, not is_deleted
+    found = await call("jobs/team/train/rerun", user="tenant", body={})
+    assert (found.status, "create configmaps" in str(found.body)) == (403, True)
+    others = [job["spec"]["suspend"] for name, job in server.jobs.items() if name != "train"]
+    assert others == ([] if is_deleted else [True])
+
+
+async def test_a_rerun_does_not_take_a_config_map_of_its_name(call, server, scripted):
+    server.config_maps["other"] = {"metadata": {"name": "other"}, "data": {"a.py": "others"}}
+    found = await call("jobs/team/train/rerun", user="tenant", body={"name": "other"})
+    assert (found.status, found.body["field"]) == (400, "name")
+    assert "ConfigMap team/other exists" in found.body["fix"]
+    assert list(server.jobs) == ["train"]
