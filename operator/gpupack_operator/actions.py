@@ -55,6 +55,7 @@ from gpupack_operator.manifests.job import job_beside
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.provisioning import consuming
 from gpupack_operator.manifests.service import service
+from gpupack_operator.metrics import Metrics
 from gpupack_operator.planned_spec import planned_pod
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission, first_pod
@@ -77,6 +78,7 @@ class Actor:
         *,
         defaults: pod.PodDefaults,
         reporter: str,
+        metrics: Metrics,
         provisioning: Provisioning | None = None,
     ) -> None:
         self._api = api
@@ -84,7 +86,7 @@ class Actor:
         self._admission = PodAdmission(api)
         self._defaults = defaults
         self._provisioning = provisioning
-        self._tails = LogTails(api)
+        self._tails = LogTails(api, metrics.logs_left_out)
         self._events = EventWriter(api, Reporter(CONTROLLER, reporter, "Reconcile"))
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:

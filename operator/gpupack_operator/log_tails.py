@@ -16,6 +16,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from gpupack_crds import names
@@ -70,10 +71,15 @@ class Tail:
 
 
 class LogTails:
-    """Of one operator."""
+    """Of one operator.
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    Args:
+        api: the API server.
+        count_left_out: is called with how many workers' logs are not saved for want of streams.
+    """
+
+    def __init__(self, api: Api, count_left_out: Callable[[int], None]) -> None:
+        self._api, self._count_left_out = api, count_left_out
         self._streams: collections.Counter[str] = collections.Counter()
         """By namespace."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,8 +91,11 @@ class LogTails:
             MAX_STREAMS - self._streams.total(), MAX_NAMESPACE_STREAMS - self._streams[namespace]
         )
         sources = wanted.sources[: max(room, 0)]
+        if left_out := len(wanted.sources) - len(sources):
+            self._count_left_out(left_out)
+            text = "%s/%s: too many logs are being saved: those of %d workers are not"
+            log.info(text, *job.key, left_out)
         if not sources:
-            log.info("%s/%s: too many logs are being saved; not this one's", *job.key)
             return
         most_bytes = min(MAX_TAIL_BYTES, MAX_SAVED_BYTES // len(sources))
         tails = {each: Tail(most_bytes) for each in sources}

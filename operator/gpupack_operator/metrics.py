@@ -83,6 +83,11 @@ class Metrics:
             ["result"],
             registry=self.counted,
         )
+        self._logs_left_out = prometheus.Counter(
+            "gpupack_operator_logs_left_out",
+            "Logs of stopped workers that were not saved, since too many were being saved.",
+            registry=self.counted,
+        )
         for outcome in ("done", "api_error", "internal_error"):
             self._passes.labels(outcome)
         for outcome, why in itertools.product(get_args(Outcome), (*sorted(REASONS), OTHER)):
@@ -113,6 +118,10 @@ class Metrics:
                 self._attempts.labels(attempt.outcome, reason(attempt.reason)).inc()
         if after.phase == "Running" != before.phase and (lost := _lost(after)):
             self._recoveries.labels(lost.outcome).observe(_seconds_since(lost, after))
+
+    def logs_left_out(self, workers: int) -> None:
+        """The logs of so many workers are not saved."""
+        self._logs_left_out.inc(workers)
 
     def burn_in_ended(self, *, passed: bool) -> None:
         """A GPU was tried."""

@@ -153,6 +153,7 @@ async def _lead(
         plans,
         defaults=settings.pods,
         reporter=settings.lease.holder,
+        metrics=counted.metrics,
         provisioning=settings.provisioning,
     )
     fence = Fence(api, namespace=settings.lease.namespace)

@@ -13,6 +13,7 @@ from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import LogSource, SaveLogs
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.log_tails import MAX_SAVED_BYTES, MAX_TAIL_BYTES, LogTails, Tail
+from gpupack_operator.metrics import Metrics
 
 SAVED = "/api/v1/namespaces/team/configmaps/gpupack-log-uid-of-train"
 
@@ -47,7 +48,8 @@ class Kubelet(ApiServer):
 async def kubelet():
     made = Kubelet()
     async with connected(made.app()) as (api, _):
-        made.tails = LogTails(api)
+        made.metrics = Metrics()
+        made.tails = LogTails(api, made.metrics.logs_left_out)
         yield made
 
 
@@ -119,12 +121,18 @@ async def test_a_silent_program_delays_the_deletion_for_a_moment_alone(kubelet, 
     assert (await saved(kubelet))["data"] == {"worker-0": "late\n"}
 
 
+def left_out(kubelet):
+    return kubelet.metrics.counted.get_sample_value("gpupack_operator_logs_left_out_total")
+
+
 async def test_a_namespace_has_a_part_of_the_streams(kubelet, build, monkeypatch):
     monkeypatch.setattr(log_tails, "MAX_NAMESPACE_STREAMS", 2)
     kubelet.printed = {f"train-{n}-{i}": [b"x\n"] for n in (1, 2) for i in range(3)}
+    assert left_out(kubelet) == 0
     await kubelet.tails.save(build.gpujob(), wanted(0, 1, 2))
     await kubelet.tails.save(build.gpujob(), wanted(0, attempt=2))
     assert len(kubelet.tails._tasks) == 1
+    assert left_out(kubelet) == 2
     kubelet.ended.set()
     assert (await saved(kubelet))["data"].keys() == {"worker-0", "worker-1"}
     assert kubelet.tails._streams.total() == 0

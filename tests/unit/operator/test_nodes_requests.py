@@ -50,7 +50,14 @@ class Cluster:
     def restart(self):
         cache = Cache(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
         api, defaults = self.server.api, PodDefaults(workload_image="x")
-        actor = Actor(api, self, defaults=defaults, reporter="me", provisioning=self.settings)
+        actor = Actor(
+            api,
+            self,
+            defaults=defaults,
+            reporter="me",
+            metrics=Metrics(),
+            provisioning=self.settings,
+        )
         self.nodes = NodesRequests(api, self.settings, actor.admitted_template)
         sources = Sources(
             fence=Fence(api, namespace="gpupack-system"),

@@ -72,7 +72,12 @@ class Scene:
         self.plans = Plans(self.plan)
         defaults = PodDefaults(workload_image="x", launcher_image="x")
         actor = Actor(
-            server.api, self.plans, defaults=defaults, reporter="me", provisioning=provisioning
+            server.api,
+            self.plans,
+            defaults=defaults,
+            reporter="me",
+            metrics=Metrics(),
+            provisioning=provisioning,
         )
         self.actor = actor
         fence = Fence(server.api, namespace="gpupack-system")
