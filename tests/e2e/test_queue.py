@@ -208,7 +208,7 @@ def test_a_preemption_survives_the_loss_of_every_part(kube, guest, judged, syste
 @pytest.mark.alone
 def test_nobody_is_stopped_for_a_job_that_would_still_not_fit(kube, guest, judged):
     kube.submit(judged.job("owner", workers=3, gpus=8))
-    kube.wait_reason("owner", "TooFewFreeGpus")
+    kube.wait_reason("owner", "Unsatisfiable")
     assert guest.phase("borrower") == "Running"
     assert "preemption" not in kube.gpujob("owner")["status"]
 

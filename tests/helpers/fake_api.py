@@ -153,8 +153,9 @@ class ApiServer:
         name = path.removesuffix("/status")
         if name not in self.objects:
             return status(404, "NotFound")
-        current = self.objects[name]["metadata"].get(VERSION)
-        if body.get("metadata", {}).get(VERSION, current) != current:
+        # As with the API server, an empty version is no condition.
+        wanted = body.get("metadata", {}).get(VERSION)
+        if wanted and wanted != self.objects[name]["metadata"].get(VERSION):
             return status(409, "Conflict")
         return web.json_response(self._changed(name, body))
 

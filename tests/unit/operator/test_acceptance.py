@@ -454,7 +454,9 @@ async def test_from_acceptance_to_its_release_each_step_is_written(
     told = server.objects[NODE]["status"]
     assert [each["outcome"] for each in told["measured"]] == ["Passed"]
     status = msgspec.convert({"devices": [device(0)], "measured": told["measured"]}, GpuNodeStatus)
-    quarantines.upsert(msgspec.structs.replace(seen, status=status))
+    version = server.objects[NODE]["metadata"]["resourceVersion"]
+    metadata = msgspec.structs.replace(seen.metadata, resource_version=version)
+    quarantines.upsert(msgspec.structs.replace(seen, metadata=metadata, status=status))
     await quarantines.look()
     assert server.objects[NODE]["spec"]["quarantine"] is None
 

@@ -40,6 +40,7 @@ def test_an_example_prints_what_it_always_printed(name, capsys):
 def test_the_classroom_goes_as_it_always_went(policy, monkeypatch):
     monkeypatch.setattr("gpupack_terminal.screens.size_of", lambda _stream: Size(100))
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
     arguments = ["step", str(EXAMPLES / "classroom.yaml"), "--policies", policy, "--steps", "10"]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     compare(f"classroom-{policy}", result.output)

@@ -13,7 +13,7 @@ import pytest
 from processes import run_process
 
 ROOT = Path(__file__).parents[3]
-COMPONENTS = {"core": "gpupack_core", "simulator": "gpupack_simulator"}
+COMPONENTS = {"core": ("gpupack_core", "gpupack_terminal"), "simulator": ("gpupack_simulator",)}
 NAME = re.compile(r"[A-Za-z0-9-]+")
 ACROSS_LINES = re.DOTALL | re.MULTILINE
 
@@ -38,10 +38,14 @@ def imported(package):
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_what_is_imported_is_required_and_nothing_else(component):
-    package = COMPONENTS[component]
-    others = set(imported(ROOT / component / package)) - set(sys.stdlib_module_names) - {package}
+    packages = COMPONENTS[component]
+    found = {name for package in packages for name in imported(ROOT / component / package)}
+    others = found - set(sys.stdlib_module_names) - set(packages)
     known = packages_distributions()
-    needed = {known.get(name, [name.replace("_", "-")])[0].lower() for name in others}
+    ours = {each: f"gpupack-{name}" for name, made in COMPONENTS.items() for each in made}
+    needed = {
+        ours.get(name) or known.get(name, [name.replace("_", "-")])[0].lower() for name in others
+    }
     assert needed == {name for name, _ in requirements(component)}
 
 
@@ -73,7 +77,7 @@ def test_a_wheel_says_what_it_is(site, component):
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata.get_payload().startswith(f"# gpupack-{component}\n")
     assert "Typing :: Typed" in metadata.get_all("Classifier")
-    assert (site / COMPONENTS[component] / "py.typed").exists()
+    assert all((site / package / "py.typed").exists() for package in COMPONENTS[component])
 
 
 def test_the_command_of_the_wheel_runs_and_draws_its_report(site, tmp_path):
