@@ -201,7 +201,11 @@ def test_a_release_that_was_rendered_without_the_cluster_serves_in_another_names
         before = certificate(there)
         patch = json.dumps({"data": None})
         there.insist("patch", "secret", "gpupack-api-certificate", "--type=merge", "-p", patch)
-        wait_for(lambda: certificate(there), seconds=60, what="the Secret is filled again")
+        wait_for(
+            lambda: certificate(there).get("ca.crt"),
+            seconds=60,
+            what="the Secret is filled again",
+        )
         assert certificate(there)["ca.crt"] != before["ca.crt"]
     with subtests.test("of two releases none is guessed"):
         second()
