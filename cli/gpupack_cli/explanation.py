@@ -39,14 +39,14 @@ def explained(
         yield from (f"  {_attempt(each)}" for each in status.attempts)
 
 
-def explained_pod(title: str, told: str, more: Explanation | None) -> Iterator[str]:
-    """A standalone pod that waits; `told`: what its condition says."""
+def explained_pod(title: str, condition: str, more: Explanation | None) -> Iterator[str]:
+    """A standalone pod that waits; `condition`: the message of its condition."""
     if more is None:
         yield f"pod {plain(title)} waits"
-        yield f"  {plain(told)}"
+        yield f"  {plain(condition)}"
         return
     yield f"pod {plain(title)} waits: {plain(more.reason)}"
-    yield f"  {plain(more.message or told)}"
+    yield f"  {plain(more.message or condition)}"
     yield from _advised(more, waits=True)
 
 

@@ -11,6 +11,7 @@ from gpupack_cli.listing import listed
 from gpupack_cli.maintenance import Entries
 from gpupack_cli.rest_nodes import no_node
 from gpupack_crds.kinds import GPUNODES, GpuNode
+from gpupack_kube import conflicts
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Conflict, KubeError, NotFound
 
@@ -43,15 +44,19 @@ async def change(api: Api, name: str, entries: Callable[[GpuNode], Entries]) -> 
         KubeError: it may not be written.
         CliError: others write it all the time.
     """
-    for _ in range(TRIES):
+
+    async def once() -> GpuNode:
         node = await node_named(api, name)
         wanted = [msgspec.to_builtins(each) for each in entries(node)]
         body = {
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"maintenance": wanted or None},
         }
-        try:
-            return await api.merge(GPUNODES, name, body)
-        except Conflict:
-            continue
-    raise CliError(f"GPUNode {name} was written by others {TRIES} times meanwhile; try again")
+        return await api.merge(GPUNODES, name, body)
+
+    try:
+        return await conflicts.retried(once, tries=TRIES)
+    except Conflict as error:
+        raise CliError(
+            f"GPUNode {name} was written by others {TRIES} times meanwhile; try again"
+        ) from error

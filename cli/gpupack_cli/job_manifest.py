@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gpupack_cli.errors import InputWrong, UsageWrong
 from gpupack_crds import names
+from gpupack_crds.kinds import owner_reference
 from gpupack_kube.objects import Json
 
 FOLDER: Final = "/workspace"
@@ -123,12 +124,7 @@ def made_name(command: tuple[str, ...]) -> str:
 def owned_by(job: Json) -> Json:
     """What makes the ConfigMap go with its job."""
     metadata = job["metadata"]
-    owner = {
-        "apiVersion": names.API_VERSION,
-        "kind": "GPUJob",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-    }
+    owner = owner_reference(metadata["name"], metadata["uid"])
     return {"metadata": {"ownerReferences": [owner]}}
 
 

@@ -22,8 +22,8 @@ from gpupack_cli import errors
 from gpupack_cli.answers import Status
 from gpupack_cli.bars import NodeBar, drawn
 from gpupack_cli.text import plain
-from gpupack_kube import patience
-from gpupack_kube.errors import KubeError, NotSignedIn, Refused, Unreachable
+from gpupack_cli.worker_log import may_pass
+from gpupack_kube.errors import KubeError
 
 Seen = tuple[list[NodeBar], Status | None]
 Look = Callable[[], Awaitable[Seen]]
@@ -147,7 +147,6 @@ async def _seen_again(
 
 
 def _may_pass(error: errors.CliError | KubeError) -> bool:
-    if isinstance(error, Refused):
-        return error.status in patience.PASSING
-    passing = errors.ServiceAway | errors.ClusterAway | Unreachable | NotSignedIn
-    return isinstance(error, passing)
+    if isinstance(error, KubeError):
+        return may_pass(error)
+    return isinstance(error, errors.ServiceAway | errors.ClusterAway)

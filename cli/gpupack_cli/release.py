@@ -8,21 +8,11 @@ from gpupack.cluster.release import Release
 from gpupack.errors import ServerNotFound
 from gpupack_cli.errors import SettingsWrong
 from gpupack_cli.session import Session
-from gpupack_kube import objects
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Refused
-from gpupack_kube.resources import Resource
+from gpupack_kube.resources import CONFIG_MAPS
 
 OPTION: Final = "--system-namespace"
-
-
-class Published(objects.Object, frozen=True):
-    """A ConfigMap by which the chart publishes a release."""
-
-    data: dict[str, str] | None = None
-
-
-PUBLISHED: Final = Resource("/api/v1", "configmaps", Published)
 
 
 async def found_release(session: Session, api: Api) -> Release:
@@ -40,14 +30,14 @@ async def found_release(session: Session, api: Api) -> Release:
         )
     try:
         _, items = await api.page(
-            PUBLISHED, namespace=release.WHERE, labelSelector=release.SELECTOR
+            CONFIG_MAPS, namespace=release.WHERE, labelSelector=release.SELECTOR
         )
     except Refused as error:
         if named:
             return Release(named)
         raise SettingsWrong(str(release.unreadable(error.said, option=OPTION))) from error
     try:
-        published = release.releases(each.data or {} for each in items)
+        published = release.releases(each.data for each in items)
         return release.chosen(published, namespace=named, option=OPTION)
     except ServerNotFound as error:
         raise SettingsWrong(str(error)) from error

@@ -9,7 +9,7 @@ import msgspec
 import tenacity
 
 from gpupack_cli import errors
-from gpupack_cli.notes import note
+from gpupack_cli.notes import note_pause
 from gpupack_kube import patience
 
 T = TypeVar("T")
@@ -19,8 +19,6 @@ MOST_BYTES: Final = 256 << 20
 
 
 LATER: Final = frozenset({429, 503})
-SAID_SECONDS: Final = 1.0
-"""A shorter pause needs no word."""
 
 
 class Problem(msgspec.Struct):
@@ -45,8 +43,7 @@ def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.seconds if isinstance(error, _Later) else None
     seconds = patience.pause(state, asked_seconds=asked)
-    if seconds >= SAID_SECONDS:
-        note(f"{error}; trying again in {seconds:g} s")
+    note_pause(seconds, error)
     return seconds
 
 

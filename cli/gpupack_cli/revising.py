@@ -6,8 +6,9 @@ from typing import Final
 
 from gpupack_cli.errors import InputWrong, NotThere
 from gpupack_cli.job_manifest import owned_by
+from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.kinds import GPUJOBS, GpuJob
-from gpupack_crds.lifecycle import ENDED, WHOLE_JOBS, WholeJob
+from gpupack_crds.lifecycle import WHOLE_JOBS, WholeJob
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Conflict, NotFound, Refused
 from gpupack_kube.objects import Json
@@ -67,10 +68,9 @@ async def _running(api: Api, name: str, namespace: str) -> WholeJob:
         job = await api.get(WHOLE_JOBS, name, namespace=namespace)
     except NotFound as error:
         raise NotThere(f"there is no GPUJob {namespace}/{name}") from error
-    phase = job.status.get("phase", "")
-    if phase in ENDED:
+    if job.phase in ENDED_PHASES:
         raise InputWrong(
-            f"GPUJob {namespace}/{name} has ended ({phase}); submit a new one, or the same "
+            f"GPUJob {namespace}/{name} has ended ({job.phase}); submit a new one, or the same "
             "again by `gpupack rerun`"
         )
     return job

@@ -5,21 +5,9 @@ import dataclasses
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube import objects
 from gpupack_kube.client import Api
 from gpupack_kube.errors import NotFound
-from gpupack_kube.resources import Resource
-
-_KEY_PREFIX = "worker-"
-
-
-class _Texts(objects.Object, frozen=True):
-    """A ConfigMap."""
-
-    data: dict[str, str] = {}
-
-
-_CONFIG_MAPS = Resource("/api/v1", "configmaps", _Texts)
+from gpupack_kube.resources import CONFIG_MAPS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,14 +31,14 @@ async def saved_log(api: Api, job: GpuJob) -> SavedLog | None:
     """
     name = names.saved_log(job.metadata.uid)
     try:
-        found = await api.get(_CONFIG_MAPS, name, namespace=job.metadata.namespace)
+        found = await api.get(CONFIG_MAPS, name, namespace=job.metadata.namespace)
     except NotFound:
         return None
     attempt = found.metadata.labels.get(names.ATTEMPT_LABEL, "")
     texts = {
         int(worker): text
         for key, text in found.data.items()
-        if (worker := key.removeprefix(_KEY_PREFIX)).isdecimal()
+        if (worker := key.removeprefix(names.SAVED_LOG_KEY_PREFIX)).isdecimal()
     }
     return SavedLog(int(attempt) if attempt.isdecimal() else 0, dict(sorted(texts.items())))
 

@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpupack_cli.notes import note
+from gpupack_cli.notes import note_pause
 from gpupack_kube.environment import SettingsInvalid
 
 if TYPE_CHECKING:
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from gpupack_kube.client import Api
 
 T = TypeVar("T")
-
-SAID_SECONDS: Final = 1.0
-"""A shorter pause needs no word."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +63,7 @@ class Session:
         self._require_kubeconfig()
         from gpupack_kube.patience import Patience  # noqa: PLC0415 - the same
 
-        patience = Patience(_say_pause)
+        patience = Patience(note_pause)
         context = self.context or None
         async with Api.connect(self.variables, context=context, patience=patience) as api:
             yield api
@@ -86,11 +83,6 @@ class Session:
     async def here(self, api: "Api") -> str:
         """The namespace that is meant where none is named."""
         return self.namespace or (await api.identity()).namespace
-
-
-def _say_pause(seconds: float, error: Exception) -> None:
-    if seconds >= SAID_SECONDS:
-        note(f"{error}; trying again in {seconds:g} s")
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

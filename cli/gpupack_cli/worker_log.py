@@ -159,7 +159,14 @@ class WorkerLog:
         return WorkerPod(pod, self._worker.resource) if same else Gone.GONE
 
 
+def may_pass(error: errors.KubeError) -> bool:
+    """Whether the same question may be answered later."""
+    if isinstance(error, errors.Refused):
+        return error.status in patience.PASSING
+    return isinstance(error, MAY_PASS)
+
+
 def require_passing(error: errors.KubeError) -> None:
     """Raise it again, unless the same question may be answered later."""
-    if isinstance(error, errors.Refused) and error.status not in patience.PASSING:
+    if not may_pass(error):
         raise error

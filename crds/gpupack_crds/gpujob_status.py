@@ -24,6 +24,9 @@ Outcome = Literal[
 ]
 ATTEMPTS_KEPT = 20
 
+ENDED_PHASES: Final[frozenset[Phase]] = frozenset({"Succeeded", "Failed"})
+"""In which a job stays as it is."""
+
 
 class Fault(Wire, frozen=True):
     """Where an attempt broke first."""
@@ -389,7 +392,7 @@ class GpuJobStatus(Wire, frozen=True):
     @property
     def finished(self) -> bool:
         """Whether the job ended for good."""
-        return self.phase in {"Succeeded", "Failed"}
+        return self.phase in ENDED_PHASES
 
     @property
     def holds_placement(self) -> bool:

@@ -56,6 +56,11 @@ GPUQUOTAS = Resource(names.API_PREFIX, "gpuquotas", GpuQuota)
 GPUCOHORTS = Resource(names.API_PREFIX, "gpucohorts", GpuCohort)
 
 
+def owner_reference(name: str, uid: str) -> objects.Json:
+    """Return what makes an object go with a GPUJob of its namespace."""
+    return {"apiVersion": names.API_VERSION, "kind": "GPUJob", "name": name, "uid": uid}
+
+
 def status_body(kind: str, metadata: objects.ObjectMeta, status: msgspec.Struct) -> objects.Json:
     """What replaces the status of exactly the version that was looked at, and of no other."""
     return {

@@ -12,20 +12,16 @@ from typing import Any, Final
 
 from gpupack_crds import names
 from gpupack_crds.errors import LifecycleRefused
-from gpupack_crds.kinds import GPUJOBS, GpuJob
-from gpupack_kube import objects
+from gpupack_crds.gpujob_status import ENDED_PHASES
+from gpupack_crds.kinds import GPUJOBS, GpuJob, owner_reference
+from gpupack_kube import conflicts, objects
 from gpupack_kube.client import Api
-from gpupack_kube.errors import AlreadyExists, Conflict, KubeError, NotFound
-from gpupack_kube.objects import Json
-from gpupack_kube.resources import Resource
-
-MAX_TRIES: Final = 5
-"""The operator writes the same object."""
+from gpupack_kube.errors import AlreadyExists, KubeError, NotFound
+from gpupack_kube.objects import ConfigMap, Json
+from gpupack_kube.resources import CONFIG_MAPS, Resource
 
 MAX_RERUNS: Final = 100
 """Names that are tried for a rerun."""
-
-ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 _NUMBERED: Final = re.compile(r"-rerun-(\d{1,4})$")
 _KUBECTL: Final = "kubectl.kubernetes.io/"
@@ -43,15 +39,7 @@ class WholeJob(objects.Object, frozen=True):
         return str(self.status.get("phase", ""))
 
 
-class WholeConfigMap(objects.Object, frozen=True):
-    """A ConfigMap with its data."""
-
-    data: dict[str, str] = {}
-    binary_data: dict[str, str] = {}
-
-
 WHOLE_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", WholeJob)
-WHOLE_CONFIG_MAPS: Final = Resource("/api/v1", "configmaps", WholeConfigMap)
 
 
 async def set_suspended(api: Api, name: str, *, namespace: str, suspended: bool) -> WholeJob:
@@ -61,11 +49,10 @@ async def set_suspended(api: Api, name: str, *, namespace: str, suspended: bool)
         LifecycleRefused: it has ended.
         KubeError: the API server refuses, or does not answer.
     """
-    tries = MAX_TRIES
-    while True:
-        tries -= 1
+
+    async def once() -> WholeJob:
         job = await api.get(WHOLE_JOBS, name, namespace=namespace)
-        if job.phase in ENDED:
+        if job.phase in ENDED_PHASES:
             raise LifecycleRefused(
                 f"GPUJob {namespace}/{name} has ended ({job.phase}); `gpupack rerun` makes a new "
                 "one of the same spec"
@@ -74,11 +61,9 @@ async def set_suspended(api: Api, name: str, *, namespace: str, suspended: bool)
             return job
         version = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
         patch = {"metadata": version, "spec": {"suspend": suspended}}
-        try:
-            return await api.merge(WHOLE_JOBS, name, patch, namespace=namespace)
-        except Conflict:
-            if not tries:
-                raise
+        return await api.merge(WHOLE_JOBS, name, patch, namespace=namespace)
+
+    return await conflicts.retried(once)
 
 
 async def rerun(
@@ -103,7 +88,7 @@ async def rerun(
         KubeError: the API server refuses, or does not answer.
     """
     old = await api.get(WHOLE_JOBS, name, namespace=namespace)
-    if old.phase not in ENDED:
+    if old.phase not in ENDED_PHASES:
         raise LifecycleRefused(
             f"GPUJob {namespace}/{name} has not ended ({old.phase or 'Pending'}); wait for its "
             "end, or raise spec.revision to start it again by another spec"
@@ -176,21 +161,20 @@ async def _create(api: Api, old: WholeJob, new_name: str, identity: str) -> tupl
     raise LifecycleRefused(f"no name is free for a rerun of {namespace}/{old.metadata.name}")
 
 
-async def _complete(api: Api, job: GpuJob) -> GpuJob:
+async def _complete(api: Api, made: GpuJob) -> GpuJob:
     """Let a rerun start, unless another request has done so."""
-    tries, (namespace, name) = MAX_TRIES, job.key
-    while _is_incomplete(job):
-        tries -= 1
+    namespace, name = made.key
+
+    async def once() -> GpuJob:
+        job = await api.get(GPUJOBS, name, namespace=namespace)
+        if not _is_incomplete(job):
+            return job
         version = {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
         notes = {names.RERUN_INCOMPLETE_ANNOTATION: None}
         patch = {"metadata": {**version, "annotations": notes}, "spec": {"suspend": False}}
-        try:
-            return await api.merge(GPUJOBS, name, patch, namespace=namespace)
-        except Conflict:
-            if not tries:
-                raise
-        job = await api.get(GPUJOBS, name, namespace=namespace)
-    return job
+        return await api.merge(GPUJOBS, name, patch, namespace=namespace)
+
+    return await conflicts.retried(once)
 
 
 def _is_incomplete(job: GpuJob) -> bool:
@@ -224,7 +208,7 @@ def _volume(volume: Any, old: str, new: str) -> Any:
     return {**volume, "configMap": {**source, "name": new}}
 
 
-async def _scripts(api: Api, old: WholeJob) -> list[WholeConfigMap]:
+async def _scripts(api: Api, old: WholeJob) -> list[ConfigMap]:
     """The ConfigMap that goes with the old job, where its template mounts one of its name.
 
     Raises:
@@ -234,7 +218,7 @@ async def _scripts(api: Api, old: WholeJob) -> list[WholeConfigMap]:
         return []
     namespace, name = old.key
     try:
-        return [await api.get(WHOLE_CONFIG_MAPS, name, namespace=namespace)]
+        return [await api.get(CONFIG_MAPS, name, namespace=namespace)]
     except NotFound as error:
         raise LifecycleRefused(
             f"ConfigMap {namespace}/{name} with the scripts of the job is gone; submit it again"
@@ -246,13 +230,8 @@ def _mounts_scripts(old: WholeJob) -> bool:
     return isinstance(template, dict) and _with_scripts(template, old.metadata.name, "") != template
 
 
-async def _copy(api: Api, scripts: WholeConfigMap, job: GpuJob) -> None:
-    owner = {
-        "apiVersion": names.API_VERSION,
-        "kind": "GPUJob",
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
-    }
+async def _copy(api: Api, scripts: ConfigMap, job: GpuJob) -> None:
+    owner = owner_reference(job.metadata.name, job.metadata.uid)
     body: Json = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -262,9 +241,9 @@ async def _copy(api: Api, scripts: WholeConfigMap, job: GpuJob) -> None:
     }
     namespace, name = job.key
     try:
-        await api.create(WHOLE_CONFIG_MAPS, body, namespace=namespace)
+        await api.create(CONFIG_MAPS, body, namespace=namespace)
     except AlreadyExists as error:
-        found = await api.get(WHOLE_CONFIG_MAPS, name, namespace=namespace)
+        found = await api.get(CONFIG_MAPS, name, namespace=namespace)
         if job.metadata.uid not in {each.uid for each in found.metadata.owner_references}:
             raise LifecycleRefused(
                 f"ConfigMap {namespace}/{name} exists and is not of the new job; choose another "

@@ -83,6 +83,9 @@ MPI_SECRET_PREFIX: Final = "gpupack-mpi-"  # noqa: S105 - a name, not a secret
 SAVED_LOG_PREFIX: Final = "gpupack-log-"
 """Of the ConfigMap with the last lines of an attempt whose pods were deleted; the UID follows."""
 
+SAVED_LOG_KEY_PREFIX: Final = "worker-"
+"""Of a key of that ConfigMap; the worker's index follows."""
+
 PLAN_ROUTE: Final = f"/{VERSION}/namespaces/{{namespace}}/plan"
 """The namespace is the job's: what right a caller needs is known before the body is read."""
 TURNS_ROUTE: Final = f"/{VERSION}/turns"

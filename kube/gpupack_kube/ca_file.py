@@ -81,6 +81,12 @@ def _certificates(path: Path) -> bytes:
 
 def _context(pem: bytes) -> ssl.SSLContext:
     """Trust these CAs and no others; raises OSError where there is none."""
-    # Next to certificates there may be remarks in any script, which OpenSSL passes over.
-    text = pem.decode("ascii", errors="replace").encode("ascii", errors="replace").decode("ascii")
-    return ssl.create_default_context(cadata=text)
+    return ssl.create_default_context(cadata=pem_text(pem))
+
+
+def pem_text(pem: bytes) -> str:
+    """Return PEM as Python's ssl takes it.
+
+    Next to certificates there may be remarks in any script, which OpenSSL passes over.
+    """
+    return pem.decode("ascii", errors="replace").encode("ascii", errors="replace").decode("ascii")

@@ -258,6 +258,13 @@ class LeaseSpec(View, frozen=True):
     acquire_time: dt.datetime | None = None
 
 
+class ConfigMap(Object, frozen=True):
+    """A ConfigMap with its data."""
+
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
 class Lease(Object, frozen=True):
     """A Lease."""
 

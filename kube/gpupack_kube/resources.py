@@ -50,7 +50,7 @@ class Resource(Generic[T]):
 PODS = Resource("/api/v1", "pods", objects.Pod)
 NODES = Resource("/api/v1", "nodes", objects.Node)
 POD_TEMPLATES = Resource("/api/v1", "podtemplates", objects.Object)
-CONFIG_MAPS = Resource("/api/v1", "configmaps", objects.Object)
+CONFIG_MAPS = Resource("/api/v1", "configmaps", objects.ConfigMap)
 SERVICES = Resource("/api/v1", "services", objects.Object)
 SECRETS = Resource("/api/v1", "secrets", objects.Object)
 JOBS = Resource("/apis/batch/v1", "jobs", objects.Job)

@@ -29,6 +29,7 @@ from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of, token_of
 from gpupack_api.routes.validation import Training, gang_of
 from gpupack_api.shown_job import SHOWN_JOBS, ShownJob
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_kube.errors import AlreadyExists, NotFound
 from gpupack_kube.objects import Json
 from gpupack_serving.user import User
@@ -46,7 +47,6 @@ HOLD: Final = (
     "import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(143)); signal.pause()",
 )
 """The first process of a container hears no signal for which it has no handler."""
-ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 IdempotencyKey = Annotated[
     str,
@@ -238,7 +238,7 @@ async def settled(parts: Parts, made: ShownJob, *, revision: int = 0) -> ShownJo
 
 
 def _is_settled(job: ShownJob, revision: int) -> bool:
-    return _is_running(job, revision) or job.status.phase in ENDED
+    return _is_running(job, revision) or job.status.phase in ENDED_PHASES
 
 
 def _is_running(job: ShownJob, revision: int) -> bool:

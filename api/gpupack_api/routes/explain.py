@@ -62,11 +62,7 @@ async def explain(
 ) -> Explanation:
     """Tell what a GPUJob waits for, and what would help."""
     parts = parts_of(state)
-    user = await parts.user(request)
-    await parts.rights.require_namespace(user, "gpujobs", namespace)
-    job = parts.model.jobs.by_key.get((namespace, name))
-    if job is None:
-        raise Missing(f"there is no GPUJob {namespace}/{name}")
+    user, job = await parts.job_of(request, namespace, name)
     onlooker, status = parts.model.onlooker, job.status
     onlooker.follow()
     attempt = onlooker.attempt(job.metadata.uid)

@@ -11,7 +11,6 @@ from litestar.datastructures import State
 from litestar.params import PathParameter, QueryParameter
 
 from gpupack_api import problems
-from gpupack_api.errors import Missing
 from gpupack_api.job_views import (
     AttemptView,
     JobView,
@@ -130,11 +129,7 @@ async def jobs(
 async def job(request: Call, state: State, namespace: OneNamespace, name: OneName) -> JobDetail:
     """Show one GPUJob."""
     parts = parts_of(state)
-    user = await parts.user(request)
-    await parts.rights.require_namespace(user, "gpujobs", namespace)
-    found = parts.model.jobs.by_key.get((namespace, name))
-    if found is None:
-        raise Missing(f"there is no GPUJob {namespace}/{name}")
+    _, found = await parts.job_of(request, namespace, name)
     workers = worker_views(found, parts.model.ledger.cluster)
     return JobDetail(job_view(found), attempt_views(found), workers)
 

@@ -18,6 +18,7 @@ from gpupack_crds.errors import LifecycleRefused
 from gpupack_crds.names import MAX_JOB_NAME
 from gpupack_kube.client import Api
 from gpupack_kube.errors import AlreadyExists
+from gpupack_serving.user import User
 
 ONE_JOB = f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}"
 
@@ -51,7 +52,8 @@ class Changed(msgspec.Struct, frozen=True):
 )
 async def suspend(request: Call, state: State, namespace: OneNamespace, name: OneName) -> Changed:
     """Stop a GPUJob and give its GPUs back, until it is resumed."""
-    return await _set(await _api_of(request, state), namespace, name, suspended=True)
+    _, api = await _caller(request, state)
+    return await _set(api, namespace, name, suspended=True)
 
 
 @post(
@@ -62,7 +64,8 @@ async def suspend(request: Call, state: State, namespace: OneNamespace, name: On
 )
 async def resume(request: Call, state: State, namespace: OneNamespace, name: OneName) -> Changed:
     """Let a GPUJob that is suspended wait for GPUs again."""
-    return await _set(await _api_of(request, state), namespace, name, suspended=False)
+    _, api = await _caller(request, state)
+    return await _set(api, namespace, name, suspended=False)
 
 
 @post(
@@ -80,9 +83,7 @@ async def rerun(
     key: IdempotencyKey = "",
 ) -> Changed:
     """Make a new GPUJob of the same spec as one that has ended."""
-    parts = parts_of(state)
-    user = await parts.user(request)
-    api = parts.api.on_behalf(token_of(request))
+    user, api = await _caller(request, state)
     identity = f"{user.username}\0{key}" if key else ""
     try:
         made = await lifecycle.rerun(
@@ -96,11 +97,11 @@ async def rerun(
     return Changed(namespace, made.metadata.name, made.spec.suspend)
 
 
-async def _api_of(request: Call, state: State) -> Api:
-    """The API server, with the caller's token."""
+async def _caller(request: Call, state: State) -> tuple[User, Api]:
+    """Who calls, and the API server with the caller's token."""
     parts = parts_of(state)
-    await parts.user(request)
-    return parts.api.on_behalf(token_of(request))
+    user = await parts.user(request)
+    return user, parts.api.on_behalf(token_of(request))
 
 
 async def _set(api: Api, namespace: str, name: str, *, suspended: bool) -> Changed:

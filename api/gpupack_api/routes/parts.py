@@ -23,6 +23,7 @@ from gpupack_api.quota_history import QuotaHistory
 from gpupack_api.read_model import ReadModel
 from gpupack_api.rights import Rights
 from gpupack_api.settings import NO_PLACEHOLDER, Placeholder
+from gpupack_api.shown_job import ShownJob
 from gpupack_kube.client import Api
 from gpupack_serving.access import Caller
 from gpupack_serving.connections import certificate_of
@@ -130,6 +131,15 @@ class Parts:
         user = await self.user(call)
         await self.rights.require_cluster(user)
         return user
+
+    async def job_of(self, call: Call, namespace: str, name: str) -> tuple[User, ShownJob]:
+        """Who calls, and the GPUJob; raises Denied, NotReady, KubeError, Missing."""
+        user = await self.user(call)
+        await self.rights.require_namespace(user, "gpujobs", namespace)
+        job = self.model.jobs.by_key.get((namespace, name))
+        if job is None:
+            raise Missing(f"there is no GPUJob {namespace}/{name}")
+        return user, job
 
     async def planned(self, user: User, gang: core.Gang) -> Plan:
         """Where it would be placed now; raises Denied where too much is asked at once."""

@@ -17,7 +17,6 @@ from gpupack_api import problems
 from gpupack_api.errors import CallWrong, no_allocation
 from gpupack_api.placed_process import ALLOCATION
 from gpupack_api.routes.allocations import (
-    ENDED,
     ONE_ALLOCATION,
     Allocation,
     IdempotencyKey,
@@ -28,8 +27,10 @@ from gpupack_api.routes.jobs import OneName, OneNamespace
 from gpupack_api.routes.parts import Call, parts_of, token_of
 from gpupack_api.shown_job import SHOWN_JOBS, ShownJob
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import ENDED_PHASES
+from gpupack_kube import conflicts
 from gpupack_kube.client import Api
-from gpupack_kube.errors import Conflict, NotFound
+from gpupack_kube.errors import NotFound
 from gpupack_kube.objects import Json
 
 KEY_ANNOTATION: Final = f"{names.GROUP}/workload-key"
@@ -99,25 +100,23 @@ async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: s
         CallWrong: it has ended.
         Conflict: others wrote it again and again.
     """
-    tries = MOST_TRIES
-    while True:
-        tries -= 1
+
+    async def once() -> ShownJob:
         try:
             job = await api.get(SHOWN_JOBS, name, namespace=namespace)
             if ALLOCATION not in job.metadata.labels:
                 raise no_allocation(namespace, name)
             if digest and job.metadata.annotations.get(KEY_ANNOTATION) == digest:
                 return job
-            if job.status.phase in ENDED or job.metadata.deletion_timestamp is not None:
+            if job.status.phase in ENDED_PHASES or job.metadata.deletion_timestamp is not None:
                 raise CallWrong("name", name, "make another: this allocation has ended")
             return await api.merge(
                 SHOWN_JOBS, name, _patch(job, asked, digest), namespace=namespace
             )
         except NotFound as error:
             raise no_allocation(namespace, name) from error
-        except Conflict:
-            if not tries:
-                raise
+
+    return await conflicts.retried(once, tries=MOST_TRIES)
 
 
 def _patch(job: ShownJob, asked: Workload, digest: str) -> Json:

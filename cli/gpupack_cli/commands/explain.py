@@ -33,7 +33,7 @@ def command(session: Session, job: str, *, output: Output) -> None:
     """Say why JOB waits, or what became of it, and what would help.
 
     pod/NAME is a standalone pod in the queue. Phase and reason stand in the object. Its position
-    and what would help are the REST API's to say; where that cannot be reached, the rest is told
+    and what would help are the REST API's to say; where that cannot be reached, the rest is shown
     nevertheless.
     """
     if job.startswith(POD):
@@ -77,8 +77,8 @@ async def _show_pod(session: Session, name: str, *, output: Output) -> None:
     if output.document:
         show_document({"explanation": more}, output)
         return
-    told = (each.message for each in pod.status.conditions if each.type == "PodScheduled")
-    show_lines(map(Text, explained_pod(f"{namespace}/{name}", next(told, ""), more)))
+    messages = (each.message for each in pod.status.conditions if each.type == "PodScheduled")
+    show_lines(map(Text, explained_pod(f"{namespace}/{name}", next(messages, ""), more)))
 
 
 async def _asked(session: Session, api: Api, path: str) -> Explanation | None:

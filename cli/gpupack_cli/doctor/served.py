@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
+from gpupack.cluster.release import SELECTOR
 from gpupack_cli.doctor import views
 from gpupack_cli.doctor.observed import Read, Served
 from gpupack_cli.errors import CliError
@@ -22,7 +23,6 @@ from gpupack_cli.session import Session
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 
-NAME: Final = "app.kubernetes.io/name=gpupack"
 CERTIFICATE: Final = "tls.crt"
 MAX_PODS_OF_PART: Final = 3
 """Pods of a part that are asked: of thousands of agents a few tell enough."""
@@ -33,7 +33,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 async def served(session: Session, api: Api, namespace: str) -> Read[Served]:
     """Ask some pods of each part."""
     try:
-        _, pods = await api.page(views.SERVING_PODS, namespace=namespace, labelSelector=NAME)
+        _, pods = await api.page(views.SERVING_PODS, namespace=namespace, labelSelector=SELECTOR)
     except errors.KubeError as error:
         return Read(refused=str(error))
     turns = asyncio.Semaphore(AT_ONCE)

@@ -11,6 +11,7 @@ import httpx
 
 from gpupack.cluster import release
 from gpupack.cluster.release import Release
+from gpupack_kube.kubeconfig.target import server_of_pod
 
 SECONDS: Final = 10.0
 
@@ -31,11 +32,9 @@ def release_in_pod(
     """
     if namespace:
         return Release(namespace)
-    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
-    address = f"[{host}]" if ":" in host else host
     try:
         answer = httpx.get(
-            f"https://{address}:{port}/api/v1/namespaces/{release.WHERE}/configmaps",
+            f"{server_of_pod(environ)}/api/v1/namespaces/{release.WHERE}/configmaps",
             params={"labelSelector": release.SELECTOR},
             headers={"Authorization": f"Bearer {(account / 'token').read_text().strip()}"},
             verify=ssl.create_default_context(cafile=account / "ca.crt"),

@@ -223,10 +223,15 @@ def _id_token(environ: Mapping[str, str], user: str) -> str:
     return ((provider and provider.config) or {}).get("id-token", "")
 
 
-def _of_pod(environ: Mapping[str, str], account: Path) -> Target:
+def server_of_pod(environ: Mapping[str, str]) -> str:
+    """Return the API server's address, as the kubelet names it to a pod."""
     host = environ[HOST]
     host = f"[{host}]" if ":" in host else host
-    server = f"https://{host}:{environ.get(PORT) or '443'}"
+    return f"https://{host}:{environ.get(PORT) or '443'}"
+
+
+def _of_pod(environ: Mapping[str, str], account: Path) -> Target:
+    server = server_of_pod(environ)
     try:
         return Target(
             server=server,

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from gpupack_kube.ca_file import pem_text
 from gpupack_kube.kubeconfig.presented import NoCredentials, Presented
 
 
@@ -81,9 +82,7 @@ def show(made: ssl.SSLContext, presented: Presented) -> None:
 
 
 def _trust(made: ssl.SSLContext, authority: bytes) -> None:
-    # Next to certificates there may be remarks in any script, which OpenSSL passes over.
-    text = authority.decode("ascii", errors="replace").encode("ascii", errors="replace").decode()
     try:
-        made.load_verify_locations(cadata=text)
+        made.load_verify_locations(cadata=pem_text(authority))
     except (OSError, ValueError) as error:
         raise OSError(f"the CA is no certificate in PEM: {error}") from error

@@ -7,7 +7,7 @@ import enum
 from msgspec import structs
 
 from gpupack_crds.condition import Condition, ConditionStatus
-from gpupack_crds.gpujob_status import GpuJobStatus, Phase
+from gpupack_crds.gpujob_status import ENDED_PHASES, GpuJobStatus, Phase
 from gpupack_operator.decision import times
 from gpupack_operator.decision.reasons import JobReason
 
@@ -110,8 +110,6 @@ def _with_nodes(status: GpuJobStatus, phase: Phase, deciding: Condition | None) 
         return message
     return f"{message}; {nodes.message}" if message else nodes.message
 
-
-ENDED_PHASES: frozenset[Phase] = frozenset({"Succeeded", "Failed"})
 
 _PHASES: tuple[tuple[Type, Phase], ...] = (
     (Type.FAILED, "Failed"),

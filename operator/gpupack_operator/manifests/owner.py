@@ -8,7 +8,7 @@ a pod anywhere can label it as he likes, so a label alone proves nothing.
 from collections.abc import Collection
 
 from gpupack_crds import names
-from gpupack_crds.kinds import GpuJob
+from gpupack_crds.kinds import GpuJob, owner_reference
 from gpupack_kube.objects import Job, Json, Object, OwnerReference, Pod
 
 
@@ -21,14 +21,8 @@ def metadata(
         "namespace": job.metadata.namespace,
         "labels": labels(job, attempt=attempt, worker=worker),
         "ownerReferences": [
-            {
-                "apiVersion": names.API_VERSION,
-                "kind": "GPUJob",
-                "name": job.metadata.name,
-                "uid": job.metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": False,
-            }
+            owner_reference(job.metadata.name, job.metadata.uid)
+            | {"controller": True, "blockOwnerDeletion": False}
         ],
     }
 

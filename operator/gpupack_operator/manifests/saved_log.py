@@ -15,5 +15,5 @@ def saved_log(job: GpuJob, *, attempt: int, tails: Mapping[int, str]) -> Json:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": owner.metadata(job, name=names.saved_log(job.metadata.uid), attempt=attempt),
-        "data": {f"worker-{worker}": text for worker, text in tails.items()},
+        "data": {f"{names.SAVED_LOG_KEY_PREFIX}{worker}": text for worker, text in tails.items()},
     }

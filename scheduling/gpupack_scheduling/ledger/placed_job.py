@@ -12,6 +12,7 @@ import msgspec
 
 from gpupack_crds import job_times, names
 from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
+from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.placement import NodePlacement
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
@@ -205,7 +206,7 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def may_wait(self) -> bool:
         """Whether it may be waiting for places: not ended, suspended or being deleted."""
-        ended = self.status.phase in {"Succeeded", "Failed"}
+        ended = self.status.phase in ENDED_PHASES
         return not (ended or self.spec.suspend or self.metadata.deletion_timestamp)
 
     @property

@@ -138,7 +138,7 @@ class LetIn:
         if not self._may_take(node, uid):
             self._returned_at[uid] = math.inf
             return False
-        if _is_told(pod, NODE_GONE):
+        if _is_stranded(pod, NODE_GONE):
             self._returned_at.setdefault(uid, math.inf)
         at = self._returned_at.get(uid)
         if at is None:
@@ -183,13 +183,13 @@ class LetIn:
         return claim is not None and claim.state is State.ASSUMED
 
 
-def _is_told(pod: objects.Pod, reason: str) -> bool:
+def _is_stranded(pod: objects.Pod, reason: str) -> bool:
     """Whether its condition says that it is stranded for this reason."""
-    told = (each for each in pod.status.conditions if each.type == names.STRANDED_CONDITION)
-    return any(each.status == "True" and each.reason == reason for each in told)
+    conditions = (each for each in pod.status.conditions if each.type == names.STRANDED_CONDITION)
+    return any(each.status == "True" and each.reason == reason for each in conditions)
 
 
 def _is_unschedulable(pod: objects.Pod) -> bool:
     """Whether kube-scheduler has looked at it in vain."""
-    told = (each for each in pod.status.conditions if each.type == "PodScheduled")
-    return any(each.reason == "Unschedulable" for each in told)
+    conditions = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    return any(each.reason == "Unschedulable" for each in conditions)
