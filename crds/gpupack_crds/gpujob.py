@@ -70,6 +70,9 @@ MAX_GPUS = 4096
 """Of all workers of a job."""
 MOST_REVISIONS = 1_000_000
 
+PODS_ARE_SHARED_BY_DEFAULT: Final = False
+"""What an absent podPerWorker means: False is a pod for each worker."""
+
 MEMORY_PATTERN = "^[0-9]+([.][0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 GPUS_FORM = "gpus is a number; write it without quotes"
 MEMORY_FORM = "memory is a number and one of Ki, Mi, Gi, Ti, k, M, G and T: write 10Gi or 10G"
@@ -265,6 +268,17 @@ class GpuJobSpec(Wire, frozen=True):
         Share | None,
         described("A part of one GPU for each worker, instead of gpus."),
     ] = None
+    pod_per_worker: (
+        Annotated[
+            bool,
+            described(
+                "False: workers of the job on one node share a pod, with a container each, so that "
+                "they reach each other over NVLink and shared memory. True: each worker has a "
+                "pod to itself. Workers of MIG slices, of shares and of backend mpi always have."
+            ),
+        ]
+        | None
+    ) = None
     resource_name: Annotated[
         str,
         described(
@@ -402,6 +416,20 @@ class GpuJobSpec(Wire, frozen=True):
     def extra(self) -> int:
         """Workers that may run beside those: indices from `least`."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS)
+
+    @property
+    def shares_pods(self) -> bool:
+        """Whether workers that are on one node share a pod."""
+        separate = not PODS_ARE_SHARED_BY_DEFAULT
+        if self.pod_per_worker is not None:
+            separate = self.pod_per_worker
+        whole_gpus = self.share is None and self.mig is None
+        return not separate and self.least > 1 and whole_gpus and not self.by_mpirun
+
+    @property
+    def by_mpirun(self) -> bool:
+        """Whether mpirun starts the processes."""
+        return self.distributed is not None and self.distributed.backend == "mpi"
 
     @property
     def gpu_resource(self) -> str:
@@ -593,6 +621,7 @@ FIXED_FIELDS = (
     "gpus",
     "share",
     "mig",
+    "podPerWorker",
     "resourceName",
     "gpuModels",
     "minMemory",
@@ -633,6 +662,16 @@ def _unchanged(field: str) -> str:
         f"(!has(self.{field}) || self.{field} == oldSelf.{field})"
     )
 
+
+MPIRUN_RULE = Rule(
+    "(has(self.podPerWorker) && self.podPerWorker) || "
+    "(has(self.distributed) && self.distributed.backend == 'mpi') == "
+    "(has(oldSelf.distributed) && oldSelf.distributed.backend == 'mpi')",
+    "distributed.backend cannot become mpi, or another than mpi, unless podPerWorker is true: "
+    "workers that mpirun starts share no pod; delete the job and apply it again",
+    ".distributed",
+)
+"""Which workers share a pod must not change while they run."""
 
 REVISION_RULE = Rule(
     "self.revision >= oldSelf.revision",

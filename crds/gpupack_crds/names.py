@@ -63,7 +63,10 @@ JOB_LABEL: Final = f"{GROUP}/job"
 JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
 ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-"""Set by the Job controller: the worker's index."""
+"""The worker's index; of a pod with several workers, that of the first. The Job controller sets it
+where the Job is indexed, we do elsewhere."""
+WORKERS_ANNOTATION: Final = f"{GROUP}/workers"
+"""On a pod that workers share: their indices, such as 0-3; for people, nothing trusts it."""
 
 CONSUMED_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 """On a worker: the ProvisioningRequest that brought its node; cluster-autoscaler's own name."""
@@ -74,6 +77,7 @@ DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
 """On a worker, `true`: Karpenter does not drain its node to consolidate or replace it."""
 
 WORKER_CONTAINER: Final = "worker"
+MAX_CONTAINER_NAME: Final = 63
 RENDEZVOUS_PORT: Final = 29400
 
 MPI_SECRET_TYPE: Final = f"{GROUP}/mpi"
@@ -158,6 +162,17 @@ def nodes_request(gpujob: str, *, number: int) -> str:
 def extra_job_name(gpujob: str, *, attempt: int, worker: int) -> str:
     """Name of the Job of one worker beyond the least; no attempt of a GPUJob has such a name."""
     return f"{job_name(gpujob, attempt=attempt)}-x{worker}"
+
+
+def pod_job_name(gpujob: str, *, attempt: int, worker: int) -> str:
+    """Name of the Job of one pod of a gang whose pods are shared; by the pod's first worker."""
+    return f"{job_name(gpujob, attempt=attempt)}-p{worker}"
+
+
+def worker_container(base: str, worker: int) -> str:
+    """Name of a worker's container in a pod that workers share; base is the template's name."""
+    suffix = f"-{worker}"
+    return base[: MAX_CONTAINER_NAME - len(suffix)] + suffix
 
 
 def mpi_secret(uid: str, *, attempt: int) -> str:

@@ -240,7 +240,7 @@ class Actor:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
             if problem:
                 return problem
-        if mpi.is_by_mpirun(seen.job.spec):
+        if seen.job.spec.by_mpirun:
             problem = await self._ensure_key(seen.job, attempt=action.attempt)
             if problem:
                 return problem
@@ -326,7 +326,7 @@ class Actor:
             await self._api.delete(JOBS, action.name, namespace=namespace, uid=action.uid)
         except (errors.NotFound, errors.Conflict):
             log.debug("Job %s is gone already", action.name)
-        if mpi.is_by_mpirun(job.spec):
+        if job.spec.by_mpirun:
             await self._delete_key(job, action.name)
 
     async def _patch(self, job: GpuJob, name: str, spec: Json) -> None:

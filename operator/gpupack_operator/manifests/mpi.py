@@ -13,7 +13,6 @@ import dataclasses
 from typing import Any, Final
 
 from gpupack_crds import names
-from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.objects import Json
 from gpupack_operator.errors import TemplateInvalid
@@ -55,11 +54,6 @@ class Launching:
     secret: str
     image: str
     policy: str
-
-
-def is_by_mpirun(spec: GpuJobSpec) -> bool:
-    """Whether the processes of a job are mpirun's."""
-    return spec.distributed is not None and spec.distributed.backend == "mpi"
 
 
 def secret(job: GpuJob, *, attempt: int, key: bytes) -> Json:

@@ -70,7 +70,7 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
     spec = merged(ours, user.get("spec") or {})
-    if mpi.is_by_mpirun(job.spec):
+    if job.spec.by_mpirun:
         secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
         launching = mpi.Launching(
             container["name"], secret, defaults.launcher_image, defaults.pulling.policy
@@ -86,7 +86,7 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
 
 def has_our_images(spec: GpuJobSpec) -> bool:
     """Whether the pods of a job have an image of gpupack's."""
-    return spec.workload is not None or mpi.is_by_mpirun(spec)
+    return spec.workload is not None or spec.by_mpirun
 
 
 def staying(spec: GpuJobSpec) -> dict[str, str]:
@@ -218,7 +218,7 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
         container["image"] = defaults.workload_image
         container["imagePullPolicy"] = defaults.pulling.policy
         container["args"] = [job.spec.workload.name, *job.spec.workload.args]
-        if mpi.is_by_mpirun(job.spec):
+        if job.spec.by_mpirun:
             container["command"] = list(mpi.WORKLOADS_COMMAND)
     return container
 

@@ -17,7 +17,6 @@ from typing import Final
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import Distributed, GpuJobSpec
-from gpupack_operator.manifests.mpi import is_by_mpirun
 
 MAX_RESTARTS: Final = 1_000_000
 """torchrun counts each worker that comes or goes as a restart."""
@@ -38,7 +37,7 @@ def values(spec: GpuJobSpec, *, host: str, run: str) -> dict[str, str]:
         run: identifies the attempt.
     """
     master = {"MASTER_ADDR": host, "MASTER_PORT": str(names.RENDEZVOUS_PORT)}
-    if is_by_mpirun(spec):
+    if spec.by_mpirun:
         return master
     if spec.extra:
         return _for_torchrun(spec, host) | _for_elastic_torchrun(spec, host, run)
@@ -49,7 +48,7 @@ def values(spec: GpuJobSpec, *, host: str, run: str) -> dict[str, str]:
 
 def index_names(spec: GpuJobSpec) -> tuple[str, ...]:
     """Return the variables whose value is the worker's index."""
-    if is_by_mpirun(spec):
+    if spec.by_mpirun:
         return ()
     if spec.extra or spec.workers == 1:
         return ("PET_NODE_RANK",)

@@ -7,7 +7,7 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
 from gpupack_operator.manifests import torch_variables
-from gpupack_operator.manifests.mpi import KEY_PATH, is_by_mpirun
+from gpupack_operator.manifests.mpi import KEY_PATH
 from gpupack_operator.manifests.torch_variables import processes
 
 RESULT_PATH = "/dev/termination-log"
@@ -49,7 +49,7 @@ def variables(
         host=rendezvous_host(job, attempt=attempt),
         run=names.job_name(job.metadata.name, attempt=attempt),
     )
-    values |= _for_mpirun(job, attempt=attempt) if is_by_mpirun(job.spec) else {}
+    values |= _for_mpirun(job, attempt=attempt) if job.spec.by_mpirun else {}
     values |= MULTICAST_ON if multicast else MULTICAST_OFF
     values |= _about_the_vendor(job.spec.resource_name, vendors)
     return [{"name": name, "value": value} for name, value in values.items()] + [

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which workers of a gang share a pod."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupack_crds import names
+from gpupack_crds.devices import DeviceShare
+from gpupack_crds.gpujob import Distributed, GpuJobSpec, Share
+from gpupack_crds.placement import WorkerPlacement, by_node
+from gpupack_crds.worker_pods import are_shared, pods_of, worker_pods
+
+
+def gang(nodes, gpus=2):
+    """A placement of a worker on each of the nodes, with GPUs named worker/number."""
+    return by_node(
+        WorkerPlacement(worker, node, tuple(gpu(f"{worker}/{i}") for i in range(gpus)))
+        for worker, node in enumerate(nodes)
+    )
+
+
+def gpu(uuid):
+    return DeviceShare(uuid=uuid, percent=100, memory_mib=1)
+
+
+def seen(pods):
+    return [(pod.node, pod.index, pod.workers) for pod in pods]
+
+
+def test_workers_of_a_node_are_one_pod_with_their_gpus_in_order():
+    pods = worker_pods(gang("abab"), shares=True, least=4)
+    assert seen(pods) == [("a", 0, (0, 2)), ("b", 1, (1, 3))]
+    assert [device.uuid for device in pods[1].devices] == ["1/0", "1/1", "3/0", "3/1"]
+    assert are_shared(pods)
+
+
+def test_extra_workers_have_a_pod_each():
+    pods = worker_pods(gang("abbbaa"), shares=True, least=3)
+    assert [pod.workers for pod in pods] == [(0,), (1, 2), (3,), (4,), (5,)]
+
+
+def test_without_sharing_each_worker_is_a_pod():
+    pods = worker_pods(gang("aab"), shares=False, least=3)
+    assert seen(pods) == [("a", 0, (0,)), ("a", 1, (1,)), ("b", 2, (2,))]
+    assert not are_shared(pods)
+
+
+def test_pods_of_one_worker_each_are_not_shared():
+    assert not are_shared(worker_pods(gang("abc"), shares=True, least=3))
+
+
+def test_where_another_device_plugin_chooses_a_pod_names_no_gpus():
+    assert worker_pods(gang("aa", gpus=0), shares=True, least=2)[0].devices == ()
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.booleans(), st.integers(1, 12))
+def test_each_worker_and_each_gpu_is_in_one_pod(nodes, shares, least):
+    pods = worker_pods(gang(nodes), shares=shares, least=least)
+    assert sorted(worker for pod in pods for worker in pod.workers) == list(range(len(nodes)))
+    for pod in pods:
+        owners = [int(device.uuid.split("/")[0]) for device in pod.devices]
+        assert owners == [worker for worker in pod.workers for _ in range(2)]
+        assert {nodes[worker] for worker in pod.workers} == {pod.node}
+
+
+SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, True),
+        ({"resource_name": "nvidia.com/gpu"}, True),
+        ({"pod_per_worker": None}, False),
+        ({"pod_per_worker": True}, False),
+        ({"workers": 1}, False),
+        ({"workers": 4, "min_workers": 1}, False),
+        ({"workers": 4, "min_workers": 2}, True),
+        ({"mig": "1g.18gb"}, False),
+        ({"gpus": None, "share": Share(percent=40, memory="10Gi")}, False),
+        ({"distributed": Distributed(backend="mpi")}, False),
+        ({"distributed": Distributed(backend="gloo")}, True),
+    ],
+)
+def test_whole_gpus_of_workers_that_start_together_are_in_shared_pods(changes, shares):
+    spec = GpuJobSpec(**(SHARED | changes))
+    assert spec.shares_pods == shares
+    assert are_shared(pods_of(spec, gang("aa"))) == shares
+
+
+def test_the_container_of_a_worker_has_a_name_that_kubernetes_takes():
+    assert names.worker_container("worker", 3) == "worker-3"
+    longest = names.worker_container("x" * 63, 1023)
+    assert (len(longest), longest[-5:]) == (63, "-1023")
