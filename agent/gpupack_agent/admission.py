@@ -10,6 +10,7 @@ import dataclasses
 from gpupack_agent import holders
 from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.errors import StartRefused
+from gpupack_agent.gang_memory import memory_owner
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.pods import Ask, PodView
 from gpupack_agent.tickets import cdi_name, handed_out
@@ -70,6 +71,8 @@ def _record(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView
         name=pod.name,
         container=ask.container,
         devices=devices,
+        gang=pod.gang,
+        memory_of=memory_owner(pod, node),
     )
 
 

@@ -29,6 +29,7 @@ from gpupack_agent.dcgm.exporter import Exporter
 from gpupack_agent.device_plugin import DevicePlugin, DevicePlugins
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.foreign import ForeignDevices, VendorLibrary
+from gpupack_agent.gang_memory import GangMemory
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.holders import Record
@@ -183,6 +184,7 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
             specs=SpecFolder(settings.host.cdi),
             cgroups=Cgroups(settings.host.cgroup, config.cgroup_root),
             known_devices=known_devices,
+            gang_memory=GangMemory(config.root_dir),
         )
         await _serve(settings, api, kubelet, inventory, node, exporter)
 

@@ -40,6 +40,8 @@ class _Written(msgspec.Struct, frozen=True):
     name: str
     container: str
     devices: str
+    gang: str = ""
+    memory_of: str = ""
 
 
 def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[str, str]:
@@ -78,7 +80,7 @@ def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str
             {
                 "hostPath": mount.host_path,
                 "containerPath": mount.container_path,
-                "options": ["ro", "nosuid", "nodev", "bind"],
+                "options": ["rw" if mount.writable else "ro", "nosuid", "nodev", "bind"],
             }
             for mount in injection.mounts
         ]
@@ -112,6 +114,8 @@ def read(spec: bytes) -> Record:
         name=written.name,
         container=written.container,
         devices=decode_devices(written.devices),
+        gang=written.gang,
+        memory_of=written.memory_of,
     )
 
 
@@ -123,6 +127,8 @@ def _describe(record: Record) -> str:
         name=record.name,
         container=record.container,
         devices=encode_devices(record.devices),
+        gang=record.gang,
+        memory_of=record.memory_of,
     )
     return msgspec.json.encode(written).decode()
 

@@ -35,6 +35,8 @@ class Record:
     Attributes:
         cdi_name: the CDI device, named after the tickets.
         tickets: ids that the kubelet handed out.
+        gang: whose pods on this node have one /dev/shm; empty: the pod has its own.
+        memory_of: UID of the pod whose /dev/shm it has, which may be this one; empty: no gang.
     """
 
     cdi_name: str
@@ -44,6 +46,8 @@ class Record:
     name: str
     container: str
     devices: tuple[DeviceShare, ...]
+    gang: str = ""
+    memory_of: str = ""
 
     @property
     def title(self) -> str:

@@ -34,6 +34,7 @@ class PodView:
         started: a container of it that asks for devices runs or has run, says the API.
         simulates_idle: simulated GPUs of it pass for idle.
         job: the GPUJob whose worker it says to be; empty: none.
+        gang: of which it has one /dev/shm with the others on this node; empty: none.
     """
 
     namespace: str
@@ -46,6 +47,7 @@ class PodView:
     started: bool = False
     simulates_idle: bool = False
     job: str = ""
+    gang: str = ""
 
     @property
     def title(self) -> str:
@@ -64,6 +66,7 @@ def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
         asks=asks,
         finished=pod.finished,
         job=pod.metadata.labels.get(names.JOB_LABEL, ""),
+        gang=pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, ""),
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )

@@ -34,6 +34,7 @@ from gpupack_agent.errors import (
     StartRefused,
     Unidentified,
 )
+from gpupack_agent.gang_memory import GangMemory
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.identity import Identities
 from gpupack_agent.inventory.base import Inventory
@@ -58,6 +59,7 @@ class NodeState:
     specs: SpecFolder
     cgroups: Cgroups
     known_devices: KnownDevices
+    gang_memory: GangMemory = dataclasses.field(default_factory=GangMemory)
 
     def observe(self) -> NodeView:
         """Take all of it at one moment; each cgroup is looked up once at most."""
@@ -177,6 +179,7 @@ class PreStart:
             model = node.devices[share.uuid].model
             threads = self._sound_threads.at_most(share.percent, model)
             injection = with_limits(injection, share, self._mps, threads)
+        injection = self._node.gang_memory.into(injection, verdict)
         self._node.specs.write(verdict, injection, simulated=simulated)
         return verdict
 

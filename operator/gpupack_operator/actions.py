@@ -15,6 +15,7 @@ from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob, status_body
 from gpupack_crds.placement import nodes_of
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
+from gpupack_crds.worker_pods import pods_of
 from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Reporter, Said
@@ -50,6 +51,7 @@ from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
 from gpupack_operator.log_tails import LogTails
 from gpupack_operator.manifests import mpi, pod
+from gpupack_operator.manifests.gang_memory import with_gang_memory
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.job import job_beside
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
@@ -229,6 +231,13 @@ class Actor:
             return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if self._provisioning is not None:
             template = consuming(template, seen.job, self._provisioning)
+        template = with_gang_memory(
+            template,
+            seen.job,
+            pods_of(seen.job.spec, seen.job.status.placement),
+            attempt=action.attempt,
+            container=pod.worker_container(seen.job, seen.template),
+        )
         manifest = job_manifest(
             seen.job,
             template,

@@ -35,10 +35,11 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mount:
-    """A read-only bind mount of one host file."""
+    """A bind mount of a file or folder of the host."""
 
     host_path: str
     container_path: str
+    writable: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Of the daemon's sockets it gets the one for programs alone, not the one by which
 managed. The limits stand in variables, so a program can lift them and leave MPS; `guard` sees that.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 from gpupack_agent.inventory.base import Injection, Mount
@@ -33,8 +34,8 @@ def with_limits(
 ) -> Injection:
     """The same, with the daemon of the share's GPU, and so much of its threads."""
     socket = Mount(str(folder.control(share.uuid)), f"{CONTAINER_FOLDER}/control")
-    return Injection(
-        device_nodes=injection.device_nodes,
+    return dataclasses.replace(
+        injection,
         mounts=(*injection.mounts, socket),
         environment={**injection.environment, **limits_of(share, thread_percent)},
     )

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One /dev/shm for the pods of a gang on this node.
+
+NCCL passes data between processes through memory only if they see the same /dev/shm. Workers of a
+gang that have a pod each have a /dev/shm each: a tmpfs that the kubelet makes for the pod's volume
+`shm`. So the first pod of the gang keeps its own, and the CDI specs of the others mount that one
+over theirs:
+
+    pod a   shm ─► tmpfs of pod a ◄─┐    owner: its record names itself
+    pod b   shm ─► tmpfs of pod a ──┘    its record names pod a
+
+Nothing is mounted on the host and no privilege is needed. The kubelet bounds the size (sizeLimit
+of the owner's volume), the kernel charges pages to the pod that writes them, and the tmpfs is gone
+with the last container that has it mounted.
+
+Pods share memory only within a namespace, and there only those whose annotation has the same
+value. Whoever may create pods in a namespace can join a gang's memory there, as can whoever may
+exec into its pods.
+"""
+
+import dataclasses
+from typing import Final
+
+from gpupack_agent.holders import NodeView, Record, is_live
+from gpupack_agent.inventory.base import Injection, Mount
+from gpupack_agent.kubelet_config import ROOT_DIR
+from gpupack_agent.pods import PodView
+
+CONTAINER_PATH: Final = "/dev/shm"  # noqa: S108 - in the container
+VOLUME: Final = "shm"
+"""Name of the emptyDir that the operator gives each worker."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GangMemory:
+    """Mounts the memory of a gang's first pod into its others.
+
+    Attributes:
+        kubelet_root: the kubelet's root folder on the host.
+    """
+
+    kubelet_root: str = ROOT_DIR
+
+    def into(self, injection: Injection, record: Record) -> Injection:
+        """Return the injection with the owner's memory, where that is another pod's."""
+        if record.memory_of in {"", record.uid}:
+            return injection
+        mount = Mount(self.path(record.memory_of), CONTAINER_PATH, writable=True)
+        return dataclasses.replace(injection, mounts=(*injection.mounts, mount))
+
+    def path(self, uid: str) -> str:
+        """Return where the host has the /dev/shm of a pod."""
+        return (
+            f"{self.kubelet_root.rstrip('/')}/pods/{uid}/volumes/kubernetes.io~empty-dir/{VOLUME}"
+        )
+
+
+def memory_owner(pod: PodView, node: NodeView) -> str:
+    """Return the UID of the pod whose /dev/shm a pod of a gang has; empty: its own, without a gang.
+
+    A container that restarts keeps what it had while the owner lives.
+    """
+    if not pod.gang:
+        return ""
+    own = next((each for each in node.records if each.uid == pod.uid), None)
+    if own is not None and own.memory_of and _may_be_used(own.memory_of, node):
+        return own.memory_of
+    owners = (each for each in node.records if _owns(each, pod))
+    usable = sorted(each.uid for each in owners if _may_be_used(each.uid, node))
+    return usable[0] if usable else pod.uid
+
+
+def _owns(record: Record, pod: PodView) -> bool:
+    same_gang = (record.namespace, record.gang) == (pod.namespace, pod.gang)
+    return same_gang and record.memory_of == record.uid
+
+
+def _may_be_used(uid: str, node: NodeView) -> bool:
+    """Whether the kubelet still has the pod's volumes: it takes them from a pod that has ended."""
+    pod = node.pods.get(uid)
+    return pod is not None and not pod.finished and is_live(uid, node)

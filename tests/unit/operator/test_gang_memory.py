@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gangs whose workers have a pod each: what lets NCCL pass data through memory."""
+
+import pytest
+
+from gpupack_crds import names
+from gpupack_crds.worker_pods import WorkerPod
+from gpupack_operator.manifests.gang_memory import with_gang_memory
+from gpupack_operator.manifests.pod import PodDefaults, template
+
+DEFAULTS = PodDefaults(workload_image="gpupack/workloads:1")
+TOGETHER = (WorkerPod("a", (0,), ()), WorkerPod("a", (1,), ()))
+APART = (WorkerPod("a", (0,), ()), WorkerPod("b", (1,), ()))
+
+
+def made(build, pods, user=None, **spec):
+    job = build.gpujob(**({"workers": 2, "gpus": 1} | spec), template=user)
+    found = template(job, user or {}, attempt=2, defaults=DEFAULTS)
+    changed = with_gang_memory(found, job, pods, attempt=2, container="worker")
+    variables = {each["name"]: each for each in changed["spec"]["containers"][0]["env"]}
+    return found, changed, variables
+
+
+def test_workers_of_one_node_have_one_memory_and_one_host_name_for_nccl(build):
+    _, changed, variables = made(build, TOGETHER)
+    gang = changed["metadata"]["annotations"][names.GANG_MEMORY_ANNOTATION]
+    assert gang.endswith("/2")
+    assert variables["NCCL_HOSTID"]["value"] == f"$(GPUPACK_NODE)/{gang}"
+    assert variables["GPUPACK_NODE"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    named = list(variables)
+    assert named.index("GPUPACK_NODE") < named.index("NCCL_HOSTID")
+
+
+def test_nccl_does_not_try_nvlink_between_pods_where_it_would_fail(build):
+    _, _, variables = made(build, TOGETHER)
+    settings = {name: variables[name]["value"] for name in variables if name.startswith("NCCL_")}
+    assert settings.items() >= {
+        ("NCCL_P2P_DISABLE", "1"),
+        ("NCCL_CUMEM_ENABLE", "0"),
+        ("NCCL_CUMEM_HOST_ENABLE", "0"),
+    }
+
+
+def test_what_the_template_sets_stays(build):
+    container = {"name": "worker", "image": "own:1", "env": [{"name": "NCCL_HOSTID", "value": "x"}]}
+    _, _, variables = made(build, TOGETHER, {"spec": {"containers": [container]}})
+    assert variables["NCCL_HOSTID"]["value"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("pods", "spec"),
+    [
+        (APART, {}),
+        (TOGETHER, {"gpus": 2}),
+        (TOGETHER, {"gpus": None, "share": {"percent": 50, "memory": "10Gi"}}),
+        (TOGETHER, {"workers": 3, "minWorkers": 2}),
+    ],
+    ids=["on two nodes", "several GPUs each", "shares", "elastic"],
+)
+def test_other_gangs_stay_as_they_are(build, pods, spec):
+    found, changed, _ = made(build, pods, **spec)
+    assert changed == found
+
+
+def test_a_volume_of_the_templates_own_at_dev_shm_is_not_shared(build):
+    user = {"spec": {"volumes": [{"name": "shm", "hostPath": {"path": "/data"}}]}}
+    found, changed, _ = made(build, TOGETHER, user)
+    assert changed == found
