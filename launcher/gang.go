@@ -12,6 +12,7 @@ import (
 )
 
 const (
+	// Workers of one pod have one network: each listens at a port of its own, from this one on.
 	port = 29401
 
 	// A gang's pods start together; the image of one may have to be pulled first.
@@ -23,9 +24,10 @@ const (
 type gang struct {
 	workers   int
 	index     int
-	processes int    // of each worker
-	hosts     string // names of the workers, see host
-	listen    string // the address to listen at; empty: all of this pod
+	processes int     // of each worker
+	hosts     string  // names of the workers, see host
+	pods      [][]int // indices of the workers in each pod, ascending; nil: each has a pod of its own
+	listen    string  // the address to listen at; empty: all of this pod
 	pod       string
 }
 
@@ -52,6 +54,11 @@ func gangFromEnvironment(get func(string) string) (gang, error) {
 	if listed := strings.Count(found.hosts, ",") + 1; !strings.Contains(found.hosts, "{}") && listed != found.workers {
 		return gang{}, fmt.Errorf("GPUPACK_MPI_HOSTS is %q: it names no {} and not %d workers", found.hosts, found.workers)
 	}
+	pods, err := parsePods(get("GPUPACK_MPI_PODS"), found.workers)
+	if err != nil {
+		return gang{}, err
+	}
+	found.pods = pods
 	found.pod = get("HOSTNAME")
 	if found.pod == "" {
 		found.pod, _ = os.Hostname()
@@ -59,11 +66,86 @@ func gangFromEnvironment(get func(string) string) (gang, error) {
 	return found, nil
 }
 
+// parsePods reads pods such as 0-3,6;4-5: those of a pod between semicolons, pods in the order of
+// their first workers. Each worker must be in one of them.
+func parsePods(text string, workers int) ([][]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var pods [][]int
+	seen := make([]bool, workers)
+	for _, part := range strings.Split(text, ";") {
+		var pod []int
+		for _, span := range strings.Split(part, ",") {
+			low, high, isSpan := strings.Cut(span, "-")
+			first, err := strconv.Atoi(low)
+			last := first
+			if err == nil && isSpan {
+				last, err = strconv.Atoi(high)
+			}
+			if err != nil || first < 0 || last >= workers || first > last {
+				return nil, fmt.Errorf("GPUPACK_MPI_PODS is %q: %q names no workers of %d", text, span, workers)
+			}
+			for index := first; index <= last; index++ {
+				if seen[index] {
+					return nil, fmt.Errorf("GPUPACK_MPI_PODS is %q: worker %d is in two pods", text, index)
+				}
+				seen[index] = true
+				pod = append(pod, index)
+			}
+		}
+		pods = append(pods, pod)
+	}
+	for index, isThere := range seen {
+		if !isThere {
+			return nil, fmt.Errorf("GPUPACK_MPI_PODS is %q: worker %d is in no pod", text, index)
+		}
+	}
+	return pods, nil
+}
+
 func (g gang) ranks() int { return g.workers * g.processes }
 
-// host is the name of a worker. GPUPACK_MPI_HOSTS has {} for its index, so that it stays short for
-// a thousand of them, or lists the names.
+// podOf is the workers of the pod in which a worker is, and its place among them.
+func (g gang) podOf(index int) (workers []int, place int) {
+	for _, workers := range g.pods {
+		for place, each := range workers {
+			if each == index {
+				return workers, place
+			}
+		}
+	}
+	return []int{index}, 0
+}
+
+// port is where a worker listens.
+func (g gang) port(index int) int {
+	_, place := g.podOf(index)
+	return port + place
+}
+
+// hostSlots is a line of a host file: a pod's address, and how many ranks run there.
+type hostSlots struct {
+	address string
+	slots   int
+}
+
+// hostList has a line for each pod, given the address of each worker.
+func (g gang) hostList(addresses []string) []hostSlots {
+	var found []hostSlots
+	for index, address := range addresses {
+		if workers, place := g.podOf(index); place == 0 {
+			found = append(found, hostSlots{address, g.processes * len(workers)})
+		}
+	}
+	return found
+}
+
+// host is the name of a worker: that of the first one in its pod. GPUPACK_MPI_HOSTS has {} for the
+// index, so that it stays short for a thousand of them, or lists the names.
 func (g gang) host(index int) string {
+	workers, _ := g.podOf(index)
+	index = workers[0]
 	if strings.Contains(g.hosts, "{}") {
 		return strings.ReplaceAll(g.hosts, "{}", strconv.Itoa(index))
 	}

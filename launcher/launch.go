@@ -125,7 +125,7 @@ func (l *launcher) mpirun(found mpi, command []string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	hosts := filepath.Join(l.ranks.folder, "hosts")
-	if err := os.WriteFile(hosts, []byte(found.hostFile(l.addresses, l.gang.processes)), 0o644); err != nil {
+	if err := os.WriteFile(hosts, []byte(found.hostFile(l.gang.hostList(l.addresses))), 0o644); err != nil {
 		return nil, err
 	}
 	arguments := append(found.arguments(hosts, l.gang), self, "rank", "--")

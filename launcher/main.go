@@ -70,6 +70,7 @@ func run(command []string) int {
 	if err != nil {
 		return refuse(statusBadArgument, err)
 	}
+	gang.limitToPod()
 	ranks, err := watchRanks(gang)
 	if err != nil {
 		return refuse(statusOther, err)

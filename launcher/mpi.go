@@ -52,13 +52,13 @@ func flavour(path, version string) (mpi, error) {
 	return mpi{}, fmt.Errorf("%s is of an unknown MPI (%q): Open MPI, MPICH and others with Hydra can be used", path, first)
 }
 
-func (m mpi) hostFile(addresses []string, processes int) string {
+func (m mpi) hostFile(hosts []hostSlots) string {
 	var lines strings.Builder
-	for _, address := range addresses {
+	for _, each := range hosts {
 		if m.hydra {
-			fmt.Fprintf(&lines, "%s:%d\n", address, processes)
+			fmt.Fprintf(&lines, "%s:%d\n", each.address, each.slots)
 		} else {
-			fmt.Fprintf(&lines, "%s slots=%d\n", address, processes)
+			fmt.Fprintf(&lines, "%s slots=%d\n", each.address, each.slots)
 		}
 	}
 	return lines.String()
@@ -68,6 +68,9 @@ func (m mpi) hostFile(addresses []string, processes int) string {
 // that of worker 0 along, with its index, its GPUs and its pod's name.
 func (m mpi) arguments(hosts string, g gang) []string {
 	ranks, each := strconv.Itoa(g.ranks()), strconv.Itoa(g.processes)
+	if m.hydra && g.pods != nil { // pods may have different numbers of ranks: the file says them
+		return []string{"-f", hosts, "-n", ranks, "-genvnone"}
+	}
 	if m.hydra {
 		return []string{"-f", hosts, "-n", ranks, "-ppn", each, "-genvnone"}
 	}

@@ -33,11 +33,11 @@ func TestAnUnknownMPIIsNamedByTheFirstLineOfItsVersion(t *testing.T) {
 }
 
 func TestAHostHasAsManyRanksAsAWorkerHasProcesses(t *testing.T) {
-	addresses := []string{"10.0.0.1", "10.0.0.2"}
-	if found := openMPI.hostFile(addresses, 8); found != "10.0.0.1 slots=8\n10.0.0.2 slots=8\n" {
+	addresses := gang{workers: 2, processes: 8}.hostList([]string{"10.0.0.1", "10.0.0.2"})
+	if found := openMPI.hostFile(addresses); found != "10.0.0.1 slots=8\n10.0.0.2 slots=8\n" {
 		t.Errorf("Open MPI: %q", found)
 	}
-	if found := hydra.hostFile(addresses, 8); found != "10.0.0.1:8\n10.0.0.2:8\n" {
+	if found := hydra.hostFile(addresses); found != "10.0.0.1:8\n10.0.0.2:8\n" {
 		t.Errorf("Hydra: %q", found)
 	}
 }

@@ -37,8 +37,9 @@ func stubMpirun(arguments []string) int {
 		var slots int
 		address, told, _ := strings.Cut(line, " ")
 		fmt.Sscanf(told, "slots=%d", &slots)
-		for ; slots > 0; slots-- {
+		for local := 0; local < slots; local++ {
 			variables := []string{
+				fmt.Sprintf("OMPI_COMM_WORLD_LOCAL_RANK=%d", local),
 				fmt.Sprintf("OMPI_COMM_WORLD_RANK=%d", len(ranks)),
 				fmt.Sprintf("OMPI_COMM_WORLD_SIZE=%d", *count),
 			}

@@ -65,6 +65,11 @@ func watchRanks(g gang) (*ranks, error) {
 		return nil, fmt.Errorf("ranks cannot be heard at %s: where that has more than 107 bytes, set TMPDIR to a shorter folder: %w", path, err)
 	}
 	os.Setenv(socketVariable, path)
+	if err := saveEnvironment(folder); err != nil {
+		listener.Close()
+		os.RemoveAll(folder)
+		return nil, err
+	}
 	found := &ranks{pod: g.pod, folder: folder, listener: listener, failed: make(chan failure, g.processes), here: map[net.Conn]bool{}}
 	go found.accept()
 	return found, nil

@@ -32,7 +32,7 @@ func remote(arguments []string) int {
 		say("%v", err)
 		return sshStatus
 	}
-	connection, err := dial(s, host)
+	connection, err := dial(s, host, port)
 	if err != nil {
 		say("worker %s: %v", host, err)
 		return sshStatus
@@ -63,7 +63,7 @@ func split(arguments []string) (host, command string, err error) {
 	return host, strings.Join(arguments[1:], " "), nil
 }
 
-func dial(s secrets, host string) (*tls.Conn, error) {
+func dial(s secrets, host string, port int) (*tls.Conn, error) {
 	settings, err := s.tls()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func join(g gang, s secrets, index int, deadline time.Time) (*session, string, e
 		return nil, "", err
 	}
 	for {
-		connection, err := dial(s, address)
+		connection, err := dial(s, address, g.port(index))
 		if err == nil {
 			if err = json.NewEncoder(connection).Encode(request{Join: true}); err == nil {
 				return newSession(connection), address, nil

@@ -42,7 +42,7 @@ func serve(g gang, s secrets, r *ranks) int {
 	if err != nil {
 		return refuse(statusOther, err)
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(g.listen, strconv.Itoa(port)))
+	listener, err := net.Listen("tcp", net.JoinHostPort(g.listen, strconv.Itoa(g.port(g.index))))
 	if err != nil {
 		return refuse(statusBadArgument, fmt.Errorf("worker %d cannot await worker 0: %w", g.index, err))
 	}
@@ -196,9 +196,12 @@ func (s *server) execute(command string, stream *frames) {
 			if err != nil {
 				break
 			}
-			if kind == frameInput && len(content) == 0 {
+			switch {
+			case kind == frameSignal && len(content) == 1:
+				shell.Process.Signal(syscall.Signal(content[0]))
+			case kind == frameInput && len(content) == 0:
 				input.Close()
-			} else if kind == frameInput {
+			case kind == frameInput:
 				input.Write(content)
 			}
 		}

@@ -89,6 +89,7 @@ const (
 	frameOutput = 'o'
 	frameErrors = 'e'
 	frameStatus = 's' // four bytes: the command's exit status
+	frameSignal = 'k' // one byte: a signal for the command
 )
 
 type frames struct {

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+// Workers of one pod are one host for an MPI, so that their ranks pass data through memory. mpirun's
+// helper runs in the container of the pod's first worker and starts the ranks of all of them there:
+// those of the others are passed on to the containers that have their GPUs.
+//
+//	mpirun's helper ─► rank 0 ─► program                    container of worker 0
+//	                └► rank 1 ─► loopback ─► rank ─► program  container of worker 1
+
+// localRankVariables are how MPIs say which of its host's ranks a rank is.
+var localRankVariables = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}
+
+// perPod is what MPIs must be told where the ranks of a host do not see each other's processes or
+// temporary files: copies by process id, and a store of files.
+var perPod = map[string]string{
+	"OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+	"OMPI_MCA_smsc": "^cma,xpmem,knem",
+	"PMIX_MCA_gds":  "hash",
+}
+
+// environmentFile has what a container's first process was given, for its ranks to compare.
+const environmentFile = "environment"
+
+var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// limitToPod sets what an MPI needs to know of a shared pod; what the user has set stays.
+func (g gang) limitToPod() {
+	if workers, _ := g.podOf(g.index); len(workers) < 2 {
+		return
+	}
+	for name, value := range perPod {
+		if _, isSet := os.LookupEnv(name); !isSet {
+			os.Setenv(name, value)
+		}
+	}
+}
+
+// siblingOfRank is the worker whose container is to run this rank, where that is not this one.
+func siblingOfRank(get func(string) string) (worker int, isElsewhere bool) {
+	if get("GPUPACK_MPI_PODS") == "" {
+		return 0, false
+	}
+	g, err := gangFromEnvironment(get)
+	if err != nil {
+		fail(statusBadArgument, err)
+	}
+	workers, place := g.podOf(g.index)
+	local := number(localRankVariables...)
+	if place != 0 || len(workers) < 2 {
+		return 0, false
+	}
+	if local < 0 || local >= len(workers)*g.processes {
+		fail(statusBadArgument, fmt.Errorf(
+			"local rank %d of %d: the MPI sets none of %s; set podPerWorker: true in the GPUJob",
+			local, len(workers)*g.processes, strings.Join(localRankVariables, ", ")))
+	}
+	worker = workers[local/g.processes]
+	return worker, worker != g.index
+}
+
+// forward runs a rank in the container of another worker of this pod.
+func forward(worker int, command []string) int {
+	g, err := gangFromEnvironment(os.Getenv)
+	if err != nil {
+		return refuse(statusBadArgument, err)
+	}
+	s, err := readKey(os.Getenv("GPUPACK_MPI_KEY_FILE"))
+	if err != nil {
+		say("%v", err)
+		return sshStatus
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passedOn...)
+	address := g.listen
+	if address == "" {
+		address = "localhost"
+	}
+	connection, err := dial(s, address, g.port(worker))
+	if err != nil {
+		say("worker %d of this pod: %v", worker, err)
+		return sshStatus
+	}
+	defer connection.Close()
+	words, err := asShell(command)
+	if err == nil {
+		err = json.NewEncoder(connection).Encode(request{Command: words})
+	}
+	if err != nil {
+		say("worker %d of this pod: %v", worker, err)
+		return sshStatus
+	}
+	stream := &frames{ReadWriter: connection}
+	go passInput(stream)
+	go func() {
+		for each := range signals {
+			stream.send(frameSignal, []byte{byte(each.(syscall.Signal))})
+		}
+	}()
+	return passOutput(stream, fmt.Sprintf("%d of this pod", worker))
+}
+
+// asShell is the rank as a shell's command: in this folder, with what its MPI has set for it.
+func asShell(command []string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	given, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv(socketVariable)), environmentFile))
+	if err != nil {
+		return "", fmt.Errorf("what the container was given is not known: %w", err)
+	}
+	var words strings.Builder
+	if folder, err := os.Getwd(); err == nil {
+		fmt.Fprintf(&words, "cd %s 2>/dev/null; ", quoted(folder))
+	}
+	for _, each := range added(strings.Split(string(given), "\x00"), os.Environ()) {
+		name, value, _ := strings.Cut(each, "=")
+		fmt.Fprintf(&words, "export %s=%s; ", name, quoted(value))
+	}
+	words.WriteString("exec " + quoted(self) + " rank --")
+	for _, each := range command {
+		words.WriteString(" " + quoted(each))
+	}
+	return words.String(), nil
+}
+
+// added are the variables that were set or changed; those of a shell's own are left out.
+func added(before, now []string) []string {
+	known := map[string]bool{}
+	for _, each := range before {
+		known[each] = true
+	}
+	var found []string
+	for _, each := range now {
+		name, _, _ := strings.Cut(each, "=")
+		isShells := name == "_" || name == "PWD" || name == "OLDPWD" || name == "SHLVL"
+		if !known[each] && !isShells && isName.MatchString(name) {
+			found = append(found, each)
+		}
+	}
+	return found
+}
+
+func quoted(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// saveEnvironment is called by a container's first process, once it has set its own variables.
+func saveEnvironment(folder string) error {
+	content := strings.Join(os.Environ(), "\x00")
+	if err := os.WriteFile(filepath.Join(folder, environmentFile), []byte(content), 0o600); err != nil {
+		return fmt.Errorf("the environment cannot be saved for ranks: %w", err)
+	}
+	return nil
+}
