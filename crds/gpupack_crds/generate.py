@@ -191,13 +191,9 @@ def _crd(
 
 
 def _column(name: str, kind: str, path: str, description: str, priority: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "type": kind,
-        "jsonPath": path,
-        "description": description,
-        "priority": priority,
-    }
+    """Return a column of `kubectl get`; without a priority of 0, which the API server drops."""
+    column = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    return column | ({"priority": priority} if priority else {})
 
 
 def rendered() -> dict[str, str]:

@@ -154,7 +154,9 @@ imagePullSecrets:
 {{- range .Values.image.pullSecrets }}
 {{- $names = append $names .name }}
 {{- end }}
-- {name: GPUPACK_IMAGE_PULL_SECRETS, value: {{ join "," $names | quote }}}
+{{- with join "," $names }}
+- {name: GPUPACK_IMAGE_PULL_SECRETS, value: {{ . | quote }}}
+{{- end }}
 {{- end }}
 
 {{/* A container that needs nothing of its node. */}}
@@ -191,11 +193,17 @@ seccompProfile:
 
 {{/* What is known of the kubelets; what is not set is read from each node. */}}
 {{- define "gpupack.kubeletEnv" -}}
-{{- with .Values.kubelet -}}
-- {name: GPUPACK_KUBELET_ROOT_DIR, value: {{ .rootDir | quote }}}
-- {name: GPUPACK_KUBELET_CGROUP_ROOT, value: {{ .cgroupRoot | quote }}}
-- {name: GPUPACK_KUBELET_CGROUP_DRIVER, value: {{ .cgroupDriver | quote }}}
-- {name: GPUPACK_KUBELET_RUNTIME_ENDPOINT, value: {{ .runtimeEndpoint | quote }}}
+{{- with .Values.kubelet.rootDir }}
+- {name: GPUPACK_KUBELET_ROOT_DIR, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.kubelet.cgroupRoot }}
+- {name: GPUPACK_KUBELET_CGROUP_ROOT, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.kubelet.cgroupDriver }}
+- {name: GPUPACK_KUBELET_CGROUP_DRIVER, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.kubelet.runtimeEndpoint }}
+- {name: GPUPACK_KUBELET_RUNTIME_ENDPOINT, value: {{ . | quote }}}
 {{- end }}
 {{- end }}
 

@@ -75,6 +75,48 @@ def test_a_version_that_is_known_is_taken(render, values, apis):
     assert GATE in render(*values, version="v1.36.0", apis=apis).objects
 
 
+def fields(item, path=""):
+    """Each field of an object with its path; entries of a list have the list's path."""
+    if isinstance(item, dict):
+        for key, value in item.items():
+            yield f"{path}.{key}", value
+            yield from fields(value, f"{path}.{key}")
+    elif isinstance(item, list):
+        for value in item:
+            yield from fields(value, path)
+
+
+def is_stored_otherwise(path, value):
+    """Whether the API server drops this field, or adds one to it inside a list.
+
+    A client that compares the rendering with what is stored then finds a difference each time:
+    kubectl apply prints "configured", and Argo CD says OutOfSync.
+    """
+    if path.endswith(".matchConstraints.resourceRules"):
+        return any("scope" not in rule for rule in value)
+    if path.endswith(".containers.env"):
+        return any(each.get("value", "set") == "" for each in value)
+    if path.endswith(".additionalPrinterColumns"):
+        return any(each.get("priority") == 0 for each in value)
+    return path == ".globalDefault" and not value
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        (*EVERYTHING, "preflight.enabled=true", "provisioning.enabled=true", "metricsPort=9443"),
+        ('kubelet.rootDir="/a"', 'image.pullSecrets=[{"name":"mine"}]', "preflight.enabled=true"),
+    ],
+    ids=["defaults", "everything", "with texts"],
+)
+def test_what_is_stored_is_what_was_rendered(render, values):
+    objects = render(*values).objects
+    found = [(key, *each) for key, item in objects.items() for each in fields(item)]
+    assert [each for each in found if is_stored_otherwise(*each[1:])] == []
+    assert [(key, path) for key, path, value in found if value is None] == []
+
+
 def test_every_certificate_is_issued_in_the_cluster(render):
     rendered = render(*EVERYTHING, namespace="gpu-tools")
     secrets = {name: o for (kind, name), o in rendered.objects.items() if kind == "Secret"}

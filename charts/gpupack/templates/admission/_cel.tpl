@@ -181,14 +181,17 @@ spec:
   apiVersions: [v1]
   operations: [CREATE, UPDATE]
   resources: [deployments, statefulsets, replicasets, daemonsets]
+  scope: "*"
 - apiGroups: [batch]
   apiVersions: [v1]
   operations: [CREATE, UPDATE]
   resources: [jobs, cronjobs]
+  scope: "*"
 - apiGroups: [""]
   apiVersions: [v1]
   operations: [CREATE, UPDATE]
   resources: [replicationcontrollers]
+  scope: "*"
 {{- end }}
 
 {{/* The spec of the pods that such a workload makes. */}}
