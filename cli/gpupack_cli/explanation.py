@@ -22,11 +22,14 @@ def explained(
     reason, message = status.reason, status.message
     if more is not None and status.phase == "Pending":
         reason, message = more.reason or reason, more.message or message
-    yield f"{plain(job.metadata.namespace)}/{plain(job.metadata.name)} is {status.phase}" + (
-        f": {plain(reason)}" if reason else ""
+    namespace, name = plain(job.metadata.namespace), plain(job.metadata.name)
+    yield f"{namespace}/{name} is {status.phase}" + (
+        f": {plain(reason)}" if reason and reason != status.phase else ""
     )
     if message:
         yield f"  {plain(message)}"
+    if job.spec.suspend and not status.finished:
+        yield f"  Start it again: gpupack resume -n {namespace} {name}"
     if more is not None:
         yield from _advised(more, waits=status.phase == "Pending")
     if (request := status.nodes_request) and request.state:

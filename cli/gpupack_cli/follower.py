@@ -11,13 +11,15 @@ here depends on having seen every event.
 
 import asyncio
 import contextlib
+import datetime as dt
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from gpupack_cli.chosen_workers import ChosenWorkers
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
+from gpupack_cli.worker import Worker, workers_of
 from gpupack_cli.worker_log import MAY_PASS, WorkerLog, require_passing
-from gpupack_cli.worker_pod import WorkerPod
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube import errors, listing, objects
@@ -27,9 +29,7 @@ from gpupack_kube.resources import PODS, Resource
 
 T = TypeVar("T", bound=objects.Object)
 
-MOST_LOGS: Final = 8
-"""Workers whose logs are followed where none is named; of larger jobs it is the first alone."""
-
+LATEST: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 LOST_PAUSE: Final = 1.0
 LOGS_SECONDS: Final = 10.0
 """For which logs may go on once the job has ended."""
@@ -57,13 +57,12 @@ class Follower:
     ) -> None:
         self._api, self.job, self._sink = api, job, sink
         self._tail = tail
-        many = job.spec.workers > MOST_LOGS
-        self._wanted = workers or (frozenset({0}) if many else frozenset(range(MOST_LOGS)))
-        self._prefixed = job.spec.workers > 1 and len(self._wanted) > 1
-        self._pods: dict[str, WorkerPod] = {}
-        """By UID, as they were last seen, those that are gone too."""
+        self._chosen = ChosenWorkers.of(job.spec, workers)
+        self._workers: dict[tuple[str, str], Worker] = {}
+        """By key, as they were last seen; those of pods that are gone too."""
         self._gone: set[str] = set()
-        self._logs: dict[str, asyncio.Task[None]] = {}
+        """UIDs of pods."""
+        self._logs: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._told = ("", "", "")
         self._over = asyncio.Event()
         self._lost = False
@@ -91,11 +90,11 @@ class Follower:
 
     @property
     def status(self) -> int:
-        """What the job's workers ended with: of its last attempt, the first that is not 0."""
-        last = max((each.attempt for each in self._pods.values()), default=0)
-        workers = [each for each in self._pods.values() if each.attempt == last]
-        found = (each.exit_status for each in sorted(workers, key=lambda each: each.index))
-        return next((each for each in found if each), 0)
+        """The exit code of the job: of its last attempt, the first that is not 0."""
+        seen = self._workers.values()
+        last = max((each.attempt for each in seen), default=0)
+        failed = [each for each in seen if each.attempt == last and each.exit_status]
+        return next((each.exit_status or 0 for each in sorted(failed, key=_by_end)), 0)
 
     async def _watch_job(self) -> None:
         """From the version on that is known; after each watch it is read, since it may be gone."""
@@ -176,21 +175,22 @@ class Follower:
 
     def _see_pod(self, event: Event, group: asyncio.TaskGroup) -> None:
         pod = decode(event.object, Pod)
-        uid, worker = pod.metadata.uid, WorkerPod.of(pod, self.job.spec)
-        self._pods[uid] = worker
         if event.type == "DELETED":
-            self._gone.add(uid)
-        if pod.spec.node_name and uid not in self._logs and worker.index in self._wanted:
-            self._logs[uid] = group.create_task(self._log(worker).follow())
+            self._gone.add(pod.metadata.uid)
+        for worker in workers_of(pod, self.job.spec):
+            self._workers[worker.key] = worker
+            wanted = worker.index in self._chosen.indices
+            if pod.spec.node_name and wanted and worker.key not in self._logs:
+                self._logs[worker.key] = group.create_task(self._log(worker).follow())
 
-    def _log(self, worker: WorkerPod) -> WorkerLog:
+    def _log(self, worker: Worker) -> WorkerLog:
         uid = worker.pod.metadata.uid
         return WorkerLog(
             self._api,
             worker,
             self._sink,
-            prefix=f"[{worker.index}] " if self._prefixed else "",
-            over=lambda: uid in self._gone or self._pods[uid].ended,
+            prefix=self._chosen.prefix(worker.index),
+            over=lambda: uid in self._gone or self._workers[worker.key].ended,
             tail=self._tail,
         )
 
@@ -216,3 +216,8 @@ class Follower:
                 note("the end of the log does not come; `gpupack logs` shows what there is")
                 return
             await asyncio.wait(tasks, timeout=0.5)
+
+
+def _by_end(worker: Worker) -> tuple[dt.datetime, int]:
+    """Order workers by their end: where one fails the others are stopped after it."""
+    return worker.ended_at or LATEST, worker.index

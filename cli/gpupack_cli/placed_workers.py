@@ -1,58 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each worker of a job is: its pod, node and GPUs."""
+"""Where each worker of a job is: its pod and container, node and GPUs."""
 
+import datetime as dt
 from collections.abc import Iterable, Iterator
-from typing import Self
 
 import msgspec
 
 from gpupack_cli.text import plain
-from gpupack_crds import names
+from gpupack_cli.worker import Worker, workers_of
+from gpupack_crds.devices import WHOLE_PERCENT, DeviceShare
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_kube.objects import Pod
 
-WHOLE = 100
+EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 class PlacedWorker(msgspec.Struct, frozen=True):
-    """One worker of the current attempt.
+    """One worker of the current attempt, or of the last one.
 
-    `gpus` are UUIDs, those of shares with their percent; empty: another device plugin chose them.
-    `pod` is empty where it is not known.
+    Attributes:
+        gpus: UUIDs, those of shares with their percent; empty: it holds none now, or another
+            device plugin chose them.
+        pod: empty: it has none, or none that the caller may see.
+        container: of that pod, with its GPUs.
+        ended: whether that container has ended.
+        exit_code: of that container; None: it has not ended, or its exit code is not known.
     """
 
     worker: int
     node: str
     gpus: tuple[str, ...] = ()
     pod: str = ""
-
-    @classmethod
-    def of(cls, place: WorkerPlacement, pod: str) -> Self:
-        """As the status has it."""
-        gpus = tuple(
-            each.uuid if each.percent >= WHOLE else f"{each.uuid} ({each.percent}%)"
-            for each in place.devices
-        )
-        return cls(place.worker, place.node, gpus, pod)
+    container: str = ""
+    ended: bool = False
+    exit_code: int | None = None
 
     @property
     def line(self) -> str:
-        """«0: pod train-1-0-x7k2p on node-a, GPUs GPU-…»."""
-        where = f"{self.worker}: " + (f"pod {plain(self.pod)} " if self.pod else "")
-        where += f"on {plain(self.node)}"
-        return where + (f", GPUs {plain(', '.join(self.gpus))}" if self.gpus else "")
+        """«0: pod train-1-p0-x7k2p, container worker-0, on a, GPUs GPU-…; ended, exit code 3»."""
+        pod = f"pod {plain(self.pod)}, container {plain(self.container)}, " if self.pod else ""
+        gpus = f", GPUs {plain(', '.join(self.gpus))}" if self.gpus else ""
+        code = "" if self.exit_code is None else f", exit code {self.exit_code}"
+        return f"{self.worker}: {pod}on {plain(self.node)}{gpus}" + (
+            f"; ended{code}" if self.ended else ""
+        )
 
 
 def placed_workers(job: GpuJob, pods: Iterable[Pod]) -> Iterator[PlacedWorker]:
-    """In the order of the workers; none where the job holds no places."""
-    if not job.status.holds_placement:
-        return
-    attempt = str(job.status.attempt)
-    of_index = {
-        pod.metadata.labels.get(names.INDEX_LABEL, ""): pod.metadata.name
-        for pod in pods
-        if pod.metadata.labels.get(names.ATTEMPT_LABEL) == attempt and not pod.finished
+    """List the workers that have a place or a pod, by index; of several pods the newest counts."""
+    status = job.status
+    places = by_worker(status.placement) if status.holds_placement else ()
+    placed = {each.worker: each for each in places}
+    seen = {
+        worker.index: worker
+        for pod in sorted(pods, key=_age)
+        for worker in workers_of(pod, job.spec)
+        if worker.attempt == status.attempt
     }
-    for place in by_worker(job.status.placement):
-        yield PlacedWorker.of(place, of_index.get(str(place.worker), ""))
+    for index in sorted(placed.keys() | seen.keys()):
+        yield _shown(index, placed.get(index), seen.get(index))
+
+
+def _shown(index: int, place: WorkerPlacement | None, worker: Worker | None) -> PlacedWorker:
+    gpus = tuple(map(_gpu, place.devices)) if place else ()
+    if worker is None:
+        return PlacedWorker(index, place.node if place else "", gpus)
+    return PlacedWorker(
+        worker=index,
+        node=place.node if place else worker.pod.spec.node_name,
+        gpus=gpus,
+        pod=worker.pod.metadata.name,
+        container=worker.container,
+        ended=worker.ended,
+        exit_code=worker.exit_status,
+    )
+
+
+def _gpu(device: DeviceShare) -> str:
+    whole = device.percent >= WHOLE_PERCENT
+    return device.uuid if whole else f"{device.uuid} ({device.percent}%)"
+
+
+def _age(pod: Pod) -> tuple[bool, dt.datetime]:
+    """Order finished pods first, then by creation: a pod that runs is the worker's current one."""
+    return not pod.finished, pod.metadata.creation_timestamp or EARLIEST

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of one worker's pod, from its first line to its last.
+"""The log of one worker's container, from its first line to its last.
 
     pod has a node ─► asked again and again until its container has started ─► lines as they come
                           ▲                                                        │
@@ -12,6 +12,7 @@ The log is asked for before the API server knows that the container runs: the ku
 
 import asyncio
 import contextlib
+import dataclasses
 import enum
 from collections.abc import Callable
 from typing import Final
@@ -19,7 +20,7 @@ from typing import Final
 from gpupack_cli.log_position import LogPosition
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
-from gpupack_cli.worker_pod import WorkerPod
+from gpupack_cli.worker import Worker
 from gpupack_kube import errors, lines, patience
 from gpupack_kube.client import Api
 from gpupack_kube.resources import PODS
@@ -44,7 +45,7 @@ class Gone(enum.Enum):
 
 
 class WorkerLog:
-    """Follows one pod.
+    """Follows one worker.
 
     Args:
         api: where the log is asked for.
@@ -58,7 +59,7 @@ class WorkerLog:
     def __init__(
         self,
         api: Api,
-        worker: WorkerPod,
+        worker: Worker,
         sink: LogSink,
         *,
         prefix: str,
@@ -139,13 +140,13 @@ class WorkerLog:
     async def _has_ended(self) -> bool:
         """Whether the stream ended because the container did."""
         now = await self._now()
-        return now is Gone.GONE or (isinstance(now, WorkerPod) and now.ended)
+        return now is Gone.GONE or (isinstance(now, Worker) and now.ended)
 
     async def _is_quiet(self) -> bool:
         """Whether it is the program that says nothing: the API server answers."""
         return await self._now() is not None
 
-    async def _now(self) -> WorkerPod | Gone | None:
+    async def _now(self) -> Worker | Gone | None:
         """The worker as it is; None: that is not known, for the API server does not answer."""
         metadata = self._worker.pod.metadata
         try:
@@ -156,7 +157,7 @@ class WorkerLog:
             require_passing(error)
             return None
         same = pod.metadata.uid == metadata.uid
-        return WorkerPod(pod, self._worker.resource) if same else Gone.GONE
+        return dataclasses.replace(self._worker, pod=pod) if same else Gone.GONE
 
 
 def may_pass(error: errors.KubeError) -> bool:

@@ -58,9 +58,9 @@ async def _show(session: Session, name: str, *, output: Output) -> None:
 
 
 async def _workers(api: Api, job: GpuJob) -> list[PlacedWorker]:
-    """Where they are; their pods are named to callers who may list pods."""
+    """List workers with their places; pods are shown to a caller with the right to list pods."""
     pods = list[Pod]()
-    if job.status.holds_placement:
+    if job.status.attempt:
         selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}
         try:
             pods = await listed(api, PODS, namespace=job.metadata.namespace, selectors=selectors)

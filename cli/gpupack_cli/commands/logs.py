@@ -6,17 +6,17 @@ import dataclasses
 import click
 
 from gpupack_cli import written_names
+from gpupack_cli.chosen_workers import ChosenWorkers
 from gpupack_cli.errors import NotThere, UsageWrong
-from gpupack_cli.follower import MOST_LOGS
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.saved_log import SavedLog, last_lines, saved_log
 from gpupack_cli.session import Session, run
 from gpupack_cli.watching import watched_to_its_end
+from gpupack_cli.worker import Worker, workers_of
 from gpupack_cli.worker_log import WorkerLog
-from gpupack_cli.worker_pod import WorkerPod
-from gpupack_crds import names
+from gpupack_crds import indices, names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kube import client, listing
 from gpupack_kube.client import Api
@@ -88,21 +88,27 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
     async with session.kubernetes() as api:
         job = await api.get(GPUJOBS, name, namespace=await session.here(api))
         require_workers(job, wanted.workers)
-        pods = await _pods(api, job)
-        newest = max((each.attempt for each in pods), default=0)
-        shown = chosen(pods, attempt=wanted.attempt or newest, workers=wanted.workers)
+        chosen = ChosenWorkers.of(job.spec, wanted.workers)
+        workers = await _workers(api, job)
+        newest = max((each.attempt for each in workers), default=0)
+        attempt = wanted.attempt or newest
+        shown = [each for each in workers if each.attempt == attempt]
+        shown = [each for each in shown if each.index in chosen.indices]
         # An attempt that was stopped leaves no pods, and is newer than those that failed.
         if not shown or (wanted.attempt is None and newest < job.status.attempt):
             saved = await saved_log(api, job)
             if saved is not None and saved.attempt == (wanted.attempt or job.status.attempt):
-                await _print_saved(saved, wanted)
+                await _print_saved(saved, wanted, chosen)
                 return
         if not shown:
             raise NotThere(nothing(job, wanted.attempt))
-        await _print_all(api, shown, wanted, name=name)
+        await _print_all(api, job, shown, wanted, chosen)
+        gone = chosen.expected(job, attempt) - {each.index for each in shown}
+        if gone:
+            note(f"not shown: {_named(gone)}: no pod; it was deleted, or is not created yet")
 
 
-async def _print_saved(saved: SavedLog, wanted: Wanted) -> None:
+async def _print_saved(saved: SavedLog, wanted: Wanted, chosen: ChosenWorkers) -> None:
     texts = {
         worker: text
         for worker, text in saved.texts.items()
@@ -113,25 +119,33 @@ async def _print_saved(saved: SavedLog, wanted: Wanted) -> None:
     note(f"attempt {saved.attempt} was stopped; these are the last lines of its workers")
     sink = LogSink.of_stdout(raw=wanted.raw)
     for worker, text in texts.items():
-        prefix = f"[{worker}] " if len(texts) > 1 else ""
+        prefix = f"[{worker}] " if chosen.prefix_lines or len(texts) > 1 else ""
         for line in last_lines(text, wanted.tail):
             await sink.write(prefix, line)
 
 
-async def _print_all(api: Api, shown: list[WorkerPod], wanted: Wanted, *, name: str) -> None:
+async def _print_all(
+    api: Api, job: GpuJob, shown: list[Worker], wanted: Wanted, chosen: ChosenWorkers
+) -> None:
     """Print the logs one after the other; those that there are not are named."""
     sink, missing = LogSink.of_stdout(raw=wanted.raw), list[str]()
     for worker in shown:
-        prefix = f"[{worker.index}] " if len(shown) > 1 else ""
+        prefix = chosen.prefix(worker.index)
         log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=wanted.tail)
         try:
             await log.show()
         except (Invalid, NotFound) as error:
             missing.append(f"worker {worker.index}: {error.said}")
     if len(missing) == len(shown):
+        name = job.metadata.name
         raise NotThere(f"nothing can be shown of {name}: {'; '.join(missing)}")
     for why in missing:
         note(f"not shown: {why}")
+
+
+def _named(workers: frozenset[int]) -> str:
+    """«worker 1», «workers 1-3,6»."""
+    return f"worker{'s' if len(workers) > 1 else ''} {indices.written(workers)}"
 
 
 def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
@@ -146,21 +160,13 @@ def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
         raise NotThere(f"{job.metadata.name} has {which}, no worker {max(wanted)}")
 
 
-async def _pods(api: Api, job: GpuJob) -> list[WorkerPod]:
+async def _workers(api: Api, job: GpuJob) -> list[Worker]:
+    """All that have a pod, of all attempts, by index."""
     selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}
     pages = listing.pages(api, PODS, namespace=job.metadata.namespace, selectors=selectors)
-    found = [client.decode(raw, Pod) async for page in pages for raw in page.items]
-    return [WorkerPod.of(pod, job.spec) for pod in found]
-
-
-def chosen(pods: list[WorkerPod], *, attempt: int, workers: frozenset[int]) -> list[WorkerPod]:
-    """Those whose logs are shown, by worker."""
-    of_it = [each for each in pods if each.attempt == attempt]
-    if workers:
-        of_it = [each for each in of_it if each.index in workers]
-    elif len(of_it) > MOST_LOGS:
-        of_it = [each for each in of_it if each.index == 0]
-    return sorted(of_it, key=lambda each: each.index)
+    pods = [client.decode(raw, Pod) async for page in pages for raw in page.items]
+    found = [worker for pod in pods for worker in workers_of(pod, job.spec)]
+    return sorted(found, key=lambda each: each.index)
 
 
 def nothing(job: GpuJob, attempt: int | None) -> str:

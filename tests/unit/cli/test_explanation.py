@@ -5,6 +5,7 @@ import pytest
 from gpupack_cli.answers import Explanation, Name, WhatIf
 from gpupack_cli.commands.what_if import told
 from gpupack_cli.explanation import explained, explained_pod
+from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 
 FOUR_MINUTES = "2026-11-25T10:00:00Z to 2026-11-25T10:04:00Z"
@@ -52,6 +53,16 @@ def test_nodes_are_called_requested_only_where_they_were(state, shown):
     request = {"lackingSince": "2026-11-25T10:00:00Z", "state": state}
     lines = list(explained(job(phase="Pending", nodesRequest=request), None))
     assert len(lines) == shown
+
+
+def test_a_suspended_job_names_the_command_that_resumes_it():
+    suspended = msgspec.structs.replace(
+        job(phase="Suspended", reason="Suspended"), spec=GpuJobSpec(suspend=True)
+    )
+    assert list(explained(suspended, None)) == [
+        "team/train is Suspended",
+        "  Start it again: gpupack resume -n team train",
+    ]
 
 
 def test_without_the_rest_api_the_objects_own_words_are_told():

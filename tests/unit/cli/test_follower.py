@@ -359,6 +359,48 @@ async def test_lines_of_several_workers_say_whose_they_are(cluster, following):
     assert sorted(following.shown()) == ["[0] a", "[1] b"]
 
 
+def shared_pod(*, codes=(None, None), ended_at=("", "")):
+    """A pod of workers 0 and 1, and of a sidecar."""
+    found = pod()
+    gpus = {"limits": {"gpupack.dev/gpu": "1"}}
+    containers = [{"name": f"worker-{i}", "resources": gpus} for i in range(2)]
+    found["spec"]["containers"] = [{"name": "proxy"}, *containers]
+    states = [
+        {"running": {}} if code is None else {"terminated": {"exitCode": code, "finishedAt": at}}
+        for code, at in zip(codes, ended_at, strict=True)
+    ]
+    found["status"] = {
+        "phase": "Running",
+        "containerStatuses": [
+            {"name": f"worker-{i}", "state": state} for i, state in enumerate(states)
+        ],
+    }
+    return found
+
+
+async def test_each_worker_of_a_shared_pod_is_followed_to_its_own_end(cluster, following):
+    cluster.logs |= {"train-1-0": lines("a")}
+    made, task = following(job(workers=2))
+    await cluster.show(PODS, shared_pod())
+    await until(lambda: sorted(following.shown()) == ["[0] a", "[1] a"])
+    ended_at = ("2026-11-25T12:00:09Z", "2026-11-25T12:00:02Z")
+    await cluster.show(PODS, shared_pod(codes=(137, 3), ended_at=ended_at))
+    await cluster.show(JOBS, job("Failed", "WorkerFailed", workers=2))
+    await ends(task)
+    assert made.status == 3, "the worker that failed first, not one that was stopped for it"
+    assert {call["container"] for call in cluster.log_calls} == {"worker-0", "worker-1"}
+
+
+async def test_of_a_shared_pod_the_named_worker_alone_is_followed(cluster, following):
+    cluster.logs |= {"train-1-0": lines("a")}
+    _, task = following(job(workers=2), workers=frozenset({1}))
+    await cluster.show(PODS, shared_pod(codes=(0, 0), ended_at=("2026-11-25T12:00:09Z",) * 2))
+    await cluster.show(JOBS, job("Succeeded", "Completed", workers=2))
+    await ends(task)
+    assert following.shown() == ["a"]
+    assert {call["container"] for call in cluster.log_calls} == {"worker-1"}
+
+
 async def test_of_many_workers_the_first_is_followed_unless_others_are_named(cluster, following):
     cluster.logs |= {f"train-1-{i}": lines(str(i)) for i in range(9)}
     for options in ({}, {"workers": frozenset({7})}):

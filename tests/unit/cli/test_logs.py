@@ -51,6 +51,68 @@ async def test_logs_are_of_the_container_that_requests_the_gpus_whatever_its_nam
     assert capfd.readouterr().out == "[0] line of 0\n[1] line of 1\n"
 
 
+def put_shared(server, first, count, *, attempt=1):
+    """A pod of several workers, with a sidecar between them."""
+    name = f"train-{attempt}-p{first}-x"
+    labels = {
+        "gpupack.dev/job-uid": "uid-train",
+        "gpupack.dev/attempt": str(attempt),
+        "batch.kubernetes.io/job-completion-index": str(first),
+    }
+    gpus = {"limits": {"gpupack.dev/gpu": "1"}}
+    workers = [
+        {"name": f"train-er-{index}", "resources": gpus} for index in range(first, first + count)
+    ]
+    pod = {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels},
+        "spec": {"containers": [*workers[:1], {"name": "proxy-9"}, *workers[1:]]},
+    }
+    server.put(f"{PODS}/{name}", pod)
+    texts = {f"train-er-{index}": f"line of {index}" for index in range(first, first + count)}
+    server.logs[f"{PODS}/{name}/log"] = texts
+
+
+async def test_logs_of_workers_that_share_a_pod_are_of_their_containers(server, capfd):
+    put_job(server, workers=3)
+    put_shared(server, 0, 2)
+    put_shared(server, 2, 1)
+    assert await server.called("logs", "train") == 0
+    assert capfd.readouterr().out == "[0] line of 0\n[1] line of 1\n[2] line of 2\n"
+    assert await server.called("logs", "train", "--worker", "1") == 0
+    assert capfd.readouterr().out == "line of 1\n"
+
+
+async def test_logs_of_an_earlier_attempt_are_of_its_own_pods(server, capfd):
+    put_job(server, workers=2, attempt=2)
+    put_shared(server, 0, 2)
+    put_shared(server, 0, 1, attempt=2)
+    put_shared(server, 1, 1, attempt=2)
+    assert await server.called("logs", "train", "--attempt", "1", "--worker", "1") == 0
+    assert await server.called("logs", "train") == 0
+    assert capfd.readouterr().out == "line of 1\n[0] line of 0\n[1] line of 1\n"
+
+
+async def test_a_worker_whose_pod_was_deleted_is_named_and_lines_keep_their_prefix(server, capfd):
+    put_job(server, workers=2)
+    server.logs[put_worker(server, 1)] = {"trainer": "alone"}
+    assert await server.called("logs", "train") == 0
+    shown = capfd.readouterr()
+    assert shown.out == "[1] alone\n"
+    assert shown.err == "not shown: worker 0: no pod; it was deleted, or is not created yet\n"
+
+
+async def test_an_elastic_job_lacks_no_worker_that_it_has_no_place_for(server, capfd):
+    put_job(server, workers=3)
+    job = server.objects[f"{JOBS}/train"]
+    job["spec"]["minWorkers"] = 1
+    job["status"]["placement"] = [{"node": "a", "workers": "0-1", "gpus": ["GPU-1", "GPU-2"]}]
+    server.logs[put_worker(server, 0)] = {"trainer": "first"}
+    assert await server.called("logs", "train") == 0
+    shown = capfd.readouterr()
+    assert shown.out == "[0] first\n"
+    assert shown.err == "not shown: worker 1: no pod; it was deleted, or is not created yet\n"
+
+
 async def test_of_workers_without_logs_it_is_said_why(server, capfd):
     put_job(server, workers=2)
     logs = [put_worker(server, worker) for worker in (0, 1)]
