@@ -6,13 +6,14 @@ which it cannot. Devices come from the annotation alone, as it was written by th
 """
 
 import dataclasses
+from collections.abc import Mapping
 
-from gpupack_agent import holders
+from gpupack_agent import container_devices, holders
 from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.errors import StartRefused
 from gpupack_agent.gang_memory import memory_owner
 from gpupack_agent.holders import NodeView, Record
-from gpupack_agent.pods import Ask, PodView
+from gpupack_agent.pods import PodView, Start
 from gpupack_agent.tickets import cdi_name, handed_out
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, decode_devices
@@ -35,19 +36,20 @@ class Wait:
     is_held: bool = False
 
 
-def admit(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView) -> Record | Wait:
+def admit(start: Start, node: NodeView) -> Record | Wait:
     """Judge one container start.
 
     Raises:
-        StartRefused: the pod can never start like this.
+        StartRefused: the container can never start like this.
     """
+    pod = start.pod
     if node.cgroup(pod.uid) is CgroupState.ABSENT:
         return Wait(
             "the pod has no cgroup on this node: another pod of its name starts, or "
             "GPUPACK_CGROUP_DIR does not show the node's cgroups",
             pods=(f"{pod.title} (uid {pod.uid})",),
         )
-    record = _record(pod, resource, tickets, node)
+    record = _record(start, node)
     if wait := _same_name(record, node):
         return wait
     obstacle = holders.obstacle(pod.uid, record.devices, node)
@@ -56,36 +58,25 @@ def admit(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView) 
     return record
 
 
-def _record(pod: PodView, resource: str, tickets: frozenset[str], node: NodeView) -> Record:
-    ask = _only_ask(pod)
-    devices = _annotated_devices(pod)
-    _check_kind(pod, resource=resource, tickets=len(tickets), devices=devices)
+def _record(start: Start, node: NodeView) -> Record:
+    pod = start.pod
+    parts = container_devices.by_container(pod, _annotated_devices(pod))
+    devices = parts.get(start.container, ())
+    _check_kind(start, devices)
     for share in devices:
-        _check_device(share, node.devices.get(share.uuid), resource)
-    _check_unchanged(pod, devices, node)
+        _check_device(share, node.devices.get(share.uuid), start.resource)
+    _check_unchanged(pod, parts, node)
     return Record(
-        cdi_name=cdi_name(tickets),
-        tickets=tickets,
+        cdi_name=cdi_name(start.tickets),
+        tickets=start.tickets,
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        container=ask.container,
+        container=start.container,
         devices=devices,
         gang=pod.gang,
         memory_of=memory_owner(pod, node),
     )
-
-
-def _only_ask(pod: PodView) -> Ask:
-    """One container may ask: the annotation does not say which container gets which device."""
-    if len(pod.asks) != 1:
-        asking = ", ".join(sorted({ask.container for ask in pod.asks}))
-        raise StartRefused(
-            f"the pod asks for devices {len(pod.asks)} times (containers {asking}); one container "
-            "may ask, for one resource",
-            pods=(pod.title,),
-        )
-    return pod.asks[0]
 
 
 def _annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
@@ -102,15 +93,15 @@ def _annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
         raise StartRefused(str(error), pods=(pod.title,)) from error
 
 
-def _check_kind(
-    pod: PodView, *, resource: str, tickets: int, devices: tuple[DeviceShare, ...]
-) -> None:
-    """Whole GPUs or slices for tickets of them, one share for one slot, as many as asked."""
-    whole = resource != names.GPU_SHARE
-    if len(devices) != tickets or any(share.whole != whole for share in devices):
+def _check_kind(start: Start, devices: tuple[DeviceShare, ...]) -> None:
+    """Check: whole GPUs or slices for tickets of them, one share for one slot, as many as asked."""
+    whole = start.resource != names.GPU_SHARE
+    if len(devices) != len(start.tickets) or any(share.whole != whole for share in devices):
+        pod = start.pod
         raise StartRefused(
-            f"the pod was handed {tickets} tickets of {resource}, but its annotation "
-            f"{names.DEVICES_ANNOTATION} reads {pod.annotation}: they must agree",
+            f"container {start.container} was handed {len(start.tickets)} tickets of "
+            f"{start.resource}, but of the pod's annotation {names.DEVICES_ANNOTATION}, which "
+            f"reads {pod.annotation}, it gets {len(devices)} devices: they must agree",
             pods=(pod.title,),
         )
 
@@ -128,10 +119,15 @@ def _check_device(share: DeviceShare, device: GpuDevice | None, resource: str) -
         )
 
 
-def _check_unchanged(pod: PodView, devices: tuple[DeviceShare, ...], node: NodeView) -> None:
-    """A container that restarts gets what it had, whatever was written to its pod since."""
+def _check_unchanged(
+    pod: PodView, parts: Mapping[str, tuple[DeviceShare, ...]], node: NodeView
+) -> None:
+    """Give each container what it had, whatever was written to its pod since.
+
+    Neither may a container that starts for the first time get what another of its pod was given.
+    """
     for record in node.records:
-        if record.uid == pod.uid and record.devices != devices:
+        if record.uid == pod.uid and record.devices != parts.get(record.container):
             raise StartRefused(
                 f"annotation {names.DEVICES_ANNOTATION} was changed after the pod's first start; "
                 "delete the pod",
@@ -145,10 +141,15 @@ def _same_name(record: Record, node: NodeView) -> Wait | None:
     Its spec must stay until then: it is the record of what it holds.
     """
     for other in holders.live_records(node):
-        if other.cdi_name == record.cdi_name and other.uid != record.uid:
+        if other.cdi_name == record.cdi_name and _holder(other) != _holder(record):
             return Wait(
-                "the kubelet's tickets are still those of another pod, which is not gone",
+                "the kubelet's tickets are still those of another pod or container, which is not "
+                "gone",
                 (record.title, other.title),
                 is_held=True,
             )
     return None
+
+
+def _holder(record: Record) -> tuple[str, str]:
+    return record.uid, record.container

@@ -2,8 +2,9 @@
 """The node's GPUs as metrics, under the names that NVIDIA's dcgm-exporter has for them.
 
 Dashboards and alerts that are made for it work; what it has no name for is ours. One series a GPU
-and figure, and one for each pod that holds a GPU: both are bounded by the node. They are read when
-they are asked for. What the driver does not tell is missing, and simulated GPUs have no figures.
+and figure, and one for each GPU that a pod holds, with the container that has it: both are bounded
+by the node. They are read when they are asked for. What the driver does not tell is missing, and
+simulated GPUs have no figures.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gpupack_agent.container_devices import container_of
 from gpupack_agent.grading.grade import ORDER
 from gpupack_agent.holders import annotated
 from gpupack_agent.inventory.facts import GpuFacts
@@ -32,7 +34,7 @@ GPU_LABELS: Final = (
     "GPU_I_ID",
 )
 """As dcgm-exporter labels them; a MIG slice has its GPU's and the last two."""
-POD_LABELS: Final = ("UUID", "namespace", "pod")
+POD_LABELS: Final = ("UUID", "namespace", "pod", "container")
 MILLIJOULES: Final = 1000.0
 PERCENT: Final = 100.0
 
@@ -200,7 +202,8 @@ class GpuMetrics(Collector):
         pods = self._pods.by_uid
         for (uuid, uid), used in self._use.memory_bytes.items():
             if (pod := pods.get(uid)) is not None:
-                family.add_metric([uuid, pod.namespace, pod.name], used)
+                container = container_of(pod).get(uuid, "")
+                family.add_metric([uuid, pod.namespace, pod.name, container], used)
         return family
 
     def _granted(self) -> Iterator[Metric]:
@@ -215,8 +218,10 @@ class GpuMetrics(Collector):
             labels=POD_LABELS,
         )
         for pod in tuple(self._pods.by_uid.values()):
+            containers = container_of(pod)
             for share in () if pod.finished else annotated(pod):
-                labels = [share.uuid, pod.namespace, pod.name]
+                container = containers.get(share.uuid, "")
+                labels = [share.uuid, pod.namespace, pod.name, container]
                 part.add_metric(labels, share.percent / PERCENT)
                 memory.add_metric(labels, share.memory_mib * BYTES_PER_MIB)
         yield part

@@ -12,11 +12,15 @@ pod can still come back to life its sandbox runs, and that is a process too.
 
 A pod that is bound but never passed through us holds nothing yet: if the scheduler ever gave one
 device to two pods, the first to start wins and the other is told who has it. The exception is a pod
-that the API shows as started although there is no record: the record was lost, the hold was not.
+that the API shows as started although a container of it has no record: the record may be lost, the
+hold is not. Then the pod holds all of its annotation.
+
+A pod with several containers has a record of each. Its devices stay its own until all of it is
+dead, as the kubelet keeps the tickets of a container that has ended until its pod has.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.pods import PodView
@@ -107,13 +111,24 @@ def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
     dead. A pod that ends in the normal way leaves a process for a moment, too: the one of its
     sandbox. It is not listed before SANDBOX_SECONDS are over.
     """
+    over = [record for record in live_records(node) if _is_over(record.uid, node)]
     return tuple(
         GpuHolder(
-            namespace=record.namespace, name=record.name, uid=record.uid, devices=record.devices
+            namespace=theirs[0].namespace,
+            name=theirs[0].name,
+            uid=uid,
+            devices=tuple(share for record in theirs for share in record.devices),
         )
-        for record in sorted(live_records(node), key=lambda record: record.uid)
-        if _is_over(record.uid, node)
+        for uid, theirs in sorted(_by_pod(over).items())
     )
+
+
+def _by_pod(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Group records by the UIDs of their pods, in an order that does not change."""
+    found: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda record: record.cdi_name):
+        found.setdefault(record.uid, []).append(record)
+    return found
 
 
 def _is_over(uid: str, node: NodeView) -> bool:
@@ -123,17 +138,23 @@ def _is_over(uid: str, node: NodeView) -> bool:
 
 def holders(node: NodeView) -> tuple[Holder, ...]:
     """All live pods that hold devices."""
-    recorded = {record.uid for record in node.records}
-    held = [
-        Holder(uid=record.uid, title=record.title, devices=record.devices)
-        for record in live_records(node)
-    ]
-    held += [
+    recorded = _by_pod(node.records)
+    found = [_holder(theirs, node.pods.get(uid)) for uid, theirs in recorded.items()]
+    found += [
         Holder(uid=pod.uid, title=pod.title, devices=annotated(pod))
         for pod in node.pods.values()
-        if pod.started and pod.uid not in recorded and is_live(pod.uid, node)
+        if pod.started and pod.uid not in recorded
     ]
-    return tuple(held)
+    return tuple(holder for holder in found if is_live(holder.uid, node))
+
+
+def _holder(records: Sequence[Record], pod: PodView | None) -> Holder:
+    """A pod with records; where some are missing it holds what its annotation adds, too."""
+    devices = tuple(share for record in records for share in record.devices)
+    if pod and pod.started and len(records) < len(pod.asks):
+        known = {share.uuid for share in devices}
+        devices += tuple(share for share in annotated(pod) if share.uuid not in known)
+    return Holder(uid=records[0].uid, title=records[0].title, devices=devices)
 
 
 def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> Obstacle | None:

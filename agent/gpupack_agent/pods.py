@@ -28,6 +28,8 @@ class PodView:
 
     Attributes:
         annotation: the device annotation as it stands, or None.
+        asks: the requests of its containers in the order of the spec, then those of its sidecars.
+        early: plain init containers that request devices; the kubelet lists no tickets of them.
         finished: no container of it runs or ever will again, says the API.
         finished_at: when that was first seen, monotonic seconds; long ago where it was so before
             the agent started.
@@ -42,6 +44,7 @@ class PodView:
     uid: str
     annotation: str | None = None
     asks: tuple[Ask, ...] = ()
+    early: tuple[str, ...] = ()
     finished: bool = False
     finished_at: float = -math.inf
     started: bool = False
@@ -55,21 +58,44 @@ class PodView:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Start:
+    """A container start that the kubelet wants prepared.
+
+    Attributes:
+        resource: the resource that the tickets are of.
+        tickets: ids that the kubelet handed out to this container.
+    """
+
+    pod: PodView
+    container: str
+    resource: str
+    tickets: frozenset[str]
+
+
 def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
     """Reduce a pod to what matters of it, to those who deal with these resources."""
-    asks = tuple(_asks((*pod.spec.init_containers, *pod.spec.containers), resources))
+    sidecars = tuple(each for each in pod.spec.init_containers if _is_sidecar(each))
+    plain = tuple(each for each in pod.spec.init_containers if not _is_sidecar(each))
+    asks = tuple(_asks((*pod.spec.containers, *sidecars), resources))
     return PodView(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
         asks=asks,
+        early=tuple(dict.fromkeys(ask.container for ask in _asks(plain, resources))),
         finished=pod.finished,
         job=pod.metadata.labels.get(names.JOB_LABEL, ""),
         gang=pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, ""),
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )
+
+
+def _is_sidecar(container: objects.Container) -> bool:
+    """Whether an init container runs next to the others; the kubelet treats it as one of them."""
+    return container.restart_policy == "Always"
 
 
 def _has_started(pod: objects.Pod, asking: Collection[str]) -> bool:
@@ -126,7 +152,7 @@ class PodStore:
         if before and pod.finished:
             at = before.finished_at if before.finished else time.monotonic()
             pod = dataclasses.replace(pod, finished_at=at)
-        if pod.asks or pod.annotation is not None:
+        if pod.asks or pod.early or pod.annotation is not None:
             self.by_uid[pod.uid] = pod
 
     def asking(self, resource: str, count: int) -> list[PodView]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens just before a container with devices is created.
 
-    find the pod by its tickets ─► admit: may it have what its annotation says?
-        ─► confirm with kubelet and API server that it still is that pod
+    find the container by its tickets ─► admit: may it have its part of the pod's annotation?
+        ─► confirm with kubelet and API server that it still is that container of that pod
         ─► admit again and write the CDI spec
 
 Whatever time may heal is waited for here, inside the call: the watch that lags, the predecessor
@@ -150,12 +150,12 @@ class PreStart:
     async def _try(
         self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
     ) -> Record | Wait:
-        pod = await self._identities.find(resource, tickets)
+        start = await self._identities.find(resource, tickets)
         try:
-            first = admit(pod, resource, tickets, self._node.observe())
+            first = admit(start, self._node.observe())
         except StartRefused:
             # What is said of a pod is said to the one whose call this is.
-            await self._identities.confirm(pod, resource, tickets)
+            await self._identities.confirm(start)
             raise
         if isinstance(first, Wait):
             return first
@@ -163,16 +163,16 @@ class PreStart:
             return wait
         uuids = [device.uuid for device in first.devices]
         injection = await asyncio.to_thread(self._inventory.injection, uuids)
-        current = await self._identities.confirm(pod, resource, tickets)
+        current = await self._identities.confirm(start)
 
         node = self._node.observe()
-        verdict = admit(current, resource, tickets, node)
+        verdict = admit(current, node)
         if isinstance(verdict, Wait):
             return verdict
         if verdict != first:
-            return Wait("the pod changed while its devices were checked", (pod.title,))
+            return Wait("the pod changed while its devices were checked", (first.title,))
         if not active():
-            raise Abandoned(f"the kubelet gave up starting pod {pod.title}")
+            raise Abandoned(f"the kubelet gave up starting pod {first.title}")
         simulated = any(node.devices[uuid].simulated for uuid in uuids)
         if self._mps and is_limited(verdict.devices[0]) and not simulated:
             (share,) = verdict.devices
@@ -211,5 +211,10 @@ def _outcome(error: AgentError) -> str:
 def _report(record: Record, *, seconds: float) -> None:
     uuids = ", ".join(device.uuid for device in record.devices)
     log.info(
-        "pod %s (%s) starts with %s, after %.0f ms", record.title, record.uid, uuids, seconds * 1000
+        "container %s of pod %s (%s) starts with %s, after %.0f ms",
+        record.container,
+        record.title,
+        record.uid,
+        uuids,
+        seconds * 1000,
     )

@@ -18,6 +18,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.folder = folder
         self.registrations = []
         self.tickets = {}
+        """By pod: a list, which is its worker's, or a dictionary by container."""
         self.resource = names.GPU
         """What pods ask for; `resources` tells of pods that ask for something else."""
         self.resources = {}
@@ -76,12 +77,9 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         if ids is None:
             await context.abort(grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} not found")
         resource = self.resources.get(request.pod_name, self.resource)
-        devices = [
-            resources_api.ContainerDevices(resource_name=resource, device_ids=[each])
-            for each in ids
-        ]
-        container = resources_api.ContainerResources(name="worker", devices=devices)
-        pod = resources_api.PodResources(name=request.pod_name, containers=[container])
+        by_container = ids if isinstance(ids, dict) else {"worker": ids}
+        containers = [_container(name, resource, each) for name, each in by_container.items()]
+        pod = resources_api.PodResources(name=request.pod_name, containers=containers)
         return resources_api.GetPodResourcesResponse(pod_resources=pod)
 
     async def GetAllocatableResources(  # noqa: N802
@@ -96,3 +94,10 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
             for each in ids
         ]
         return resources_api.AllocatableResourcesResponse(devices=devices)
+
+
+def _container(name, resource, ids):
+    devices = [
+        resources_api.ContainerDevices(resource_name=resource, device_ids=[each]) for each in ids
+    ]
+    return resources_api.ContainerResources(name=name, devices=devices)

@@ -13,7 +13,7 @@ from fake_kubelet import Kubelet
 
 from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.holders import NodeView, Record
-from gpupack_agent.pods import Ask, PodView
+from gpupack_agent.pods import Ask, PodView, Start
 from gpupack_agent.tickets import cdi_name
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
@@ -39,14 +39,23 @@ def pod(name="a", *shares, **fields):
     return PodView(namespace="team", name=name, uid=f"uid-{name}", **given)
 
 
-def record(name="a", *shares, tickets=("gpu-0",)):
+def asks(resource=names.GPU, **counts):
+    """What several containers request, by name."""
+    return tuple(Ask(container=name, resource=resource, count=n) for name, n in counts.items())
+
+
+def start(pod, resource=names.GPU, tickets=frozenset({"gpu-5"}), container="worker"):
+    return Start(pod, container, resource, tickets)
+
+
+def record(name="a", *shares, tickets=("gpu-0",), container="worker"):
     return Record(
         cdi_name=cdi_name(tickets),
         tickets=frozenset(tickets),
         uid=f"uid-{name}",
         namespace="team",
         name=name,
-        container="worker",
+        container=container,
         devices=shares or (share(),),
     )
 
@@ -63,6 +72,8 @@ def node(*, records=(), pods=(), cgroups=None, devices=None):
 
 
 def pod_json(name="a", *shares, uid=None, phase="Pending", gpus=1):
+    """GPUs: of its one container, or of each by name."""
+    by_container = gpus if isinstance(gpus, dict) else {"worker": gpus}
     annotations = {names.DEVICES_ANNOTATION: encode_devices(shares)} if shares else {}
     return {
         "metadata": {
@@ -75,7 +86,8 @@ def pod_json(name="a", *shares, uid=None, phase="Pending", gpus=1):
         "spec": {
             "nodeName": "node-1",
             "containers": [
-                {"name": "worker", "resources": {"limits": {names.GPU: str(gpus), "cpu": "1"}}}
+                {"name": each, "resources": {"limits": {names.GPU: str(count), "cpu": "1"}}}
+                for each, count in by_container.items()
             ],
         },
         "status": {"phase": phase},
@@ -86,7 +98,14 @@ def pod_json(name="a", *shares, uid=None, phase="Pending", gpus=1):
 def build():
     """The builders above; test modules cannot import from here."""
     return types.SimpleNamespace(
-        device=device, share=share, pod=pod, record=record, node=node, pod_json=pod_json
+        device=device,
+        share=share,
+        asks=asks,
+        pod=pod,
+        start=start,
+        record=record,
+        node=node,
+        pod_json=pod_json,
     )
 
 

@@ -91,6 +91,19 @@ def test_each_pod_shows_what_it_was_given(shown, build):
     assert value(shown(pods=[pod]), "gpupack_agent_pod_gpu_granted_ratio", pod=pod.name) == 0.4
 
 
+def test_each_gpu_of_a_pod_shows_the_container_that_has_it(build):
+    registry, use, store = prometheus_client.CollectorRegistry(), PodUse(), PodStore(())
+    pod = build.pod("a", build.share(1), build.share(0), asks=build.asks(x=1, y=1))
+    store.by_uid = {pod.uid: pod}
+    use.memory_bytes = {("GPU-0", pod.uid): 4096}
+    registry.register(GpuMetrics(KnownDevices(), store, use, node="n1"))
+    granted = "gpupack_agent_pod_gpu_granted_ratio"
+    assert value(registry, granted, UUID="GPU-1", container="x") == 1
+    assert value(registry, granted, UUID="GPU-0", container="y") == 1
+    used = "gpupack_agent_pod_gpu_memory_used_bytes"
+    assert value(registry, used, UUID="GPU-0", container="y") == 4096
+
+
 def test_a_gpu_without_facts_has_its_health_and_no_figures(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0, health="Failed"),)))

@@ -89,6 +89,33 @@ def test_a_started_pod_holds_its_devices_even_if_its_record_was_lost(build):
     assert holders.obstacle("uid-b", [build.share()], node).pods == ("team/a",)
 
 
+def two_records(build):
+    return [
+        build.record("a", build.share(0), container="x", tickets=("gpu-0",)),
+        build.record("a", build.share(1), container="y", tickets=("gpu-1",)),
+    ]
+
+
+def test_a_pod_with_several_containers_lingers_once_with_all_their_devices(build):
+    (lingers,) = holders.lingering(build.node(records=two_records(build)))
+    assert {share.uuid for share in lingers.devices} == {"GPU-0", "GPU-1"}
+    other_order = build.node(records=reversed(two_records(build)))
+    assert holders.lingering(other_order) == (lingers,)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_container_of_a_started_pod_holds_its_devices_even_if_its_record_was_lost(build, lost):
+    shares = [build.share(0), build.share(1)]
+    pod = build.pod("a", *shares, asks=build.asks(x=1, y=1), started=True)
+    records = two_records(build)
+    del records[lost]
+    node = build.node(records=records, pods=[pod])
+    for share in shares:
+        assert holders.obstacle("uid-b", [share], node).pods == ("team/a",)
+    garbled = build.node(records=records, pods=[dataclasses.replace(pod, annotation="[")])
+    assert holders.obstacle("uid-b", records[0].devices, garbled)
+
+
 def test_a_bound_pod_that_never_started_holds_nothing(build):
     node = build.node(pods=[build.pod("a", build.share())])
     assert holders.obstacle("uid-b", [build.share()], node) is None

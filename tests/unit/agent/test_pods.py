@@ -37,9 +37,20 @@ def test_a_pod_has_not_started_while_only_a_container_without_devices_ran(build)
 
 def test_a_pod_whose_sidecar_holds_the_devices_has_started_with_it(build):
     body = build.pod_json()
-    body["spec"]["initContainers"] = body["spec"].pop("containers")
+    (sidecar,) = body["spec"].pop("containers")
+    body["spec"]["initContainers"] = [sidecar | {"restartPolicy": "Always"}]
     body["status"]["initContainerStatuses"] = [{"name": "worker", "state": {"running": {}}}]
     assert view(decode(body)).started
+
+
+def test_requests_are_in_the_order_of_the_containers_and_those_of_sidecars_follow(build):
+    body = build.pod_json(gpus={"y": 2, "x": 1})
+    of_init = build.pod_json(gpus={"side": 3, "setup": 1})["spec"]["containers"]
+    of_init[0]["restartPolicy"] = "Always"
+    body["spec"]["initContainers"] = of_init
+    pod = view(decode(body))
+    assert pod.asks == build.asks(y=2, x=1, side=3)
+    assert pod.early == ("setup",)
 
 
 def test_pods_that_ask_for_no_devices_are_not_kept(build):

@@ -54,9 +54,15 @@ class World:
         )
 
     def bind(self, name, *shares, tickets, uid=None, resource=names.GPU):
-        """A pod that is bound, admitted by the kubelet, and has its sandbox."""
-        body = self.build.pod_json(name, *shares, uid=uid, gpus=len(tickets))
-        body["spec"]["containers"][0]["resources"]["limits"] = {resource: str(len(tickets))}
+        """A pod that is bound, admitted by the kubelet, and has its sandbox.
+
+        Its tickets are a list of one container's, or a dictionary by container.
+        """
+        by_container = tickets if isinstance(tickets, dict) else {"worker": tickets}
+        counts = {container: len(theirs) for container, theirs in by_container.items()}
+        body = self.build.pod_json(name, *shares, uid=uid, gpus=counts)
+        for container in body["spec"]["containers"]:
+            container["resources"]["limits"] = {resource: str(counts[container["name"]])}
         self.cluster.server.add_pod(body)
         self.node.pods.upsert(msgspec.convert(body, objects.Pod))
         self.kubelet.tickets[name] = tickets
@@ -129,7 +135,7 @@ async def test_tickets_that_fit_no_pod_are_refused_after_a_while(world, build):
 async def test_tickets_that_the_kubelet_gave_to_two_pods_start_neither(world, build):
     world.bind("a", build.share(0), tickets=["gpu-0"])
     world.bind("b", build.share(1), tickets=["gpu-0"])
-    with pytest.raises(StartRefused, match="tickets gpu-0 to 2 pods"):
+    with pytest.raises(StartRefused, match="tickets gpu-0 to 2 containers"):
         await world.start("gpu-0")
     assert world.specs() == []
 
@@ -137,6 +143,75 @@ async def test_tickets_that_the_kubelet_gave_to_two_pods_start_neither(world, bu
 async def test_a_container_restart_is_granted_again(world, build):
     world.bind("a", build.share(), tickets=["gpu-0"])
     assert await world.start("gpu-0") == await world.start("gpu-0")
+
+
+def pair(world, name="a", **given):
+    """A pod with two containers, which have one and two GPUs."""
+    shares = [world.build.share(number) for number in (3, 0, 1)]
+    tickets = {"x": ["gpu-0"], "y": ["gpu-1", "gpu-2"]}
+    world.bind(name, *shares, tickets=tickets, **given)
+
+
+async def test_two_containers_of_a_pod_start_at_once_each_with_its_own_devices(world):
+    pair(world)
+    await asyncio.gather(world.start("gpu-2", "gpu-1"), world.start("gpu-0"))
+    told = {spec["devices"][0]["containerEdits"]["env"][0] for spec in world.specs()}
+    assert told == {"GPUPACK_DEVICES=GPU-3", "GPUPACK_DEVICES=GPU-0,GPU-1"}
+    records = {each.container: each.devices for each in world.node.specs.records}
+    assert {name: len(devices) for name, devices in records.items()} == {"x": 1, "y": 2}
+
+
+async def test_one_container_restarts_under_an_agent_that_was_restarted_too(world):
+    pair(world)
+    first, second = await world.start("gpu-0"), await world.start("gpu-1", "gpu-2")
+    restarted = SpecFolder(world.cdi)
+    restarted.load()
+    world.node.specs._records = {record.cdi_name: record for record in restarted.records}
+    assert await world.start("gpu-1", "gpu-2") == second
+    assert set(world.node.specs.records) == {first, second}
+
+
+async def test_the_second_container_starts_under_an_agent_that_saw_neither_start(world):
+    pair(world)
+    await world.start("gpu-0")
+    world.identities = Identities(world.node.pods, world.identities._kubelet, world.cluster.api)
+    world.wait(seconds=1.0)
+    record = await world.start("gpu-1", "gpu-2")
+    assert [share.uuid for share in record.devices] == ["GPU-0", "GPU-1"]
+
+
+async def test_a_pod_of_which_the_kubelet_has_not_yet_listed_all_containers_is_asked_again(world):
+    world.wait(seconds=20.0)
+    pair(world)
+    listed = world.kubelet.tickets["a"]
+    world.kubelet.tickets["a"] = {"x": ["gpu-0"]}
+    starting = asyncio.create_task(world.start("gpu-1", "gpu-2"))
+    await asyncio.sleep(0.1)
+    world.kubelet.tickets["a"] = listed
+    assert (await starting).container == "y"
+
+
+async def test_tickets_that_two_containers_of_one_pod_were_handed_start_neither(world, build):
+    tickets = {"x": ["gpu-0"], "y": ["gpu-0"]}
+    world.bind("a", build.share(0), build.share(1), tickets=tickets)
+    with pytest.raises(StartRefused, match="tickets gpu-0 to 2 containers"):
+        await world.start("gpu-0")
+    assert world.specs() == []
+
+
+async def test_a_successor_gets_no_device_of_a_container_while_another_of_its_pod_lives(
+    world, build
+):
+    """A pod that was deleted by force is one cgroup: which container lives in it is not known."""
+    pair(world, "old")
+    await world.start("gpu-0")
+    await world.start("gpu-1", "gpu-2")
+    world.force_delete("old")
+    world.bind("new", build.share(1), tickets=["gpu-2"])
+    with pytest.raises(StartRefused, match="GPU-1 is held by another pod"):
+        await world.start("gpu-2")
+    world.cgroups.remove("old")
+    assert (await world.start("gpu-2")).name == "new"
 
 
 async def test_of_two_pods_on_one_device_the_second_is_told_of_the_first(world, build):
@@ -184,7 +259,7 @@ async def test_tickets_that_are_reused_too_early_keep_the_spec_of_their_last_hol
     await world.start("gpu-0")
     world.force_delete("old")
     world.bind("new", build.share(1), tickets=["gpu-0"])
-    with pytest.raises(StartRefused, match="those of another pod, which is not gone"):
+    with pytest.raises(StartRefused, match="those of another pod or container, which is not gone"):
         await world.start("gpu-0")
     assert [record.name for record in world.node.specs.records] == ["old"]
 

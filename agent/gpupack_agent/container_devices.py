@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which container of a pod gets which of the pod's devices. Pure.
+
+The annotation lists the devices of the whole pod. Its containers take them from the front, in the
+order of the spec (sidecars last), each as many as it requests. The spec does not change while the
+pod lives, so a container that restarts gets the same devices.
+"""
+
+from collections.abc import Mapping
+
+from gpupack_agent.errors import StartRefused
+from gpupack_agent.holders import annotated
+from gpupack_agent.pods import PodView
+from gpupack_crds import names
+from gpupack_crds.devices import DeviceShare
+
+
+def by_container(
+    pod: PodView, devices: tuple[DeviceShare, ...]
+) -> Mapping[str, tuple[DeviceShare, ...]]:
+    """Split a pod's devices among its containers.
+
+    Raises:
+        StartRefused: the containers' requests do not go together, or do not match the devices.
+    """
+    _check_requests(pod)
+    requested = sum(ask.count for ask in pod.asks)
+    if requested != len(devices):
+        parts = ", ".join(f"{ask.container}: {ask.count}" for ask in pod.asks)
+        raise StartRefused(
+            f"the pod's containers request {requested} {pod.asks[0].resource} ({parts}), but its "
+            f"annotation {names.DEVICES_ANNOTATION} reads {pod.annotation}: they must agree",
+            pods=(pod.title,),
+        )
+    found: dict[str, tuple[DeviceShare, ...]] = {}
+    start = 0
+    for ask in pod.asks:
+        found[ask.container] = devices[start : start + ask.count]
+        start += ask.count
+    return found
+
+
+def container_of(pod: PodView) -> Mapping[str, str]:
+    """Name the container that has each device, by UUID; empty where that cannot be said."""
+    try:
+        found = by_container(pod, annotated(pod))
+    except StartRefused:
+        return {}
+    return {share.uuid: container for container, shares in found.items() for share in shares}
+
+
+def _check_requests(pod: PodView) -> None:
+    """Several containers may request whole GPUs, or MIG slices of one profile; one a share."""
+    if pod.early:
+        raise StartRefused(
+            f"init container {pod.early[0]} cannot have devices: let a container request them, or "
+            "set its restartPolicy to Always",
+            pods=(pod.title,),
+        )
+    containers = ", ".join(dict.fromkeys(ask.container for ask in pod.asks))
+    resources = sorted({ask.resource for ask in pod.asks})
+    if len(resources) != 1:
+        raise StartRefused(
+            f"the pod's containers ({containers}) request {' and '.join(resources) or 'nothing'}; "
+            "all devices of a pod are of one resource",
+            pods=(pod.title,),
+        )
+    if resources == [names.GPU_SHARE] and len(pod.asks) > 1:
+        raise StartRefused(
+            f"{len(pod.asks)} containers request {names.GPU_SHARE} ({containers}): only one "
+            "container of a pod can have a share of a GPU",
+            pods=(pod.title,),
+        )
