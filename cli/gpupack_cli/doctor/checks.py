@@ -4,7 +4,15 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, renewals
+from gpupack_cli.doctor import (
+    agentless,
+    installed,
+    inventories,
+    nodes,
+    parts,
+    pending_pods,
+    renewals,
+)
 from gpupack_cli.doctor.finding import Finding
 from gpupack_cli.doctor.observed import Observed
 
@@ -26,7 +34,7 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
     nodes.reports,
     inventories.rejected,
     nodes.health,
-    nodes.without_agent,
+    agentless.without_agent,
     pending_pods.wrong_scheduler,
     pending_pods.withheld_resources,
     nodes.quotas,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of nodes: agents' reports, health, GPUs that no agent reports; and of quotas."""
+"""Checks of nodes: agents' reports and health; and of quotas."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,27 +9,10 @@ from gpupack_cli.doctor.observed import Observed
 from gpupack_crds import names
 from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
-from gpupack_kube import objects
 
 SHOWN: Final = 5
 MOST_ILL: Final = 20
 LATE_FACTOR: Final = 2
-
-GPU_RESOURCES: Final = (
-    "nvidia.com/gpu",
-    "amd.com/gpu",
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi",
-    names.GPU,
-)
-GPU_LABELS: Final = (
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-    "feature.node.kubernetes.io/pci-1002.present",
-)
-"""Of NVIDIA's GPU operator and of Node Feature Discovery."""
 
 
 def reports(seen: Observed) -> Iterator[Finding]:
@@ -115,34 +98,6 @@ def health(seen: Observed) -> Iterator[Finding]:
         )
     if not ill:
         yield ok(check, "all GPUs are healthy")
-
-
-def without_agent(seen: Observed) -> Iterator[Finding]:
-    """Nodes that have GPUs by what others say, of which no agent reports any."""
-    check = "nodes without agent"
-    if refused := seen.nodes.refused or seen.gpu_nodes.refused:
-        yield skipped(check, refused)
-        return
-    reported = {each.metadata.name for each in seen.gpu_nodes.items}
-    lacking = [
-        node.metadata.name
-        for node in seen.nodes.items
-        if has_gpus(node) and node.metadata.name not in reported
-    ]
-    if lacking:
-        yield failed(
-            check,
-            f"{some(lacking)} have GPUs and no agent that reports them",
-            fix="look at agent.nodeSelector, agent.affinity and agent.tolerations",
-        )
-    else:
-        yield ok(check, "every node on which GPUs are seen is reported")
-
-
-def has_gpus(node: objects.Node) -> bool:
-    """Whether a device plugin or a discovery says so."""
-    served = any(str(node.status.allocatable.get(name, 0)) != "0" for name in GPU_RESOURCES)
-    return served or any(node.metadata.labels.get(name) == "true" for name in GPU_LABELS)
 
 
 def quotas(seen: Observed) -> Iterator[Finding]:

@@ -44,10 +44,20 @@ class PartContainer(objects.View, frozen=True):
     image: str = ""
 
 
+class Toleration(objects.View, frozen=True):
+    """Which taints a part's pods tolerate."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
 class PartPodSpec(objects.View, frozen=True):
-    """What a part's pods run."""
+    """What a part's pods run, and on tainted nodes."""
 
     containers: tuple[PartContainer, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class PartTemplate(objects.View, frozen=True):

@@ -15,7 +15,16 @@ from self_signed import self_signed
 
 from gpupack.cluster.release import Release
 from gpupack_cli.commands.doctor import left_out
-from gpupack_cli.doctor import installed, inventories, nodes, parts, pending_pods, reading, views
+from gpupack_cli.doctor import (
+    agentless,
+    installed,
+    inventories,
+    nodes,
+    parts,
+    pending_pods,
+    reading,
+    views,
+)
 from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import CHECKS, findings
 from gpupack_cli.doctor.finding import Level, ok, skipped
@@ -201,12 +210,12 @@ BROKEN = [
     ),
     (nodes.health, {"gpu_nodes": Read((gpu_node(health="Failed"),))}, "GPU 0 of a is Failed"),
     (
-        nodes.without_agent,
+        agentless.without_agent,
         {"nodes": named(objects.Node, "b", status={"allocatable": {"nvidia.com/gpu": "8"}})},
         "b have GPUs and no agent",
     ),
     (
-        nodes.without_agent,
+        agentless.without_agent,
         {
             "nodes": named(
                 objects.Node,
@@ -223,6 +232,58 @@ BROKEN = [
 def test_what_is_broken_is_named(sound, check, changes, says):
     found = said(check, dataclasses.replace(sound, **changes), Level.FAILED)
     assert any(says in f"{each.message}; {each.fix}" for each in found), found
+
+
+def tainted(name="b", *, effect="NoSchedule", labels=None, **taint):
+    taints = [{"key": "dedicated", "value": "ml", "effect": effect} | taint]
+    metadata = {"name": name, "labels": labels or {}}
+    return built(objects.Node, name, metadata=metadata, spec={"taints": taints})
+
+
+def tolerating(*tolerations):
+    spec = {"template": {"spec": {"tolerations": list(tolerations)}}}
+    return Read((built(views.Part, "gpupack-agent", metadata={"labels": LABELS}, spec=spec),))
+
+
+GKE = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
+
+
+def test_a_taint_that_keeps_the_agent_from_gpus_is_named_with_the_toleration(sound):
+    seen = dataclasses.replace(
+        sound,
+        nodes=Read((tainted(labels=GKE), tainted("c", labels=GKE))),
+        daemon_sets=tolerating({"key": "dedicated", "operator": "Equal", "value": "web"}),
+    )
+    (found,) = said(agentless.without_agent, seen, Level.FAILED)
+    assert found.message == (
+        "b, c have GPUs and no agent that reports them: it does not tolerate "
+        "dedicated=ml:NoSchedule"
+    )
+    assert "add {key: dedicated, operator: Exists} to agent.tolerations" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("toleration", "effect"),
+    [
+        ({"key": "dedicated", "operator": "Exists"}, "NoSchedule"),
+        ({"key": "dedicated", "value": "ml", "effect": "NoSchedule"}, "NoSchedule"),
+        ({"operator": "Exists", "effect": "NoExecute"}, "NoExecute"),
+        ({"key": "other", "operator": "Exists"}, "PreferNoSchedule"),
+    ],
+)
+def test_a_taint_that_is_tolerated_is_not_named(sound, toleration, effect):
+    node = tainted(effect=effect, labels=GKE)
+    seen = dataclasses.replace(sound, nodes=Read((node,)), daemon_sets=tolerating(toleration))
+    (found,) = said(agentless.without_agent, seen, Level.FAILED)
+    assert "tolerate" not in found.message
+
+
+def test_a_tainted_node_on_which_no_gpus_are_seen_is_mentioned(sound):
+    down = {"key": "node.kubernetes.io/network-unavailable"}
+    nodes_ = Read((tainted(), tainted("c", **down)))
+    seen = dataclasses.replace(sound, nodes=nodes_, daemon_sets=tolerating())
+    (found,) = said(agentless.without_agent, seen, Level.OK)
+    assert found.message.endswith("; taints keep the agent away from b")
 
 
 def test_a_part_without_a_ready_pod_is_broken_and_one_with_too_few_is_a_warning(sound):
