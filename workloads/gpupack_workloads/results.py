@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a workload measured: schema gpupack.dev/result/v1, described in docs/results.md.
 
-The kubelet keeps 4096 bytes of a termination message. A result that is longer would be cut in the
-middle and be no JSON any more, so `encode` leaves out the rows, then metrics from the end until it
-fits; the workloads name the important ones first. `in_full` is for standard output, whatever its
-length.
+The kubelet keeps 4096 bytes of a termination message, and less where a pod has more than three
+containers: `GPUPACK_RESULT_BYTES` says how many. A longer result would be cut in the middle and be
+no JSON any more. So `encode` leaves out the rows, then metrics from the end until the result fits,
+and counts them; the workloads name the important ones first. `in_full` is for standard output,
+whatever its length.
 """
 
 import logging
@@ -17,6 +18,12 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = "gpupack.dev/result/v1"
 MESSAGE_BYTES = 4096
+"""What the kubelet reads of a termination message at most."""
+BYTES_VARIABLE = "GPUPACK_RESULT_BYTES"
+LEFT_OUT = "metrics_left_out"
+"""The metric that counts those for which there was no space."""
+LEAST_IMPORTANT = ("metrics", "workload", "headline", "communication", "simulated", "verified")
+"""Keys that a result can do without, in the order in which they are left out."""
 HEADLINE_CHARACTERS = 64
 USUAL_PATH = Path("/dev/termination-log")
 
@@ -53,12 +60,29 @@ def headline(figure: str, *, simulated: bool) -> str:
     return f"{figure} (simulated)" if simulated else figure
 
 
-def encode(result: Result) -> bytes:
-    """Write a result as JSON that fits into a termination message."""
+def encode(result: Result, limit_bytes: int = MESSAGE_BYTES) -> bytes:
+    """Write a result as JSON that fits into a termination message.
+
+    Args:
+        result: the result.
+        limit_bytes: what the kubelet keeps.
+
+    Returns:
+        The JSON; without some metrics, and with their number, where there is no space for all. At
+        the least the schema alone, whatever the limit.
+    """
     fields = msgspec.to_builtins(result)
     del fields["rows"]
-    while len(text := msgspec.json.encode(fields)) > MESSAGE_BYTES and fields["metrics"]:
-        fields["metrics"].popitem()
+    kept = list(fields["metrics"].items())
+    total = len(kept)
+    while len(text := msgspec.json.encode(fields)) > limit_bytes and kept:
+        kept.pop()
+        fields["metrics"] = {**dict(kept), LEFT_OUT: total - len(kept)}
+    for key in LEAST_IMPORTANT:
+        if len(text) <= limit_bytes:
+            break
+        fields.pop(key, None)
+        text = msgspec.json.encode(fields)
     return text
 
 
@@ -67,12 +91,12 @@ def in_full(result: Result) -> bytes:
     return msgspec.json.encode(result)
 
 
-def report(result: Result, path: Path | None) -> None:
+def report(result: Result, path: Path | None, limit_bytes: int = MESSAGE_BYTES) -> None:
     """Leave a result where the kubelet reads it; a run outside a pod has no such place."""
     if path is None:
         return
     try:
-        path.write_bytes(encode(result))
+        path.write_bytes(encode(result, limit_bytes))
     except OSError as error:
         logger.warning("the result could not be written to %s: %s", path, error)
 
@@ -83,3 +107,13 @@ def result_path(environ: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named)
     return USUAL_PATH if USUAL_PATH.exists() else None
+
+
+def result_bytes(environ: Mapping[str, str]) -> int:
+    """Return how many bytes of a result the kubelet keeps, as the operator says."""
+    text = environ.get(BYTES_VARIABLE) or str(MESSAGE_BYTES)
+    try:
+        return min(int(text), MESSAGE_BYTES)
+    except ValueError:
+        logger.warning("%s is %r, no whole number; using %d", BYTES_VARIABLE, text, MESSAGE_BYTES)
+        return MESSAGE_BYTES

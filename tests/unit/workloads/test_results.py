@@ -6,6 +6,7 @@ import pytest
 
 from gpupack_crds.results import read_result
 from gpupack_workloads import results
+from gpupack_workloads.commands.common import show
 from gpupack_workloads.results import (
     MESSAGE_BYTES,
     Result,
@@ -13,6 +14,7 @@ from gpupack_workloads.results import (
     headline,
     in_full,
     report,
+    result_bytes,
     result_path,
 )
 
@@ -46,7 +48,42 @@ def test_a_result_that_is_too_long_loses_its_last_metrics_and_stays_json():
     encoded = encode(a_result(metrics=metrics))
     kept = json.loads(encoded)["metrics"]
     assert len(encoded) <= MESSAGE_BYTES < len(encoded) + 150
+    assert kept.pop("metrics_left_out") == len(metrics) - len(kept)
     assert list(kept) == list(metrics)[: len(kept)]
+
+
+@pytest.mark.parametrize("containers", [1, 3, 4, 8, 16, 64, 128, 256])
+def test_a_result_fits_what_the_kubelet_keeps_where_many_containers_share_a_pod(containers):
+    metrics = {f"metric_{number:03}": "x" * 100 for number in range(100)}
+    limit_bytes = min(4096, 12 * 1024 // containers)
+    encoded = encode(a_result(metrics=metrics, headline="x" * 64), limit_bytes)
+    assert len(encoded) <= limit_bytes
+    read = read_result(encoded.decode())
+    assert read is not None
+    assert read.metrics.get("metrics_left_out", 0) + len(read.metrics) - 1 in {100, -1}
+
+
+def test_a_result_that_fits_is_left_whole_whatever_the_limit():
+    assert encode(a_result(), 200) == encode(a_result())
+
+
+@pytest.mark.parametrize(
+    ("said", "limit_bytes"),
+    [({}, 4096), ({"GPUPACK_RESULT_BYTES": "1536"}, 1536), ({"GPUPACK_RESULT_BYTES": ""}, 4096)]
+    + [({"GPUPACK_RESULT_BYTES": text}, 4096) for text in ("9999", "many")],
+)
+def test_the_operator_says_how_many_bytes_of_a_result_are_kept(said, limit_bytes):
+    assert result_bytes(said) == limit_bytes
+
+
+def test_a_command_leaves_a_result_of_as_many_bytes_as_are_kept(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("GPUPACK_RESULT_PATH", str(tmp_path / "message"))
+    monkeypatch.setenv("GPUPACK_RESULT_BYTES", "200")
+    show(a_result(metrics={f"metric_{number}": number for number in range(50)}), as_json=True)
+    left = (tmp_path / "message").read_bytes()
+    assert len(left) <= 200
+    assert json.loads(left)["metrics"]["metrics_left_out"] > 0
+    assert len(json.loads(capsys.readouterr().out)["metrics"]) == 50
 
 
 def test_rows_are_for_standard_output_alone():

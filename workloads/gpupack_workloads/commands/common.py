@@ -13,7 +13,7 @@ import click
 
 from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult, told_to_end
 from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.results import Result, headline, in_full, report, result_path
+from gpupack_workloads.results import Result, headline, in_full, report, result_bytes, result_path
 from gpupack_workloads.seeds import LARGEST_SEED
 from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder
 from gpupack_workloads.signals import Heeding, Told, heeding_signals
@@ -97,7 +97,7 @@ def in_gang(options: Options) -> Run:
 
 def show(result: Result, *, as_json: bool) -> None:
     """Leave a result where the kubelet reads it and print it."""
-    report(result, result_path(os.environ))
+    report(result, result_path(os.environ), result_bytes(os.environ))
     click.echo(in_full(result).decode() if as_json else result.headline)
 
 
