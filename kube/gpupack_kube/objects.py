@@ -99,6 +99,8 @@ class PodSpec(View, frozen=True):
     """Of the pod as a whole."""
     overhead: dict[str, str | int | float] = {}
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int = 30
 
 
 class ContainerTerminated(View, frozen=True):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries decisions out: the only place that writes."""
 
+import asyncio
 import dataclasses
 import logging
 import secrets
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,9 +21,11 @@ from gpupack_kube import errors
 from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.objects import Json
-from gpupack_kube.resources import JOBS, SECRETS, SERVICES, Resource
+from gpupack_kube.resources import JOBS, PODS, SECRETS, SERVICES, Resource
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision import times
+from gpupack_operator.decision.cleanup import END_NOW
+from gpupack_operator.decision.gang_jobs import shared_pods
 from gpupack_operator.decision.model import (
     Answer,
     ApiWrite,
@@ -32,12 +35,14 @@ from gpupack_operator.decision.model import (
     CreateChildren,
     DeleteGpuJob,
     DeleteJob,
+    EndPod,
     Grown,
     NotCreated,
     NotCreatedBeside,
     NotGrown,
     NotPlanned,
     NotYet,
+    Patch,
     PlanLater,
     Planned,
     SaveLogs,
@@ -53,7 +58,7 @@ from gpupack_operator.log_tails import LogTails
 from gpupack_operator.manifests import mpi, pod
 from gpupack_operator.manifests.gang_memory import with_gang_memory
 from gpupack_operator.manifests.job import job as job_manifest
-from gpupack_operator.manifests.job import job_beside
+from gpupack_operator.manifests.job import job_beside, job_of_pod
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.provisioning import consuming
 from gpupack_operator.manifests.service import service
@@ -64,7 +69,12 @@ from gpupack_operator.pod_admission import PodAdmission, first_pod
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 CONTROLLER = f"{names.GROUP}/operator"
+
+MAX_WRITES: Final = 8
+"""That are under way at once for one GPUJob; the Job controller is slower anyway."""
 
 PLAN_MARGIN_SECONDS = 1.0
 """What is left of a plan when its write is given up: the write may still be under way."""
@@ -185,15 +195,26 @@ class Actor:
                 return await self._create(seen, action)
             case CreateBeside():
                 return await self._create_beside(seen, action)
-            case DeleteJob():
-                await self._delete(seen.job, action)
-            case StopJob():
-                await self._patch(seen.job, action.name, {"suspend": True})
-            case SetDeadline():
-                await self._patch(seen.job, action.name, {"activeDeadlineSeconds": action.seconds})
             case DeleteGpuJob():
                 await self._delete_gpujob(seen.job)
+            case _:
+                await self.patch(seen.job, (action,))
         return None
+
+    async def patch(self, job: GpuJob, actions: Iterable[Patch]) -> None:
+        """Carry out actions that have no answer."""
+        await _at_once(self._patched(job, action) for action in actions)
+
+    async def _patched(self, job: GpuJob, action: Patch) -> None:
+        match action:
+            case DeleteJob():
+                await self._delete(job, action)
+            case StopJob():
+                await self._patch_job(job, action.name, {"suspend": True})
+            case SetDeadline():
+                await self._patch_job(job, action.name, {"activeDeadlineSeconds": action.seconds})
+            case EndPod():
+                await self._end_pod(job, action)
 
     async def save_logs(self, job: GpuJob, wanted: SaveLogs) -> None:
         """Begin to save the last lines of an attempt; it goes on while the pods end."""
@@ -238,13 +259,6 @@ class Actor:
             attempt=action.attempt,
             container=pod.worker_container(seen.job, seen.template),
         )
-        manifest = job_manifest(
-            seen.job,
-            template,
-            attempt=action.attempt,
-            nodes=nodes_of(seen.job.status.placement),
-            deadline_seconds=action.deadline_seconds,
-        )
         if seen.job.spec.workers > 1:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
             if problem:
@@ -254,7 +268,35 @@ class Actor:
             if problem:
                 return problem
         self._admission.begins(seen.job.metadata.namespace)
-        return await self._ensure(JOBS, manifest, seen.job)
+        manifests = self._jobs(seen, template, action)
+        problems = await _at_once(self._ensure(JOBS, each, seen.job) for each in manifests)
+        found = [problem for problem in problems if problem]
+        return min(found, key=lambda each: isinstance(each, NotYet), default=None)
+
+    def _jobs(self, seen: CachedGpuJob, template: Json, action: CreateChildren) -> list[Json]:
+        """One Job for the workers that start together, or one for each pod that they share."""
+        job = seen.job
+        if shared := shared_pods(job, job.status):
+            return [
+                job_of_pod(
+                    job,
+                    template,
+                    each,
+                    attempt=action.attempt,
+                    container=pod.worker_container(job, seen.template),
+                    deadline_seconds=action.deadline_seconds,
+                )
+                for each in shared
+            ]
+        return [
+            job_manifest(
+                job,
+                template,
+                attempt=action.attempt,
+                nodes=nodes_of(job.status.placement),
+                deadline_seconds=action.deadline_seconds,
+            )
+        ]
 
     async def _create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
         """Where it cannot be created the attempt goes on without it."""
@@ -338,11 +380,19 @@ class Actor:
         if job.spec.by_mpirun:
             await self._delete_key(job, action.name)
 
-    async def _patch(self, job: GpuJob, name: str, spec: Json) -> None:
+    async def _patch_job(self, job: GpuJob, name: str, spec: Json) -> None:
         try:
             await self._api.merge(JOBS, name, {"spec": spec}, namespace=job.metadata.namespace)
         except errors.NotFound:
             log.debug("Job %s is gone already", name)
+
+    async def _end_pod(self, job: GpuJob, action: EndPod) -> None:
+        """Have the kubelet end it, as at a deadline; its uid keeps a namesake from being ended."""
+        body = {"metadata": {"uid": action.uid}, "spec": {"activeDeadlineSeconds": END_NOW}}
+        try:
+            await self._api.merge(PODS, action.name, body, namespace=job.metadata.namespace)
+        except (errors.NotFound, errors.Conflict):
+            log.debug("pod %s is gone already", action.name)
 
     async def _delete_gpujob(self, job: GpuJob) -> None:
         meta = job.metadata
@@ -371,6 +421,23 @@ class Actor:
             TemplateInvalid: the user's cannot be merged over ours.
         """
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
+
+
+async def _at_once(writes: Iterable[Awaitable[T]]) -> list[T]:
+    """Await writes, MAX_WRITES at once; the first error, if any, when all are over."""
+    slots = asyncio.Semaphore(MAX_WRITES)
+
+    async def one(write: Awaitable[T]) -> T:
+        async with slots:
+            return await write
+
+    answers = await asyncio.gather(*map(one, writes), return_exceptions=True)
+    done: list[T] = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+        done.append(answer)
+    return done
 
 
 def _planned(answer: PlanResponse, asked_at: float, *, priority: int) -> Answer:

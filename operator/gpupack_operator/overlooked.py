@@ -6,68 +6,89 @@ pods are missing when it completed would run again: so both are read from the AP
 """
 
 import logging
+from typing import TypeVar
 
 from gpupack_crds import indices, names
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube import client, errors, listing
 from gpupack_kube.client import Api
-from gpupack_kube.objects import Job, Pod
-from gpupack_kube.resources import JOBS, PODS
+from gpupack_kube.objects import Job, Object, Pod
+from gpupack_kube.resources import JOBS, PODS, Resource
 from gpupack_operator.decision import attempts
+from gpupack_operator.decision.gang_jobs import GangJobs, JobWorkers, gang_jobs
+from gpupack_operator.decision.view import condition_of
 from gpupack_operator.manifests.owner import index_of, is_controlled_by, is_ours, is_worker
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T", bound=Object)
 
-async def overlooked_job(api: Api, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    """The current attempt's Job, where the watch does not show it."""
-    name = _current(job)
-    if name is None or any(found.metadata.name == name for found in jobs):
+
+async def overlooked_jobs(api: Api, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    """The current attempt's Jobs that the watch does not show."""
+    shown = {found.metadata.name for found in jobs}
+    missing = sorted(_current(job).keys() - shown)
+    if not missing:
         return ()
-    try:
-        found = await api.get(JOBS, name, namespace=job.metadata.namespace)
-    except errors.NotFound:
-        return ()
-    return (found,) if is_ours(found, job) else ()
+    few = len(missing) == 1
+    there = await _one(api, job, missing[0]) if few else await _all_of(api, job, JOBS)
+    return tuple(each for each in there if each.metadata.name in missing and is_ours(each, job))
 
 
 async def overlooked_pods(
     api: Api, job: GpuJob, jobs: tuple[Job, ...], pods: tuple[Pod, ...]
 ) -> tuple[Pod, ...]:
-    """Pods of the current attempt's Job, where it is complete and the watch lacks some."""
-    name = _current(job)
-    current = next((found for found in jobs if found.metadata.name == name), None)
-    if current is None or not _is_complete(current):
-        return ()
-    shown = {index_of(pod) for pod in pods if is_controlled_by(pod, current)}
-    ended = job.status.ended_workers
-    if ended is not None:
-        shown.update(indices.read(ended.succeeded), indices.read(ended.ignored))
-    if shown.issuperset(range(job.spec.least)):
+    """Pods of the current attempt's Jobs, where one is complete and the watch lacks some."""
+    current = _current(job)
+    complete = [each for each in jobs if each.metadata.name in current and _is_complete(each)]
+    ended = _ended(job)
+    if all(_shows_all(each, current[each.metadata.name], pods, ended) for each in complete):
         return ()
     known = {pod.metadata.uid for pod in pods}
-    found = await _pods_of(api, job)
+    found = await _all_of(api, job, PODS)
     return tuple(p for p in found if p.metadata.uid not in known and is_worker(p, job, jobs))
 
 
-async def _pods_of(api: Api, job: GpuJob) -> list[Pod]:
+def _shows_all(job: Job, of: JobWorkers, pods: tuple[Pod, ...], ended: frozenset[int]) -> bool:
+    """Whether there is a pod of each worker of a Job, or the status says that it has ended."""
+    shown = {index_of(pod) for pod in pods if is_controlled_by(pod, job)}
+    if of.in_one_pod and of.indices[0] in shown:
+        return True
+    return (shown | ended).issuperset(of.indices)
+
+
+def _ended(job: GpuJob) -> frozenset[int]:
+    ended = job.status.ended_workers
+    if ended is None:
+        return frozenset()
+    return frozenset([*indices.read(ended.succeeded), *indices.read(ended.ignored)])
+
+
+async def _one(api: Api, job: GpuJob, name: str) -> list[Job]:
+    try:
+        return [await api.get(JOBS, name, namespace=job.metadata.namespace)]
+    except errors.NotFound:
+        return []
+
+
+async def _all_of(api: Api, job: GpuJob, resource: Resource[T]) -> list[T]:
     meta = job.metadata
     selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={meta.uid}"}
-    found: list[Pod] = []
-    async for page in listing.pages(api, PODS, namespace=meta.namespace, selectors=selectors):
+    found: list[T] = []
+    async for page in listing.pages(api, resource, namespace=meta.namespace, selectors=selectors):
         for raw in page.items:
             try:
-                found.append(client.read(raw, PODS))
+                found.append(client.read(raw, resource))
             except errors.KubeError as error:
-                log.warning("%s/%s: a pod of it cannot be read: %s", *job.key, error)
+                log.warning("%s/%s: one of %s cannot be read: %s", *job.key, resource.plural, error)
     return found
 
 
-def _current(job: GpuJob) -> str | None:
-    """The name of the current attempt's Job."""
+def _current(job: GpuJob) -> GangJobs:
+    """The Jobs of the current attempt, by name."""
     attempt = attempts.current(job.status)
-    return names.job_name(job.metadata.name, attempt=attempt.number) if attempt else None
+    return gang_jobs(job, job.status, attempt=attempt.number) if attempt else {}
 
 
 def _is_complete(job: Job) -> bool:
-    return any(each.type == "Complete" and each.status == "True" for each in job.status.conditions)
+    return condition_of(job, "Complete") is not None

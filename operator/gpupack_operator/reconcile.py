@@ -28,6 +28,7 @@ from gpupack_operator.decision.model import (
     Limits,
     NotPlanned,
     Observation,
+    Patch,
     PlanLater,
     Planned,
     Waits,
@@ -40,7 +41,7 @@ from gpupack_operator.manifests.pod import has_our_images
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
-from gpupack_operator.overlooked import overlooked_job, overlooked_pods
+from gpupack_operator.overlooked import overlooked_jobs, overlooked_pods
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
@@ -213,7 +214,7 @@ class Reconciler:
 
     async def _observe(self, key: Key, seen: CachedGpuJob) -> Observation:
         jobs = self._cache.jobs_of(seen.job)
-        jobs += await overlooked_job(self._api, seen.job, jobs)
+        jobs += await overlooked_jobs(self._api, seen.job, jobs)
         pods = self._cache.pods_of(seen.job, jobs)
         pods += await overlooked_pods(self._api, seen.job, jobs, pods)
         doubtful = (pod for pod in pods if is_given_up(pod) or is_overdue(pod, self._now()))
@@ -284,7 +285,11 @@ class Reconciler:
         decision: Decision,
         priority: Priority,
     ) -> Answer | None:
+        patches = [action for action in decision.actions if isinstance(action, Patch)]
+        await self._actor.patch(seen.job, patches)
         for action in decision.actions:
+            if isinstance(action, Patch):
+                continue
             if isinstance(action, AskPlan):
                 return priority.problem or await self._plan(seen, action, priority)
             if isinstance(action, AskGrowth):

@@ -116,7 +116,7 @@ IN_ANY_NAMESPACE = {
         ("nodes", "", "get"),
         ("jobs.batch", "", "create delete get list patch watch"),
         ("configmaps", "", "create delete"),
-        ("pods", "", "create list watch"),
+        ("pods", "", "create list patch watch"),
         ("pods/log", "", "get"),
         ("podtemplates", "", "create delete get"),
         ("provisioningrequests.autoscaling.x-k8s.io", "", "create delete get"),

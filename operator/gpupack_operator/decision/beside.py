@@ -38,7 +38,7 @@ from gpupack_operator.decision.model import (
 from gpupack_operator.decision.preempted import preempted
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import AttemptView, view_beside
-from gpupack_operator.manifests.owner import attempt_of, index_of
+from gpupack_operator.manifests.owner import attempt_of, index_of, is_beside
 
 NAME_SECONDS = 1.0
 """How soon to look whether a deleted Job is gone."""
@@ -91,8 +91,12 @@ def decide(observation: Observation, status: GpuJobStatus, gang: AttemptView) ->
 
 
 def jobs_of(observation: Observation, attempt: int) -> list[Job]:
-    """The Jobs that workers of an attempt have for themselves."""
-    return [job for job in observation.jobs if index_of(job) >= 0 and attempt_of(job) == attempt]
+    """The Jobs of an attempt's workers beyond the least."""
+    return [
+        job
+        for job in observation.jobs
+        if attempt_of(job) == attempt and is_beside(job, observation.job)
+    ]
 
 
 def placed_beside(spec: GpuJobSpec, status: GpuJobStatus) -> dict[int, WorkerPlacement]:

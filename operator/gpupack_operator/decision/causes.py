@@ -55,7 +55,7 @@ def first_cause(view: AttemptView) -> Finding | None:
 
 def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
     """What happened to a worker; None where nothing went wrong."""
-    if worker.succeeded and worker.pod.status.phase != "Failed":
+    if worker.succeeded and not worker.pod_failed:
         return None
     if worker.exit and isinstance(ends.end(worker.pod, worker.exit.state), ends.ByItself):
         return _own_failure(worker, worker.exit, view.started_at)
@@ -88,7 +88,7 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
         at, reason, message = by.at or at, by.reason, by.message or f"its pod ended: {by.reason}"
     elif state:
         reason, message = state.reason, _said(state.message) or "it was lost"
-    elif worker.pod.status.phase == "Failed":
+    elif worker.pod_failed:
         reason, message = "", "its node rejected it"
     else:
         return None

@@ -6,19 +6,28 @@ them their failed pods and these pods' logs. Such pods have ended: they hold no 
 against no quota of resources. A quota of objects (count/jobs.batch, count/pods) counts them and
 their Jobs all the same: so nothing stays while an attempt could not be created. Every other Job is
 deleted with its pods.
+
+Where workers share pods a Job does not see that one of them failed while others run on. So we end
+these: a pod in which one has ended stays, and has all its containers ended by its kubelet; other
+pods are deleted with their Jobs, as the controller of one Job for all would do.
 """
 
 import datetime as dt
+from typing import Final
 
-from gpupack_crds import names
-from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_kube.objects import Job
+from gpupack_crds.gpujob_status import GpuJobStatus, Outcome
+from gpupack_kube.objects import Job, Pod
 from gpupack_operator.decision import times
-from gpupack_operator.decision.model import Action, DeleteJob, Observation, StopJob
+from gpupack_operator.decision.model import Action, DeleteJob, EndPod, Observation, StopJob
 from gpupack_operator.decision.reasons import JobReason
-from gpupack_operator.manifests.owner import attempt_of, is_controlled_by
+from gpupack_operator.decision.workers import has_last_words
+from gpupack_operator.manifests.limits import gpu_containers, limits
+from gpupack_operator.manifests.owner import attempt_of, index_of, is_controlled_by, is_gang_s
 
-FAILED_JOBS_KEPT = 2
+FAILED_ATTEMPTS_KEPT = 2
+
+END_NOW: Final = 1
+"""activeDeadlineSeconds of a pod that is to end: the least there is."""
 
 ENDS = frozenset({"Complete", "Failed", "FailureTarget"})
 """Conditions of a Job that makes no more pods; those that run are being deleted."""
@@ -33,9 +42,12 @@ def retained(observation: Observation, status: GpuJobStatus) -> frozenset[str]:
     if _was_forbidden(status):
         return frozenset()
     failed = [attempt.number for attempt in status.attempts if attempt.outcome == "Failed"]
-    numbers = failed[-FAILED_JOBS_KEPT:] + [status.attempt] * status.finished
-    name = observation.job.metadata.name
-    return frozenset(names.job_name(name, attempt=number) for number in numbers)
+    numbers = failed[-FAILED_ATTEMPTS_KEPT:] + [status.attempt] * status.finished
+    return frozenset(
+        job.metadata.name
+        for job in observation.jobs
+        if attempt_of(job) in numbers and is_gang_s(job, observation.job)
+    )
 
 
 def clearing(
@@ -49,12 +61,29 @@ def clearing(
         if job.metadata.name not in kept:
             actions += deletion(job)
         elif not _at_rest(job) and not _ends_well(job, observation, status):
-            stop_at = times.after(_ended_at(job, status, observation.now), CONTROLLER_SECONDS)
+            ends_at = _ended_at(job, status, observation.now)
+            stop_at = times.after(ends_at, _patience_seconds(job, observation))
             if stop_at <= observation.now:
                 actions.append(StopJob(name=job.metadata.name))
-            else:
-                looks.append(stop_at)
+                continue
+            looks.append(stop_at)
+            if _outcome(job, status) == "Failed":
+                actions += ending(job, observation)
     return tuple(actions), times.earliest(*looks)
+
+
+def ending(job: Job, observation: Observation) -> tuple[Action, ...]:
+    """End what runs of a Job of an attempt that failed, where its controller does not."""
+    if not _has_one_pod(job):
+        return ()
+    telling = [pod for pod in _pods_of(job, observation) if has_last_words(pod)]
+    if not telling:
+        return deletion(job)
+    return tuple(
+        EndPod(name=pod.metadata.name, uid=pod.metadata.uid)
+        for pod in telling
+        if not pod.finished and pod.spec.active_deadline_seconds != END_NOW
+    )
 
 
 def all_cleared(observation: Observation, status: GpuJobStatus) -> bool:
@@ -88,11 +117,36 @@ def _ended_at(job: Job, status: GpuJobStatus, otherwise: dt.datetime) -> dt.date
 
 def _ends_well(job: Job, observation: Observation, status: GpuJobStatus) -> bool:
     """Whether all its pods have succeeded: its controller says so sooner or later."""
-    number = attempt_of(job)
-    outcome = next((each.outcome for each in status.attempts if each.number == number), None)
-    return outcome == "Succeeded" and all(
+    return _outcome(job, status) == "Succeeded" and all(
         pod.finished for pod in observation.pods if is_controlled_by(pod, job)
     )
+
+
+def _outcome(job: Job, status: GpuJobStatus) -> Outcome | None:
+    number = attempt_of(job)
+    return next((each.outcome for each in status.attempts if each.number == number), None)
+
+
+def _patience_seconds(job: Job, observation: Observation) -> float:
+    """How long a Job may take to end: a pod that we end has its grace period first."""
+    pods = _pods_of(job, observation) if _has_one_pod(job) else []
+    graces = [pod.spec.termination_grace_period_seconds for pod in pods if has_last_words(pod)]
+    return CONTROLLER_SECONDS + max(graces, default=0)
+
+
+def _has_one_pod(job: Job) -> bool:
+    """Whether the Job is that of one pod of a gang: it has an index then."""
+    return index_of(job) >= 0
+
+
+def _pods_of(job: Job, observation: Observation) -> list[Pod]:
+    """Pods of such a Job; those that do not ask for a worker's GPUs are not its own."""
+    of_gpus, index = limits(observation.job.spec), index_of(job)
+    return [
+        pod
+        for pod in observation.pods
+        if is_controlled_by(pod, job) and index_of(pod) == index and gpu_containers(pod, of_gpus)
+    ]
 
 
 def _at_rest(job: Job) -> bool:

@@ -241,7 +241,7 @@ class Observation:
 
     Attributes:
         job: the GPUJob.
-        jobs: its Jobs, of any attempt. That the current attempt's is missing has been confirmed.
+        jobs: its Jobs, of any attempt. That any of the current attempt is missing was confirmed.
         pods: its pods, of any attempt.
         silent: of the nodes whose pods are overdue, those that have fallen silent altogether.
         now: the time.
@@ -315,7 +315,7 @@ class CreateBeside:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CreateChildren:
-    """Create the Service and the Job of an attempt."""
+    """Create the Service and the Jobs of an attempt."""
 
     attempt: int
     deadline_seconds: int | None
@@ -337,6 +337,14 @@ class StopJob:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EndPod:
+    """End all containers of a pod and keep it, for their logs."""
+
+    name: str
+    uid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SetDeadline:
     """Bring a Job's own deadline in line with an edited GPUJob."""
 
@@ -349,7 +357,10 @@ class DeleteGpuJob:
     """The time to live after the end is over."""
 
 
-ApiWrite = CreateChildren | CreateBeside | DeleteJob | StopJob | SetDeadline | DeleteGpuJob
+Patch = DeleteJob | StopJob | EndPod | SetDeadline
+"""What has no answer, so that the order of several does not matter."""
+
+ApiWrite = CreateChildren | CreateBeside | Patch | DeleteGpuJob
 """What is written to the API server."""
 
 Action = AskPlan | AskGrowth | ApiWrite | NodesAction

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 
 from gpupack_crds.gpujob_status import Outcome
-from gpupack_kube.objects import ContainerWaiting
+from gpupack_kube.objects import ContainerWaiting, Job
 from gpupack_operator.decision import causes, times
 from gpupack_operator.decision.image_help import image_help
 from gpupack_operator.decision.reasons import JobReason
-from gpupack_operator.decision.view import AttemptView, Finding, Verdict
+from gpupack_operator.decision.view import AttemptView, Finding, Verdict, condition_of
 from gpupack_operator.decision.workers import Worker, by_index
 
 NEWS_SECONDS = 3.0
@@ -97,9 +97,13 @@ def failures_ignored(view: AttemptView) -> Finding | None:
 
 
 def job_gone(view: AttemptView) -> Finding | None:
-    """Somebody deleted the Job."""
-    missing = view.job is None and view.running
-    going = view.job is not None and view.job.metadata.deletion_timestamp is not None
+    """Somebody deleted a Job.
+
+    No worker starts before there is a Job of each.
+    """
+    began = view.running or any(worker.started for worker in view.workers)
+    missing = bool(view.missing_jobs) and began
+    going = any(job.metadata.deletion_timestamp is not None for job in view.jobs)
     if not missing and not going:
         return None
     message = f"the Job of attempt {view.number} was deleted"
@@ -107,23 +111,29 @@ def job_gone(view: AttemptView) -> Finding | None:
 
 
 def job_failed(view: AttemptView) -> Finding | None:
-    """The Job failed, and no pod is left that says why."""
-    failed = view.job_condition("Failed")
+    """A Job failed, and no pod is left that says why."""
+    failed = [found for job in view.jobs if (found := condition_of(job, "Failed"))]
+    if view.shares_pods:
+        unexplained = (job for job in view.jobs if not _failure_is_ignored(job, view))
+        failed = [found for job in unexplained if (found := condition_of(job, "Failed"))]
     if not failed:
         return None
-    message = f"a pod is gone, and with it the reason why it ended; its Job says: {failed.message}"
-    due = times.after(failed.last_transition_time or view.now, NEWS_SECONDS)
+    said = failed[0].message
+    message = f"a pod is gone, and with it the reason why it ended; its Job says: {said}"
+    due = times.after(failed[0].last_transition_time or view.now, NEWS_SECONDS)
     return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
 
 
 def ended_unseen(view: AttemptView) -> Finding | None:
-    """The Job completed, and the pod of a worker is gone before its end was seen.
+    """A Job completed, and the pod of a worker is gone before its end was seen.
 
     Only a pod whose deletion was requested goes, and whether that was before its end stood in it.
     """
-    complete, missing = view.job_condition("Complete"), view.missing
-    if not complete or not missing:
+    completed = [(job, found) for job in view.jobs if (found := condition_of(job, "Complete"))]
+    missing = [index for job, _ in completed for index in _missing_of(job, view)]
+    if not missing:
         return None
+    complete = next(found for job, found in completed if _missing_of(job, view))
     which = ", ".join(map(str, missing[:MISSING_NAMED]))
     which += f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
     message = (
@@ -140,10 +150,10 @@ def not_created(view: AttemptView) -> Finding | None:
     It writes a Job's first status, and startTime with it, when it has tried to create the pods: a
     slow admission webhook does not look like this.
     """
-    began = view.job.status.start_time if view.job else None
+    began = view.began_at
     if began is None or view.all_created:
         return None
-    if view.running or any(view.job_condition(kind) for kind in JOB_ENDS):
+    if view.running or any(condition_of(job, kind) for job in view.jobs for kind in JOB_ENDS):
         return None
     creations = [worker.pod.metadata.creation_timestamp or began for worker in view.workers]
     seconds = view.limits.create_seconds_of(view.count)
@@ -207,10 +217,9 @@ def not_begun(view: AttemptView) -> Finding | None:
 
 def _begun_at(view: AttemptView) -> dt.datetime:
     """When the Job controller began with the Job; the latest time for that, while it has not."""
-    began = view.job.status.start_time if view.job else None
-    if began is None and view.job is not None:
+    if view.began_at is None and view.jobs:
         return times.after(view.started_at, CONTROLLER_SECONDS)
-    return began or view.started_at
+    return view.began_at or view.started_at
 
 
 Rule = Callable[[AttemptView], Finding | None]
@@ -250,14 +259,30 @@ def _all_succeeded(view: AttemptView) -> bool:
 
 def _why_not_created(view: AttemptView, created: int) -> str:
     """The refusal stands in an event, which the operator has no right to read."""
-    name = view.job.metadata.name if view.job else ""
+    lacks = (job.metadata.name for job in view.jobs if _missing_of(job, view))
+    name, of = next(lacks, ""), "workers have pods" if view.shares_pods else "pods exist"
     seconds = view.limits.create_seconds_of(view.count)
     return (
-        f"{created} of {view.count} pods exist and for {seconds:.0f} s "
+        f"{created} of {view.count} {of} and for {seconds:.0f} s "
         "no other was created: a quota or admission forbids them. What forbids them is told by "
         f"kubectl get events --field-selector reason=FailedCreate,involvedObject.name={name}"
         f"{view.told_of_strangers}"
     )
+
+
+def _missing_of(job: Job, view: AttemptView) -> list[int]:
+    """Indices of the workers of a Job of which there is no pod."""
+    return sorted(set(view.workers_of(job)).intersection(view.missing))
+
+
+def _failure_is_ignored(job: Job, view: AttemptView) -> bool:
+    """Whether a Job failed with a worker whose failure the failure policy ignores."""
+    indices = set(view.workers_of(job))
+    if indices.intersection(view.missing):
+        return False
+    found = (causes.cause_of(each, view) for each in view.workers if each.index in indices)
+    ignored = any(cause is not None and causes.is_ignored(cause, view) for cause in found)
+    return ignored or bool(indices & view.ended.ignored)
 
 
 def _why_unbound(worker: Worker, view: AttemptView) -> str:

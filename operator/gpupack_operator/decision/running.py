@@ -20,7 +20,7 @@ from gpupack_operator.decision import (
     results,
     times,
 )
-from gpupack_operator.decision.cleanup import deletion
+from gpupack_operator.decision.cleanup import deletion, ending
 from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.model import (
     Action,
@@ -40,6 +40,7 @@ from gpupack_operator.decision.revised import held_since, kept, revised
 from gpupack_operator.decision.saved_logs import to_save
 from gpupack_operator.decision.view import AttemptView, Verdict, view
 from gpupack_operator.decision.workers import may_run
+from gpupack_operator.manifests.owner import is_controlled_by
 
 DEADLINE_SLACK_SECONDS = 2.0
 """Whole seconds on both sides: a Job's deadline within this of the GPUJob's is the same."""
@@ -63,7 +64,7 @@ def decide(
     if verdict:
         decision = _ended(observation, status, seen, verdict, write)
         return dataclasses.replace(decision, logs=to_save(seen, verdict))
-    if seen.job is None:
+    if seen.missing_jobs:
         return _created(observation, status, seen, again_at)
     status = _progress(seen, status, write)
     ends = ended_workers.recorded(seen, status.ended_workers)
@@ -71,7 +72,7 @@ def decide(
     others = beside.decide(observation, status, seen)
     return Decision(
         status=others.status,
-        actions=(*_deadline(seen, seen.job), *others.actions),
+        actions=(*(a for job in seen.jobs for a in _deadline(seen, job)), *others.actions),
         again_at=times.earliest(again_at, others.again_at, ends.again_at),
     )
 
@@ -79,15 +80,17 @@ def decide(
 def _created(
     observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
 ) -> Decision:
-    """Workers of a Job that was deleted before all had started must be gone first.
+    """Workers of a Job that was deleted before any had started must be gone first.
 
-    Those of the next one all begin again.
+    Those of the next one all begin again. Where pods have Jobs of their own, some of these may be
+    there.
     """
     status = structs.replace(status, ended_workers=None)
     if isinstance(observation.answer, NotYet):
         look_at = times.after(observation.now, NAME_LOOK_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
-    if any(may_run(pod, observation.silent) for pod in observation.pods):
+    others = (p for p in observation.pods if not any(is_controlled_by(p, j) for j in seen.jobs))
+    if any(may_run(pod, observation.silent) for pod in others):
         look_at = times.after(observation.now, JOB_GOING_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
     return Decision(status=status, actions=(creation(seen),), again_at=again_at)
@@ -194,23 +197,27 @@ def _ended(
     if verdict.outcome == "Moved" and observation.moved is not None:
         status = structs.replace(status, preemption=observation.moved.preemption)
     status = _waiting_again(status, verdict, write)
-    wait = JOB_GOING_SECONDS if seen.job else 0.0
+    wait = JOB_GOING_SECONDS if seen.jobs or seen.shares_pods else 0.0
     again_at = times.after(observation.now, wait)
     left = [a for job in beside.jobs_of(observation, seen.number) for a in deletion(job)]
-    actions = (*_left_behind(seen, verdict), *left)
+    actions = (*_left_behind(observation, seen, verdict), *left)
     return Decision(status=status, actions=actions, again_at=again_at)
 
 
-def _left_behind(seen: AttemptView, verdict: Verdict) -> tuple[Action, ...]:
+def _left_behind(
+    observation: Observation, seen: AttemptView, verdict: Verdict
+) -> tuple[Action, ...]:
     """What a failure leaves stays to be read: the Job controller ends the Job by itself.
 
-    Not where each worker fails alone: there the others would run on.
+    Not where each worker fails alone, or where pods have Jobs of their own: there the others would
+    run on.
     """
-    if seen.job is None:
-        return ()
     if verdict.outcome != "Failed":
-        return deletion(seen.job)
-    return (StopJob(name=seen.job.metadata.name),) if seen.spec.ignores_failures else ()
+        return tuple(action for job in seen.jobs for action in deletion(job))
+    if seen.shares_pods:
+        return tuple(action for job in seen.jobs for action in ending(job, observation))
+    ignores = seen.spec.ignores_failures
+    return tuple(StopJob(name=job.metadata.name) for job in seen.jobs if ignores)
 
 
 def _succeeded(

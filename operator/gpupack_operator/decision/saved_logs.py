@@ -9,7 +9,7 @@ from typing import Final
 
 from gpupack_operator.decision.model import LogSource, SaveLogs
 from gpupack_operator.decision.view import AttemptView, Verdict
-from gpupack_operator.decision.workers import Worker, by_index
+from gpupack_operator.decision.workers import Worker, by_index, has_last_words
 
 MAX_WORKERS: Final = 8
 """The first ones of a larger job."""
@@ -17,16 +17,21 @@ MAX_WORKERS: Final = 8
 
 def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
     """What to save of an attempt that ends so; None: nothing."""
-    if seen.job is None or verdict.outcome == "Succeeded":
+    if not seen.jobs or verdict.outcome == "Succeeded":
         return None
     is_kept = verdict.outcome == "Failed"
     workers = by_index(seen.workers).values()
-    going = [each for each in workers if each.started and not (is_kept and each.has_ended)]
+    going = [each for each in workers if each.started and not (is_kept and _stays(each, seen))]
     if not going:
         return None
     # Where the node is lost no log comes: nothing waits for it.
     urgent = verdict.outcome == "Infrastructure"
     return SaveLogs(seen.number, tuple(map(_source, going[:MAX_WORKERS])), waits=not urgent)
+
+
+def _stays(worker: Worker, seen: AttemptView) -> bool:
+    """Whether the worker's pod stays when the attempt has failed."""
+    return has_last_words(worker.pod) if seen.shares_pods else worker.has_ended
 
 
 def _source(worker: Worker) -> LogSource:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One attempt as it was observed, and what may be found out about it.
 
-Only pods of the Job that is seen are its workers: one whose Job is gone says nothing about an
+Only pods of the Jobs that are seen have its workers: one whose Job is gone says nothing about an
 attempt that still runs. Who their controller is, is their author's word, and the Job's controller
-takes them for its own: so a worker must also ask for the GPUs of one, which a quota counts, and be
-one of as many as there are.
+takes them for its own: so a pod must also ask for the GPUs of as many workers as it is to have,
+which a quota counts, in containers that are named after them.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Final
 
-from gpupack_crds import indices, names
+from gpupack_crds import indices
 from gpupack_crds.gpujob import FailureAction, GpuJobSpec
 from gpupack_crds.gpujob_status import (
     Attempt,
@@ -23,13 +23,14 @@ from gpupack_crds.gpujob_status import (
     WorkerResult,
 )
 from gpupack_crds.placement import by_worker
-from gpupack_kube.objects import Condition, Job
+from gpupack_kube.objects import Condition, Job, Pod
 from gpupack_operator.decision import times
+from gpupack_operator.decision.gang_jobs import GangJobs, JobWorkers, gang_jobs
 from gpupack_operator.decision.model import Limits, Observation
 from gpupack_operator.decision.unplanned import beyond_plan
 from gpupack_operator.decision.workers import Worker, by_index, may_run
-from gpupack_operator.manifests.limits import gpu_container, limits
-from gpupack_operator.manifests.owner import index_of, is_controlled_by
+from gpupack_operator.manifests.limits import gpu_containers, limits
+from gpupack_operator.manifests.owner import controller, index_of
 
 STRANGERS_NAMED = 3
 
@@ -95,13 +96,15 @@ NONE_ENDED: Final = Ended()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptView:
-    """One attempt: its Job, its pods, and the rules that it is judged by.
+    """One attempt: its Jobs, its workers, and the rules that it is judged by.
 
     Of an elastic gang the workers that start together; or one of those beside them, by itself.
 
     Attributes:
         indices: of the workers that there are to be.
-        workers: the pods that count.
+        wanted: the Jobs that there are to be, and the workers of each.
+        jobs: those of them that there are.
+        workers: those of the pods that count.
         strangers: names of those that say to be the Job's and are no workers of it.
         planned: by worker index, the node of its place.
         planned_pod: the pod that each worker was planned as; None: that is not known.
@@ -113,7 +116,8 @@ class AttemptView:
     started_at: dt.datetime
     running: bool
     indices: range
-    job: Job | None
+    wanted: GangJobs
+    jobs: tuple[Job, ...]
     workers: tuple[Worker, ...]
     strangers: tuple[str, ...]
     spec: GpuJobSpec
@@ -136,6 +140,23 @@ class AttemptView:
         return sorted(set(self.indices) - by_index(self.workers).keys() - self.ended.indices)
 
     @property
+    def missing_jobs(self) -> frozenset[str]:
+        """Names of the Jobs that there are to be and are not."""
+        return frozenset(self.wanted) - {job.metadata.name for job in self.jobs}
+
+    @property
+    def shares_pods(self) -> bool:
+        """Whether its pods have Jobs of their own, since workers share them."""
+        return any(each.in_one_pod for each in self.wanted.values())
+
+    @property
+    def began_at(self) -> dt.datetime | None:
+        """When the Job controller began with the last of its Jobs; None: it has not yet."""
+        starts = [job.status.start_time for job in self.jobs]
+        known = [start for start in starts if start is not None]
+        return max(known) if known and len(known) == len(self.wanted) else None
+
+    @property
     def bound(self) -> int:
         """How many workers have a node, or had one until they ended."""
         bound = {index for index, each in by_index(self.workers).items() if each.bound}
@@ -155,14 +176,17 @@ class AttemptView:
     @property
     def ended_at(self) -> dt.datetime | None:
         """When the last worker ended; None: one may still run, or no object says when it ended."""
-        over = self.job_condition("Failed") or self.job_condition("Complete")
         ends = [worker.ended_at for worker in self.workers]
         known = [end for end in ends if end is not None]
         moments = known + self.ended.moments
         if moments and self.all_created and len(known) == len(ends):
             return max(moments)
-        gone = not any(may_run(worker.pod, ()) for worker in self.workers)
-        return over.last_transition_time if over and gone else None
+        overs = [condition_of(job, "Failed") or condition_of(job, "Complete") for job in self.jobs]
+        if not overs or self.missing_jobs or any(may_run(each.pod, ()) for each in self.workers):
+            return None
+        told = [over.last_transition_time for over in overs if over is not None]
+        moments = [moment for moment in told if moment is not None]
+        return max(moments) if len(moments) == len(overs) else None
 
     @property
     def told_of_strangers(self) -> str:
@@ -185,10 +209,9 @@ class AttemptView:
             return ""
         return f"; its pods request more than was planned, and count as they are: {more}"
 
-    def job_condition(self, kind: str) -> Condition | None:
-        """A condition of the Job that is true."""
-        conditions = self.job.status.conditions if self.job else ()
-        return next((c for c in conditions if c.type == kind and c.status == "True"), None)
+    def workers_of(self, job: Job) -> tuple[int, ...]:
+        """Indices of the workers of one of its Jobs."""
+        return self.wanted[job.metadata.name].indices
 
     def action_for(self, exit_code: int | None) -> FailureAction | None:
         """What the failure policy says about an exit code; the first rule that matches decides."""
@@ -198,19 +221,25 @@ class AttemptView:
         return None
 
 
+def condition_of(job: Job, kind: str) -> Condition | None:
+    """Return a condition of a Job that is true."""
+    conditions = job.status.conditions
+    return next((c for c in conditions if c.type == kind and c.status == "True"), None)
+
+
 def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> AttemptView:
     """Look at one attempt of what was observed: at those of its workers that start together."""
-    name = names.job_name(observation.job.metadata.name, attempt=attempt.number)
-    job = next((job for job in observation.jobs if job.metadata.name == name), None)
     spec = observation.job.spec
-    wanted = range(spec.least)
-    workers, strangers = _workers(observation, job, wanted)
+    wanted = gang_jobs(observation.job, status, attempt=attempt.number)
+    jobs = tuple(job for job in observation.jobs if job.metadata.name in wanted)
+    workers, strangers = _workers(observation, jobs, wanted)
     return AttemptView(
         number=attempt.number,
         started_at=times.read(attempt.started_at),
         running=status.phase == "Running",
-        indices=wanted,
-        job=job,
+        indices=range(spec.least),
+        wanted=wanted,
+        jobs=jobs,
         workers=workers,
         strangers=strangers,
         spec=spec,
@@ -226,14 +255,16 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
 
 def view_beside(observation: Observation, attempt: AttemptView, job: Job) -> AttemptView:
     """Look at the worker of a Job of its own, which began when that was created."""
-    wanted = range(index_of(job), index_of(job) + 1)
-    workers, strangers = _workers(observation, job, wanted)
+    index = index_of(job)
+    wanted = {job.metadata.name: JobWorkers((index,))}
+    workers, strangers = _workers(observation, (job,), wanted)
     return dataclasses.replace(
         attempt,
         started_at=job.metadata.creation_timestamp or attempt.started_at,
         running=any(worker.started for worker in workers),
-        indices=wanted,
-        job=job,
+        indices=range(index, index + 1),
+        wanted=wanted,
+        jobs=(job,),
         workers=workers,
         strangers=strangers,
         deadline=None,
@@ -253,18 +284,33 @@ def _ended(found: EndedWorkers | None) -> Ended:
 
 
 def _workers(
-    observation: Observation, job: Job | None, wanted: range
+    observation: Observation, jobs: tuple[Job, ...], wanted: GangJobs
 ) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
-    """The pods that are a Job's workers, and the names of those that only say so."""
+    """The workers of some Jobs, and the names of pods that only say to be of these Jobs."""
     of_gpus = limits(observation.job.spec)
+    by_uid = {job.metadata.uid: wanted[job.metadata.name] for job in jobs}
     workers: list[Worker] = []
     strangers: list[str] = []
     for pod in observation.pods:
-        if job is None or not is_controlled_by(pod, job):
+        by = controller(pod)
+        expected = by_uid.get(by.uid) if by else None
+        if expected is None:
             continue
-        container = gpu_container(pod, of_gpus)
-        if index_of(pod) in wanted and container is not None:
-            workers.append(Worker(pod, container))
-        else:
-            strangers.append(pod.metadata.name)
+        found = _of_pod(pod, gpu_containers(pod, of_gpus), expected)
+        workers += found
+        strangers += [] if found else [pod.metadata.name]
     return tuple(workers), tuple(sorted(strangers))
+
+
+def _of_pod(pod: Pod, containers: tuple[str, ...], expected: JobWorkers) -> tuple[Worker, ...]:
+    """The workers of a pod; none where it is not as its Job makes it."""
+    index = index_of(pod)
+    if not expected.in_one_pod:
+        is_one = index in expected.indices and len(containers) == 1
+        return (Worker(pod, containers[0]),) if is_one else ()
+    pairs = list(zip(containers, expected.indices, strict=False))
+    are_all = len(containers) == len(expected.indices) and index == expected.indices[0]
+    if not are_all or not all(name.endswith(f"-{worker}") for name, worker in pairs):
+        return ()
+    peers = frozenset(containers)
+    return tuple(Worker(pod, name, worker, peers - {name}) for name, worker in pairs)

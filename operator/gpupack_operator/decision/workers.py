@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about the pods of one attempt."""
+"""Facts about the workers of one attempt, each a container of a pod."""
 
 import dataclasses
 import datetime as dt
@@ -37,23 +37,28 @@ class Exit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Worker:
-    """One pod of an attempt, and what can be said about it.
+    """One worker of an attempt, and what can be said about it.
 
     It ends with the container that has its GPUs: others (a log shipper, a proxy that admission has
-    added) may go on, and are stopped when the attempt has ended.
+    added) may go on, and are stopped when the attempt has ended. Containers of other workers in its
+    pod are not its own: each of them is a worker by itself.
 
     Attributes:
         pod: as the API server shows it.
         container: that has the GPUs; empty: as the template names it.
+        number: the worker's index; None: the pod's label says it.
+        peers: names of the containers of other workers in the pod.
     """
 
     pod: Pod
     container: str = ""
+    number: int | None = None
+    peers: frozenset[str] = frozenset()
 
     @property
     def index(self) -> int:
-        """The worker's index; the Job controller writes it, or we, where it has its own Job."""
-        return owner.index_of(self.pod)
+        """The worker's index; of a pod with one worker its label has it."""
+        return owner.index_of(self.pod) if self.number is None else self.number
 
     @property
     def main_container(self) -> str:
@@ -87,9 +92,24 @@ class Worker:
 
     @property
     def started(self) -> bool:
-        """Whether its containers run or ran; those of a pod that its kubelet rejected never did."""
+        """Whether its containers run or ran; those of a pod that its kubelet rejected never did.
+
+        Where workers share the pod, its own container: the others may start sooner.
+        """
+        if self.peers:
+            own = self._own
+            return own is not None and bool(own.state.running or own.state.terminated)
         ran = any(found.state.terminated for found in self.pod.status.container_statuses)
         return ran or self.pod.status.phase in STARTED_PHASES
+
+    @property
+    def pod_failed(self) -> bool:
+        """Whether its pod failed, and not only for another worker that failed in it."""
+        if self.pod.status.phase != "Failed":
+            return False
+        states = [s.state.terminated for s in self._all_statuses() if s.name in self.peers]
+        peer_failed = any(state is not None and state.exit_code != 0 for state in states)
+        return self._terminated is None or not peer_failed
 
     @property
     def ended_at(self) -> dt.datetime | None:
@@ -99,7 +119,7 @@ class Worker:
     @property
     def seen_by_kubelet(self) -> bool:
         """Whether its kubelet has said anything of it: the first word lists the containers."""
-        return bool(self._statuses()) or self.pod.status.phase != "Pending"
+        return bool(self._all_statuses()) or self.pod.status.phase != "Pending"
 
     @property
     def bound(self) -> bool:
@@ -156,18 +176,29 @@ class Worker:
         return next((found for found in self.pod.status.conditions if found.type == kind), None)
 
     @property
+    def _own(self) -> ContainerStatus | None:
+        found = self.pod.status.container_statuses
+        return next((each for each in found if each.name == self.main_container), None)
+
+    @property
     def _terminated(self) -> ContainerTerminated | None:
-        named = (
-            each for each in self.pod.status.container_statuses if each.name == self.main_container
-        )
-        return next((each.state.terminated for each in named), None)
+        return self._own.state.terminated if self._own else None
 
     def _sidecars(self) -> frozenset[str]:
         init = self.pod.spec.init_containers
         return frozenset(found.name for found in init if found.restart_policy == "Always")
 
     def _statuses(self) -> tuple[ContainerStatus, ...]:
+        """Of all containers that are not another worker's."""
+        return tuple(each for each in self._all_statuses() if each.name not in self.peers)
+
+    def _all_statuses(self) -> tuple[ContainerStatus, ...]:
         return self.pod.status.container_statuses + self.pod.status.init_container_statuses
+
+
+def has_last_words(pod: Pod) -> bool:
+    """Whether a container of the pod has ended, so that its log is worth keeping."""
+    return any(each.state.terminated for each in pod.status.container_statuses)
 
 
 def may_run(pod: Pod, silent: Collection[str]) -> bool:

@@ -52,6 +52,7 @@ def gpujob(
         spec |= {
             "workers": len(found),
             "gpus": 1,
+            "podPerWorker": True,
             "workload": {"name": "burn-in", "args": [*args, *real]},
             "failurePolicy": [{"exitCodes": [UNHEALTHY], "action": "Ignore"}],
         }

@@ -34,11 +34,11 @@ def limits(spec: GpuJobSpec) -> dict[str, str]:
     }
 
 
-def gpu_container(pod: Pod, wanted: Quantities) -> str | None:
-    """The name of the container that asks for this; None: the pod is no worker.
+def gpu_containers(pod: Pod, wanted: Quantities) -> tuple[str, ...]:
+    """The names of the containers that each ask for this; none: the pod has no worker.
 
-    A worker asks gpupack's scheduler, in one container that is no init container, and asks for no
-    other GPU.
+    A worker asks gpupack's scheduler, in a container that is no init container. No container of its
+    pod asks for any other GPU.
 
     Args:
         pod: as the API server shows it.
@@ -49,10 +49,10 @@ def gpu_container(pod: Pod, wanted: Quantities) -> str | None:
     initial = [each.resources.limits for each in pod.spec.init_containers]
     asked = [(name, found) for name, limit in ordinary if (found := _only(limit, named))]
     asks_us = pod.spec.scheduler_name == names.SCHEDULER_NAME
-    if not asks_us or len(asked) != 1 or any(_only(limit, named) for limit in initial):
-        return None
-    name, found = asked[0]
-    return name if _same(found, wanted) else None
+    if not asks_us or any(_only(limit, named) for limit in initial):
+        return ()
+    is_as_wanted = all(_same(found, wanted) for _, found in asked)
+    return tuple(name for name, _ in asked) if is_as_wanted else ()
 
 
 def _only(found: Quantities, named: frozenset[str]) -> Quantities:

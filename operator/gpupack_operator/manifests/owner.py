@@ -63,8 +63,28 @@ def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
     if any(owner.uid == found.metadata.uid for found in jobs):
         return True
     name, attempt = job.metadata.name, attempt_of(pod)
-    beside = names.extra_job_name(name, attempt=attempt, worker=index_of(pod))
-    return owner.kind == "Job" and owner.name in {names.job_name(name, attempt=attempt), beside}
+    return owner.kind == "Job" and owner.name in _job_names(name, attempt, index_of(pod))
+
+
+def is_gang_s(found: Job, job: GpuJob) -> bool:
+    """Whether a Job has workers of the gang that start together, of whatever attempt."""
+    name, attempt = job.metadata.name, attempt_of(found)
+    return found.metadata.name in _job_names(name, attempt, index_of(found))[:2]
+
+
+def is_beside(found: Job, job: GpuJob) -> bool:
+    """Whether a Job has a worker beyond those."""
+    name, attempt = job.metadata.name, attempt_of(found)
+    return found.metadata.name == _job_names(name, attempt, index_of(found))[2]
+
+
+def _job_names(name: str, attempt: int, worker: int) -> tuple[str, str, str]:
+    """What the Job with a worker may be called: of all workers, of its pod, of it alone."""
+    return (
+        names.job_name(name, attempt=attempt),
+        names.pod_job_name(name, attempt=attempt, worker=worker),
+        names.extra_job_name(name, attempt=attempt, worker=worker),
+    )
 
 
 def controller(child: Object) -> OwnerReference | None:

@@ -16,6 +16,8 @@ from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
+from gpupack_operator.manifests.result_bytes import with_result_bytes
+from gpupack_operator.manifests.shared_pod import SHM_VOLUME, check_sharable
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
 GRACE_SECONDS = 30
@@ -78,9 +80,11 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
         spec = mpi.launched(spec, launching)
     if has_our_images(job.spec):
         spec = defaults.pulling.credited(spec)
+    if job.spec.shares_pods:
+        check_sharable(spec, container["name"])
     return {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": _with_last_words(spec),
+        "spec": with_result_bytes(_with_last_words(spec), {container["name"]}),
     }
 
 
@@ -182,7 +186,7 @@ def _pod_spec(job: GpuJob, worker: Json, *, defaults: PodDefaults) -> Json:
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [worker],
         "volumes": [
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": defaults.shm_size}}
+            {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": defaults.shm_size}}
         ],
     }
     if priority_class := job.spec.priority_class_name or defaults.priority_class:
@@ -212,7 +216,7 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
             "capabilities": {"drop": ["ALL"]},
         },
         "terminationMessagePath": RESULT_PATH,
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - in the pod
+        "volumeMounts": [{"name": SHM_VOLUME, "mountPath": "/dev/shm"}],  # noqa: S108 - in the pod
     }
     if job.spec.workload:
         container["image"] = defaults.workload_image

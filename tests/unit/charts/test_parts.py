@@ -397,8 +397,8 @@ def test_the_api_has_a_right_in_kube_system_only_for_client_certificates(render)
     assert rules(render(CERTIFICATES)) == rules(render())
 
 
-def test_no_part_reads_secrets_but_its_own_and_the_queue_alone_changes_pods(render):
-    more = {"gpupack-operator": {"create"}, "gpupack-extender": {"patch"}}
+def test_no_part_reads_secrets_but_its_own_and_queue_and_operator_alone_change_pods(render):
+    more = {"gpupack-operator": {"create", "patch"}, "gpupack-extender": {"patch"}}
     # Keys of MPI workers, which the operator writes without ever reading one.
     of_secrets = {
         "gpupack-operator": {"create", "delete"},
@@ -448,12 +448,14 @@ def test_pods_wait_behind_the_gate_that_the_code_opens(render, values, gated):
         assert found["spec"]["failurePolicy"] == "Ignore"
 
 
-def test_that_the_operator_only_tries_pods_out_is_enforced_whatever_the_values_say(render):
+def test_that_the_operator_only_tries_and_ends_pods_is_enforced_whatever_the_values_say(render):
     off = ("admission.checkPods=false", "admission.protectDevices=false")
     objects = render(*off).objects
     policy = objects["ValidatingAdmissionPolicy", "gpupack-operator-pods"]["spec"]
-    (rule,) = policy["validations"]
-    assert (policy["failurePolicy"], "dryRun" in rule["expression"]) == ("Fail", True)
+    tries, ends, of_gpujobs = (rule["expression"] for rule in policy["validations"])
+    assert (policy["failurePolicy"], "dryRun" in tries) == ("Fail", True)
+    assert "activeDeadlineSeconds" in ends
+    assert "gpupack.dev/job-uid" in of_gpujobs
     binding = objects["ValidatingAdmissionPolicyBinding", "gpupack-operator-pods"]["spec"]
     assert binding["validationActions"] == ["Deny"]
 

@@ -15,7 +15,7 @@ from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.creation_backoff import CreationBackoff
-from gpupack_operator.decision.model import DeleteJob, Limits
+from gpupack_operator.decision.model import DeleteJob, EndPod, Limits
 from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
@@ -129,6 +129,48 @@ async def test_places_are_written_before_anything_is_created(gang):
     assert first == f"{GPUJOB}/status"
     assert others == [SERVICES, JOBS]
     assert [each["node"] for each in gang.status["placement"]] == ["a", "b"]
+
+
+@pytest.fixture
+def sharing(server, build):
+    """A scene of four workers, of which two each are on a node."""
+    scene = Scene(server, build, workers=4)
+    scene.body["spec"] |= {"podPerWorker": False}
+    scene.plans.answer = PlanResponse(placement=build.placement(*"abab"), expires_seconds=10)
+    scene.restart()
+    return scene
+
+
+async def test_each_pod_that_workers_share_gets_a_job(sharing):
+    await sharing.reconcile()
+    assert {f"{JOBS}/train-1-p0", f"{JOBS}/train-1-p1"} < sharing.server.objects.keys()
+    assert f"{JOBS}/train-1" not in sharing.server.objects
+
+
+async def test_jobs_that_the_watch_does_not_show_yet_are_not_created_again(sharing):
+    await sharing.reconcile()
+    sharing.restart()
+    before = len(sharing.server.names("POST"))
+    await sharing.reconcile()
+    assert len(sharing.server.names("POST")) == before
+
+
+async def test_of_jobs_that_are_refused_the_attempt_ends(sharing):
+    sharing.server.refuse["jobs"] = (403, "Forbidden", "exceeded quota: none")
+    await sharing.reconcile()
+    (attempt,) = sharing.status["attempts"]
+    assert (attempt["reason"], attempt["outcome"]) == ("CreationForbidden", "Infrastructure")
+
+
+async def test_a_pod_is_ended_by_its_uid_and_one_that_is_gone_is_no_error(sharing):
+    path = "/api/v1/namespaces/team/pods/train-1-p0-x"
+    meta = {"name": "train-1-p0-x", "uid": "mine", "resourceVersion": "1"}
+    sharing.server.put(path, {"metadata": meta, "spec": {}})
+    seen = sharing.cache.gpujob(KEY)
+    gone = EndPod(name="gone", uid="other")
+    await sharing.actor.patch(seen.job, [gone, EndPod(name="train-1-p0-x", uid="mine")])
+    found = sharing.server.objects[path]
+    assert (found["metadata"]["uid"], found["spec"]["activeDeadlineSeconds"]) == ("mine", 1)
 
 
 async def test_a_worker_that_is_alone_has_no_service(scene):

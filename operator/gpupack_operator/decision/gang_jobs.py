@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Jobs an attempt has for its workers that start together: one, or one for each pod."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from gpupack_crds import names
+from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.kinds import GpuJob
+from gpupack_crds.worker_pods import WorkerPod, are_shared, pods_of
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JobWorkers:
+    """The workers of a Job.
+
+    Attributes:
+        indices: ascending.
+        in_one_pod: whether its one pod has all of them; else each has a pod.
+    """
+
+    indices: tuple[int, ...]
+    in_one_pod: bool = False
+
+
+GangJobs = Mapping[str, JobWorkers]
+"""By name of the Job."""
+
+
+def gang_jobs(job: GpuJob, status: GpuJobStatus, *, attempt: int) -> GangJobs:
+    """Compute them from the placement."""
+    name, shared = job.metadata.name, shared_pods(job, status)
+    if not shared:
+        return {names.job_name(name, attempt=attempt): JobWorkers(tuple(range(job.spec.least)))}
+    return {
+        names.pod_job_name(name, attempt=attempt, worker=pod.index): JobWorkers(
+            pod.workers, in_one_pod=True
+        )
+        for pod in shared
+    }
+
+
+def shared_pods(job: GpuJob, status: GpuJobStatus) -> tuple[WorkerPod, ...]:
+    """Compute the pods of the workers that start together; none where each has a pod to itself."""
+    pods = pods_of(job.spec, status.placement)
+    gang = tuple(pod for pod in pods if pod.index < job.spec.least)
+    return gang if are_shared(gang) else ()

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attempt whose workers share pods: 0 and 1 on node a, 2 on node b."""
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from gpupack_crds import names
+from gpupack_kube.objects import Job, Pod
+from gpupack_operator.decision.decide import decide
+from gpupack_operator.decision.model import (
+    CreateChildren,
+    DeleteJob,
+    EndPod,
+    LogSource,
+    NotCreated,
+    SetDeadline,
+    StopJob,
+)
+from gpupack_operator.decision.reasons import JobReason
+
+IGNORE_6 = [{"exitCodes": [6], "action": "Ignore"}]
+NODES = ("a", "a", "b")
+PODS = {0: (0, 1), 2: (2,)}
+RESULT = '{"schema": "gpupack.dev/result/v1", "headline": "worker %d"}'
+
+
+def job_of(build, index, **changes):
+    """The Job of the pod whose first worker is `index`."""
+    found = msgspec.to_builtins(build.job(**changes))
+    found["metadata"] |= {"name": f"train-1-p{index}", "uid": f"uid-of-p{index}"}
+    found["metadata"]["labels"][names.INDEX_LABEL] = str(index)
+    return msgspec.convert(found, Job)
+
+
+def ended(code, at, message=""):
+    state = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}
+    return {"terminated": state | {"finishedAt": at}}
+
+
+def pod_of(build, index, *states, deadline=None, base="worker", **changes):
+    """Its pod; a state for each worker, None where the kubelet says nothing of it."""
+    found = msgspec.to_builtins(build.pod(index, **{"node": NODES[index]} | changes))
+    owner = {"kind": "Job", "name": f"train-1-p{index}", "uid": f"uid-of-p{index}"}
+    found["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    workers = PODS[index]
+    (container,) = found["spec"]["containers"]
+    found["spec"]["containers"] = [container | {"name": f"{base}-{w}"} for w in workers]
+    if deadline is not None:
+        found["spec"]["activeDeadlineSeconds"] = deadline
+    given = states or ({"running": {}},) * len(workers)
+    found["status"]["containerStatuses"] = [
+        {"name": f"{base}-{worker}", "state": state}
+        for worker, state in zip(workers, given, strict=True)
+        if state is not None
+    ]
+    return msgspec.convert(found, Pod)
+
+
+RUNS = {"running": {}}
+
+
+@pytest.fixture
+def look(build):
+    """Decide about the gang with these pods and both Jobs, or with others."""
+
+    def decided(*pods, jobs=None, now=30, write=False, gang=None, answer=None, **spec):
+        gang = gang or build.admitted(nodes=NODES, podPerWorker=False, **spec)
+        jobs = [job_of(build, index) for index in PODS] if jobs is None else jobs
+        decision = decide(build.see(gang, jobs=jobs, pods=pods, now=now, answer=answer))
+        return (decision, build.after(gang, decision)) if write else decision
+
+    return decided
+
+
+@pytest.fixture
+def fails(build, look):
+    """Worker 1 fails beside worker 0, which runs on, as does worker 2."""
+
+    def failed(now=31, code=3, **spec):
+        first = pod_of(build, 0, RUNS, ended(code, build.stamp(30)))
+        second = pod_of(build, 2)
+        return (*look(first, second, now=now, write=True, **spec), (first, second))
+
+    return failed
+
+
+def outcome(decision):
+    attempt = decision.status.attempts[-1]
+    return attempt.outcome, attempt.reason
+
+
+def test_it_runs_when_the_container_of_each_worker_does(build, look):
+    assert look(pod_of(build, 0), pod_of(build, 2)).status.phase == "Running"
+    starting = pod_of(build, 0, RUNS, {"waiting": {"reason": "ContainerCreating"}})
+    assert look(starting, pod_of(build, 2)).status.phase == "Admitted"
+
+
+def test_it_succeeds_when_each_worker_has_and_keeps_the_result_of_each(build, look):
+    told = [ended(0, build.stamp(20 + i), RESULT % i) for i in range(3)]
+    done = look(
+        pod_of(build, 0, told[0], told[1], phase="Succeeded"),
+        pod_of(build, 2, told[2], phase="Succeeded"),
+    )
+    assert done.status.phase == "Succeeded"
+    assert [(r.worker, r.headline) for r in done.status.results] == [
+        (i, f"worker {i}") for i in range(3)
+    ]
+    assert done.status.attempts[-1].ended_at == build.stamp(22).replace("+00:00", "Z")
+
+
+def test_it_goes_on_while_one_worker_of_a_pod_has_ended(build, look):
+    first = pod_of(build, 0, ended(0, build.stamp(20)), RUNS)
+    assert look(first, pod_of(build, 2)).status.phase == "Running"
+
+
+def test_a_worker_that_fails_ends_the_others_of_its_pod_and_keeps_their_logs(fails):
+    decision, _, (first, _) = fails(maxRestarts=1)
+    assert outcome(decision) == ("Failed", "WorkerFailed")
+    fault = decision.status.attempts[-1].fault
+    assert (fault.worker, fault.node) == (1, "a")
+    assert "container worker-1 ended with exit code 3" in decision.status.attempts[-1].message
+    assert decision.actions == (
+        EndPod(name=first.metadata.name, uid=first.metadata.uid),
+        DeleteJob(name="train-1-p2", uid="uid-of-p2"),
+    )
+
+
+def test_logs_of_pods_that_are_deleted_are_saved_and_those_that_stay_are_not(fails):
+    decision, _, (_, second) = fails()
+    assert decision.logs.sources == (LogSource(2, second.metadata.name, "worker-2"),)
+
+
+def test_a_job_that_fails_for_good_ends_them_likewise(fails):
+    decision, _, (first, _) = fails()
+    assert decision.status.phase == "Failed"
+    assert decision.actions == (
+        EndPod(name=first.metadata.name, uid=first.metadata.uid),
+        DeleteJob(name="train-1-p2", uid="uid-of-p2"),
+    )
+
+
+def test_an_operator_that_starts_again_ends_what_another_did_not(build, look, fails):
+    decision, gang, pods = fails()
+    again = look(*pods, gang=gang, now=32)
+    assert again.actions == decision.actions
+
+
+def test_what_is_to_end_has_its_grace_period_and_is_then_stopped(build, look, fails):
+    _, gang, _ = fails()
+    left = [job_of(build, 0)]
+    ending = pod_of(build, 0, RUNS, ended(3, build.stamp(30)), deadline=1)
+    waits = look(ending, jobs=left, gang=gang, now=70)
+    assert (waits.actions, waits.again_at) == ((), build.at(71))
+    over = look(ending, jobs=left, gang=gang, now=71)
+    assert over.actions == (StopJob(name="train-1-p0"),)
+
+
+def test_what_has_ended_stays_to_be_read(build, look, fails):
+    _, gang, _ = fails()
+    over = [job_of(build, 0, conditions=[("Failed", 40)])]
+    stays = pod_of(build, 0, ended(143, build.stamp(40)), ended(3, build.stamp(30)), phase="Failed")
+    assert look(stays, jobs=over, gang=gang, now=50).actions == ()
+
+
+def test_the_next_attempt_waits_until_all_of_that_has_ended(build, look, fails):
+    _, gang, _ = fails(maxRestarts=1)
+    ending = pod_of(build, 0, RUNS, ended(3, build.stamp(30)), deadline=1)
+    waits = look(ending, jobs=[job_of(build, 0)], gang=gang, now=40)
+    assert waits.actions == ()
+    over = [job_of(build, 0, conditions=[("Failed", 40)])]
+    stays = pod_of(build, 0, ended(143, build.stamp(40)), ended(3, build.stamp(30)), phase="Failed")
+    (plan,) = look(stays, jobs=over, gang=gang, now=50).actions
+    assert plan.attempt == 2
+
+
+def test_a_failure_that_is_ignored_ends_nobody_else(build, look, fails):
+    decision, gang, _ = fails(code=6, failurePolicy=IGNORE_6)
+    assert (decision.status.phase, decision.actions) == ("Running", ())
+    first = pod_of(build, 0, ended(0, build.stamp(40)), ended(6, build.stamp(30)), phase="Failed")
+    jobs = [job_of(build, 0, conditions=[("Failed", 40)]), job_of(build, 2)]
+    goes_on = look(first, pod_of(build, 2), jobs=jobs, gang=gang, now=50)
+    assert goes_on.status.phase == "Running"
+    recorded = goes_on.status.ended_workers
+    assert (recorded.succeeded, recorded.ignored) == ("0", "1")
+    done = pod_of(build, 2, ended(0, build.stamp(60)), phase="Succeeded")
+    gang = build.after(gang, goes_on)
+    found = look(done, jobs=jobs, gang=gang, now=61)
+    assert (found.status.phase, found.status.reason) == ("Succeeded", "FailuresIgnored")
+
+
+def test_a_pod_that_is_lost_is_the_infrastructure_s_for_each_of_its_workers(build, look):
+    evicted = pod_of(
+        build,
+        0,
+        ended(137, build.stamp(22)),
+        ended(137, build.stamp(22)),
+        phase="Failed",
+        reason="Evicted",
+    )
+    assert outcome(look(evicted, pod_of(build, 2)))[0] == "Infrastructure"
+
+
+def test_a_worker_that_completed_before_its_pod_was_lost_has_completed(build, look):
+    lost = pod_of(
+        build,
+        0,
+        ended(0, build.stamp(10)),
+        ended(143, build.stamp(25)),
+        deleted=22,
+    )
+    found = look(lost, pod_of(build, 2))
+    assert outcome(found)[0] == "Infrastructure"
+    assert found.status.attempts[-1].fault.worker == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"), [({"suspend": True}, "Suspended"), ({"activeDeadlineSeconds": 20}, "")]
+)
+def test_all_its_jobs_go_when_it_is_suspended_and_end_by_themselves_at_the_deadline(
+    build, look, spec, reason
+):
+    gang = build.admitted(nodes=NODES, podPerWorker=False)
+    gang = structs.replace(gang, spec=build.gpujob(workers=3, podPerWorker=False, **spec).spec)
+    decision = look(pod_of(build, 0), pod_of(build, 2), gang=gang)
+    deleted = [a.name for a in decision.actions if isinstance(a, DeleteJob)]
+    assert deleted == (["train-1-p0", "train-1-p2"] if reason else [])
+
+
+def test_an_edited_deadline_comes_to_each_job(build, look):
+    jobs = [job_of(build, index, deadline=900, started=index) for index in PODS]
+    decision = look(pod_of(build, 0), pod_of(build, 2), jobs=jobs, activeDeadlineSeconds=100)
+    assert decision.actions == (
+        SetDeadline(name="train-1-p0", seconds=101),
+        SetDeadline(name="train-1-p2", seconds=99),
+    )
+
+
+def test_jobs_that_lack_are_created_though_pods_of_others_wait(build, look):
+    waits = pod_of(build, 0, None, None, phase="Pending", node="")
+    decision = look(waits, jobs=[job_of(build, 0)], now=5)
+    assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=None),)
+
+
+def test_a_job_that_is_deleted_after_a_worker_began_ends_the_attempt(build, look):
+    starting = pod_of(build, 0, RUNS, None)
+    found = look(starting, jobs=[job_of(build, 0)], now=5)
+    assert outcome(found) == ("Infrastructure", "JobDeleted")
+    assert found.actions == (DeleteJob(name="train-1-p0", uid="uid-of-p0"),)
+
+
+def test_where_one_job_is_refused_the_attempt_ends(look):
+    no = NotCreated(JobReason.CREATION_FORBIDDEN, "exceeded quota", for_good=False)
+    found = look(jobs=[], answer=no, now=1)
+    assert outcome(found) == ("Infrastructure", "CreationForbidden")
+
+
+def test_a_job_without_its_pod_is_named_when_it_is_given_up(build, look):
+    found = look(pod_of(build, 0, None, None, phase="Pending", node=""), now=12)
+    assert outcome(found) == ("Infrastructure", "CreationForbidden")
+    assert "2 of 3 workers have pods" in found.status.attempts[-1].message
+    assert "involvedObject.name=train-1-p2" in found.status.attempts[-1].message
+
+
+FORGED = {
+    "one container too few": lambda build: [pod_of(build, 0), with_containers(build, 1)],
+    "one too many": lambda build: [pod_of(build, 0), with_containers(build, 3)],
+    "another worker's name": lambda build: [pod_of(build, 0), named(build, "worker-7")],
+}
+
+
+def with_containers(build, count):
+    found = pod_of(build, 2)
+    (container,) = found.spec.containers
+    containers = tuple(structs.replace(container, name=f"worker-{2 + i}") for i in range(count))
+    spec = structs.replace(found.spec, containers=containers if count != 1 else ())
+    return structs.replace(found, spec=spec)
+
+
+def named(build, name):
+    found = pod_of(build, 2)
+    (container,) = found.spec.containers
+    spec = structs.replace(found.spec, containers=(structs.replace(container, name=name),))
+    return structs.replace(found, spec=spec)
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_a_pod_that_is_not_as_its_job_makes_it_has_no_worker(look, build, forged):
+    found = look(*forged(build), now=12)
+    assert outcome(found) == ("Infrastructure", "CreationForbidden")
+    assert "train-1-2-x" in found.status.attempts[-1].message
+
+
+def test_a_base_name_of_the_template_is_no_matter(build, look):
+    assert look(pod_of(build, 0, base="main"), pod_of(build, 2)).status.phase == "Running"
