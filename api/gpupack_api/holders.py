@@ -4,18 +4,21 @@
 On observed nodes it is the node's agent who tells, since the kubelet chose there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from gpupack_api.job_views import index_of
+from gpupack_api.pod_workers import PodWorkers
+from gpupack_api.shown_job import ShownJob
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.kinds import GpuNode
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import PodClaim
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.workers import WorkerKey
 
 EXCLUSIVE: Final = "strict"
 """What is held whole, a MIG slice as well, is nobody else's."""
@@ -25,7 +28,8 @@ class HolderView(msgspec.Struct, frozen=True):
     """A pod's hold on one GPU or MIG slice.
 
     Attributes:
-        job: the GPUJob that the pod is a worker of; empty: none.
+        job: the GPUJob that the pod is of; empty: none.
+        worker: of that job, which has the GPU; None: the pod is of no job.
         index: of the GPU on its node; None: the node does not list it now.
         percent: of the GPU's time; 100: the whole GPU.
         memory_mib: of its memory, MiB.
@@ -35,6 +39,7 @@ class HolderView(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     job: str
+    worker: int | None
     node: str
     uuid: str
     index: int | None
@@ -52,6 +57,7 @@ class Hold(msgspec.Struct, frozen=True):
     node: str
     job: str
     share: DeviceShare
+    worker: int | None = None
 
     @property
     def mark(self) -> str:
@@ -59,11 +65,12 @@ class Hold(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.pod}/{self.uuid}"
 
 
-def holds(ledger: Ledger) -> Iterator[Hold]:
-    """All of them, in no order."""
+def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[Hold]:
+    """List all of them, in no order."""
+    workers = PodWorkers(jobs)
     for claim in ledger.claims.pods.values():
-        job = claim.worker.attempt.job if claim.worker else ""
-        yield from _held_by(claim, job)
+        for hold in _held_by(claim):
+            yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
     for node, uids in ledger.claims.lingering.items():
         for uid in uids:
             if (gone := ledger.claims.lingerer(node, uid)) is not None:
@@ -73,9 +80,14 @@ def holds(ledger: Ledger) -> Iterator[Hold]:
             yield from _told_by(gpus)
 
 
-def _held_by(pod: PodClaim | Lingering, job: str = "") -> Iterator[Hold]:
+def _of_worker(hold: Hold, pod: WorkerKey, workers: PodWorkers) -> Hold:
+    worker = workers.of(pod, hold.share)
+    return msgspec.structs.replace(hold, job=pod.attempt.job, worker=worker)
+
+
+def _held_by(pod: PodClaim | Lingering) -> Iterator[Hold]:
     for share in claims.shares(pod.placement):
-        yield Hold(pod.namespace, pod.name, share.uuid, pod.placement.node, job, share)
+        yield Hold(pod.namespace, pod.name, share.uuid, pod.placement.node, "", share)
 
 
 def _told_by(gpus: GpuNode) -> Iterator[Hold]:
@@ -91,6 +103,7 @@ def holder_view(hold: Hold, ledger: Ledger) -> HolderView:
         namespace=hold.namespace,
         pod=hold.pod,
         job=hold.job,
+        worker=hold.worker,
         node=hold.node,
         uuid=hold.uuid,
         index=index_of(hold.uuid, hold.node, ledger.cluster),

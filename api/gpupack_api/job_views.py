@@ -2,17 +2,23 @@
 """GPUJobs as callers are shown them."""
 
 import datetime as dt
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 import gpupack_core as core
 from gpupack_api.shown_job import ShownJob
 from gpupack_crds.devices import DeviceShare
+from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.placement import by_worker
+
+NO_PODS: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """A GPUJob in short; `gpus` and `nodes` as kubectl's columns have them."""
+    """A GPUJob in short; `gpus` is a number of whole GPUs, or shares and MIG slices as 2x40%."""
 
     namespace: str
     name: str
@@ -20,7 +26,7 @@ class JobView(msgspec.Struct, frozen=True):
     reason: str
     message: str
     workers: int
-    gpus: str
+    gpus: int | str
     nodes: str
     attempt: int
     priority: int
@@ -60,11 +66,17 @@ class HeldDevice(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """Where a worker is; `devices` is empty where another device plugin chooses them."""
+    """Where a worker is.
+
+    Attributes:
+        devices: empty where another device plugin chooses them.
+        pod: several workers may share one; empty: it has none, or the caller may not list pods.
+    """
 
     worker: int
     node: str
     devices: list[HeldDevice]
+    pod: str = ""
 
 
 def job_view(job: ShownJob) -> JobView:
@@ -77,7 +89,7 @@ def job_view(job: ShownJob) -> JobView:
         reason=status.reason,
         message=status.message,
         workers=spec.workers,
-        gpus=status.gpus,
+        gpus=gpu_count(status.gpus),
         nodes=status.nodes,
         attempt=status.attempt,
         priority=status.priority,
@@ -106,8 +118,13 @@ def attempt_views(job: ShownJob) -> list[AttemptView]:
     ]
 
 
-def worker_views(job: ShownJob, cluster: core.Cluster) -> list[WorkerView]:
-    """Where the workers of the current attempt are, by index; none where it holds no places."""
+def worker_views(
+    job: ShownJob, cluster: core.Cluster, pods: Mapping[int, str] = NO_PODS
+) -> list[WorkerView]:
+    """List where the workers of the current attempt are, by index; none where it holds no places.
+
+    `pods`: names, by worker.
+    """
     if not job.status.holds_placement:
         return []
     return [
@@ -115,6 +132,7 @@ def worker_views(job: ShownJob, cluster: core.Cluster) -> list[WorkerView]:
             placed.worker,
             placed.node,
             [held_device(share, placed.node, cluster) for share in placed.devices],
+            pods.get(placed.worker, ""),
         )
         for placed in by_worker(job.status.placement)
     ]

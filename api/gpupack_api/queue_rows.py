@@ -11,6 +11,7 @@ from gpupack_api.job_views import JobView, job_view
 from gpupack_api.read_model import ReadModel
 from gpupack_api.shown_job import ShownJob
 from gpupack_core.queueing import JobId
+from gpupack_crds.gpujob_status import gpu_count
 from gpupack_kube import objects
 from gpupack_scheduling.queueing.ask import job_id, pod_id
 
@@ -63,7 +64,7 @@ def _of_pod(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRo
         reason=scheduled.reason if scheduled else "",
         message=obstacle or (scheduled.message if scheduled else ""),
         workers=1,
-        gpus=_gpus(ask.request) if ask and ask.request else "",
+        gpus=gpu_count(_gpus(ask.request)) if ask and ask.request else "",
         nodes="",
         attempt=0,
         priority=ask.priority if ask else 0,

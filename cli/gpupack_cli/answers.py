@@ -119,13 +119,15 @@ class Holder(msgspec.Struct):
     pod: str
     uuid: str
     job: str = ""
+    worker: int | None = None
     percent: int = 100
 
     @property
     def text(self) -> str:
-        """«team/train (pod train-1-0-x7k2p)», «team/pod/notebook 40%»."""
+        """«team/train (worker 0, pod train-1-0-x7k2p)», «team/pod/notebook 40%»."""
         part = "" if self.percent >= 100 else f" {self.percent}%"  # noqa: PLR2004 - of a whole
-        whose = f"{self.job} (pod {self.pod})" if self.job else f"pod/{self.pod}"
+        worker = "" if self.worker is None else f"worker {self.worker}, "
+        whose = f"{self.job} ({worker}pod {self.pod})" if self.job else f"pod/{self.pod}"
         return f"{self.namespace}/{whose}{part}"
 
 

@@ -39,6 +39,7 @@ class Wanted:
         share: `25,10Gi`: percent and memory of a GPU instead; empty: whole ones.
         mig: profile of MIG slices; empty: none.
         workers: how many start together.
+        pod_per_worker: workers of one node share no pod.
         models: GPU models to choose from.
         min_memory: least memory of each GPU, such as 40Gi.
         priority_class: name of a PriorityClass.
@@ -57,6 +58,7 @@ class Wanted:
     share: str = ""
     mig: str = ""
     workers: int = 1
+    pod_per_worker: bool = False
     models: tuple[str, ...] = ()
     min_memory: str = ""
     priority_class: str = ""
@@ -130,6 +132,8 @@ def owned_by(job: Json) -> Json:
 
 def _size(wanted: Wanted) -> Json:
     size: Json = {"workers": wanted.workers}
+    if wanted.pod_per_worker:
+        size["podPerWorker"] = True
     if wanted.share:
         parts = _SHARE.fullmatch(wanted.share)
         if parts is None or not int(parts[1]):

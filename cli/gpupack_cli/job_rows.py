@@ -8,6 +8,7 @@ import msgspec
 
 from gpupack_cli.figures import age
 from gpupack_cli.output import Column
+from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.kinds import GpuJob
 
 JOB_COLUMNS: Final = (
@@ -37,7 +38,7 @@ class JobRow(msgspec.Struct, frozen=True):
     reason: str
     message: str
     workers: int
-    gpus: str
+    gpus: int | str
     nodes: str
     attempt: int
     priority: int
@@ -58,7 +59,7 @@ class JobRow(msgspec.Struct, frozen=True):
             reason=status.reason,
             message=status.message,
             workers=job.spec.workers,
-            gpus=status.gpus,
+            gpus=gpu_count(status.gpus),
             nodes=status.nodes,
             attempt=status.attempt,
             priority=status.priority or job.spec.priority,

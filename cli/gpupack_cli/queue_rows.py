@@ -10,6 +10,7 @@ import msgspec
 
 from gpupack_cli.figures import age
 from gpupack_cli.output import Column
+from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.kinds import GpuJob
 
 QUEUE_COLUMNS: Final = (
@@ -39,7 +40,7 @@ class QueueRow(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     workers: int = 1
-    gpus: str = ""
+    gpus: int | str = ""
     priority: int = 0
     created: dt.datetime | None = None
 
@@ -54,7 +55,7 @@ class QueueRow(msgspec.Struct, frozen=True):
             reason=status.reason,
             message=status.message,
             workers=job.spec.workers,
-            gpus=status.gpus,
+            gpus=gpu_count(status.gpus),
             priority=status.priority or job.spec.priority,
             created=job.metadata.creation_timestamp,
         )

@@ -58,6 +58,7 @@ from gpupack_core.units import (
     MilliCpu,
     MilliGpu,
     NodeName,
+    memory_text,
 )
 
 __all__ = [
@@ -139,6 +140,7 @@ __all__ = [
     "load",
     "load_outlook",
     "matches_model",
+    "memory_text",
     "nearly",
     "never_fits",
     "plan_gang",

@@ -6,9 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from gpupack_core.request import Request
-from gpupack_core.units import MiB, MilliCpu, MilliGpu
+from gpupack_core.units import MiB, MilliCpu, MilliGpu, memory_text
 
-_GIB = 1024
 _CORE = 1000
 _MILLI_PER_POINT = 10
 
@@ -59,7 +58,7 @@ class Resource(StrEnum):
         """«12 GiB less GPU memory»."""
         match self:
             case Resource.GPU_MEMORY | Resource.SHARE_MEMORY:
-                return f"{_size(amount)} less GPU memory"
+                return f"{memory_text(amount)} less GPU memory"
             case Resource.SHARE:
                 points = f"{amount / _MILLI_PER_POINT:g}"
                 return f"{points} {'point' if points == '1' else 'points'} less"
@@ -70,7 +69,7 @@ class Resource(StrEnum):
             case Resource.CPU:
                 return f"{_cores(amount)} less"
             case Resource.MEMORY:
-                return f"{_size(amount)} less memory"
+                return f"{memory_text(amount)} less memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,6 @@ class Miss:
     def applied(self, request: Request) -> Request:
         """The request that would have fitted."""
         return self.resource.reduced(request, self.resource.of(request) - self.less)
-
-
-def _size(mebibytes: int) -> str:
-    """Exact: rounded it would not be enough."""
-    return f"{mebibytes} MiB" if mebibytes % _GIB else f"{mebibytes // _GIB} GiB"
 
 
 def _cores(milli: int) -> str:

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpupack_core.errors import InvalidRequest
-from gpupack_core.units import MiB
+from gpupack_core.units import MiB, memory_text
 
 _SEPARATORS = re.compile(r"[\s\-_/,()]+")
 _MEMORY = re.compile(r"(\d{1,4})(?:g|gb|gib)")
@@ -231,4 +231,4 @@ def _likeness(family: str, model: str) -> float:
 
 
 def _sized(model: str, memory: MiB) -> str:
-    return f"{model} ({memory} MiB)" if memory > 1 else model
+    return f"{model} ({memory_text(memory)})" if memory > 1 else model

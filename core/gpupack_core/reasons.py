@@ -12,6 +12,7 @@ from enum import StrEnum
 from gpupack_core.extended import amount_text
 from gpupack_core.miss import Miss
 from gpupack_core.request import REPLICA, Request, Share
+from gpupack_core.units import memory_text
 
 
 class Reason(StrEnum):
@@ -68,9 +69,9 @@ class Reason(StrEnum):
             profile=request.slices.profile if request.slices else "",
             models=" or ".join(request.models),
             share=_share_text(request.share),
-            gpu_memory=max(request.min_memory, request.share.memory if request.share else 0),
+            gpu_memory=memory_text(_gpu_memory(request)),
             cpu=request.cpu,
-            ram=request.memory,
+            ram=memory_text(request.memory),
             resources=" or ".join(name or "the default one" for name in there),
             extended=", ".join(there or map(_extended_text, request.extended)),
         )
@@ -82,8 +83,13 @@ class Reason(StrEnum):
             return f"{text} (memory is the limit: {most})"
         if nearest is None:
             return text
-        shown = f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else nearest
-        return f"{text} ({self.nearest_text(shown)})"
+        return f"{text} ({self.nearest_text(self._amount(nearest))})"
+
+    def _amount(self, nearest: int) -> str:
+        """What `nearest` counts, with its unit where it has one."""
+        if self in {Reason.MEMORY_EXHAUSTED, Reason.GPU_MEMORY_TOO_SMALL}:
+            return memory_text(nearest)
+        return f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else str(nearest)
 
     def nearest_text(self, shown: object) -> str:
         """The most that one of the nodes has, in words."""
@@ -102,7 +108,7 @@ _TEXTS = {
     Reason.ONLY_REPLICAS: "its GPUs are shared, by time-slicing or MPS: no whole GPU is handed out",
     Reason.NO_SUCH_MIG_SLICES: "no {kinds} {profile}",
     Reason.MODEL_MISMATCH: "model is not {models}",
-    Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory} MiB",
+    Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory}",
     Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
     Reason.NO_NVLINK_CLIQUE: "no NVLink clique of {gpus}",
     Reason.GPU_FAILED: "too few healthy {kinds}",
@@ -117,7 +123,7 @@ _TEXTS = {
     "with this one",
     Reason.TOO_MANY_SHARES: "GPUs with {share} free hold as many shares as they can",
     Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
-    Reason.MEMORY_EXHAUSTED: "less than {ram} MiB of memory free",
+    Reason.MEMORY_EXHAUSTED: "less than {ram} of memory free",
     Reason.NO_SUCH_RESOURCE: "the node does not have the requested {extended}",
     Reason.RESOURCE_EXHAUSTED: "too little is free of the requested {extended}",
     Reason.TOO_MANY_PODS: "the node runs as many pods as it may",
@@ -126,7 +132,7 @@ _TEXTS = {
 }
 
 _NEAREST = {
-    Reason.GPU_MEMORY_TOO_SMALL: "largest: {} MiB",
+    Reason.GPU_MEMORY_TOO_SMALL: "largest: {}",
     Reason.TOO_FEW_GPUS: "most on one node: {}",
     Reason.GPU_FAILED: "most healthy on one node: {}",
     Reason.GPU_IN_MAINTENANCE: "most on one node: {}",
@@ -212,7 +218,7 @@ class Refusal:
 
 
 def request_text(request: Request) -> str:
-    """«8 GPUs», «2 MIG slices 1g.10gb», «30% and 4096 MiB of a GPU», «no GPU»."""
+    """«8 GPUs», «2 MIG slices 1g.10gb», «30% and 4 GiB of a GPU», «no GPU»."""
     if request.share is not None:
         return f"{_share_text(request.share)} of a GPU"
     return devices_text(request) if request.devices else "no GPU"
@@ -233,10 +239,14 @@ def _extended_text(resource: tuple[str, int]) -> str:
     return f"{name}: {amount_text(name, amount)}"
 
 
+def _gpu_memory(request: Request) -> int:
+    return max(request.min_memory, request.share.memory if request.share else 0)
+
+
 def _share_text(share: Share | None) -> str:
     if share is None:
         return ""
-    return f"{share.milli / 10:g}%" + (f" and {share.memory} MiB" if share.memory else "")
+    return f"{share.milli / 10:g}%" + (f" and {memory_text(share.memory)}" if share.memory else "")
 
 
 def counted(number: int, noun: str) -> str:

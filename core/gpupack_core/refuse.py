@@ -15,7 +15,7 @@ from gpupack_core.nearest import nearest_node
 from gpupack_core.reasons import Count, Reason, Refusal
 from gpupack_core.request import Request
 from gpupack_core.serving import serving_devices
-from gpupack_core.units import NodeName
+from gpupack_core.units import NodeName, memory_text
 
 
 def refusal(
@@ -117,7 +117,7 @@ def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) ->
         there = nearest_models(request.models, (a.kinds.values[number] for number in numbers))
     elif check.reason is Reason.SHARE_DOES_NOT_FIT:
         if request.share is not None and nearest is not None and nearest >= request.share.milli:
-            there = (f"{int(check.of_each[0][rows].max())} MiB",)
+            there = (memory_text(int(check.of_each[0][rows].max())),)
     elif nodes and check.of_each:
         there = tuple(_lacking(request, check, rows))
     return Count(check.reason, nodes, nearest, there)

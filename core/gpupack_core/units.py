@@ -16,3 +16,10 @@ WHOLE_GPU: Final = MilliGpu(1000)
 NO_CPU: Final = MilliCpu(0)
 NO_PARENT: Final = DeviceUuid("")
 NO_MEMORY: Final = MiB(0)
+MIB_PER_GIB: Final = 1 << 10
+
+
+def memory_text(mebibytes: int) -> str:
+    """Write memory exactly, as manifests do: «40 GiB», «1500 MiB»."""
+    whole, rest = divmod(mebibytes, MIB_PER_GIB)
+    return f"{mebibytes} MiB" if rest or not whole else f"{whole} GiB"

@@ -398,3 +398,8 @@ class GpuJobStatus(Wire, frozen=True):
     def holds_placement(self) -> bool:
         """Whether the places of `placement` belong to this job, bound or not."""
         return self.phase in {"Admitted", "Running"} and bool(self.placement)
+
+
+def gpu_count(column: str) -> int | str:
+    """Read column `gpus`: a number of whole GPUs, or shares and MIG slices such as 2x40%."""
+    return int(column) if column.isdecimal() else column

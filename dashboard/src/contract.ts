@@ -39,7 +39,8 @@ export interface Job {
   readonly reason: string;
   readonly message: string;
   readonly workers: number;
-  readonly gpus: string;
+  /** A number of whole GPUs, or shares and MIG slices such as 2x40%. */
+  readonly gpus: number | string;
   readonly nodes: string;
   readonly attempt: number;
   readonly priority: number;
@@ -72,6 +73,8 @@ export interface Worker {
   readonly worker: number;
   readonly node: string;
   readonly devices: readonly WorkerDevice[];
+  /** Several workers may share one; empty: it has none, or the caller may not list pods. */
+  readonly pod?: string;
 }
 
 export interface JobDetail {
@@ -166,6 +169,7 @@ export interface Holder {
   readonly namespace: string;
   readonly pod: string;
   readonly job: string;
+  readonly worker: number | null;
   readonly node: string;
   readonly uuid: string;
   readonly index: number | null;

@@ -120,7 +120,7 @@ def test_a_share_that_waits_says_what_is_missing(kube, judged):
     hold(kube, judged, "everything", workers=2, gpus=8)
     kube.submit(judged.job("waits", share=Share(30, 4096)))
     job = kube.wait_reason("waits", "ShareDoesNotFit")
-    missing = "no GPU has 30% and 4096 MiB free (most free on one GPU: 0%)"
+    missing = "no GPU has 30% and 4 GiB free (most free on one GPU: 0%)"
     assert missing in job["status"]["message"]
     assert condition(job, "Admitted")["reason"] == "ShareDoesNotFit"
 

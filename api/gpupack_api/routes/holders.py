@@ -44,7 +44,8 @@ async def holders(
     """List pods with the GPUs that they hold, one entry for each GPU or share of one."""
     parts = parts_of(state)
     user = await parts.user(request)
-    known = [each for each in holds(parts.model.ledger) if node in ("", each.node)]
+    found = holds(parts.model.ledger, parts.model.jobs.by_key)
+    known = [each for each in found if node in ("", each.node)]
     seen = await parts.rights.visible(
         user, PODS, asked=namespace, there=(each.namespace for each in known)
     )

@@ -19,6 +19,7 @@ from gpupack_api.job_views import (
     job_view,
     worker_views,
 )
+from gpupack_api.pod_workers import pod_names
 from gpupack_api.queue_cursor import QueueCursor
 from gpupack_api.queue_rows import QueueRow, waiting_jobs, waiting_pods
 from gpupack_api.rights import sees_nowhere
@@ -129,8 +130,11 @@ async def jobs(
 async def job(request: Call, state: State, namespace: OneNamespace, name: OneName) -> JobDetail:
     """Show one GPUJob."""
     parts = parts_of(state)
-    _, found = await parts.job_of(request, namespace, name)
-    workers = worker_views(found, parts.model.ledger.cluster)
+    user, found = await parts.job_of(request, namespace, name)
+    ledger = parts.model.ledger
+    may_list = await parts.rights.may_list(user, "pods", namespace)
+    pods = pod_names(ledger, found) if may_list else {}
+    workers = worker_views(found, ledger.cluster, pods)
     return JobDetail(job_view(found), attempt_views(found), workers)
 
 

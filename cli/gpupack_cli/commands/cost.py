@@ -13,6 +13,7 @@ import msgspec
 from gpupack_cli.answers import Cost, CostRow
 from gpupack_cli.errors import UsageWrong
 from gpupack_cli.figures import figure
+from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import Column, show_document, show_table
 from gpupack_cli.rest import Rest
@@ -28,7 +29,7 @@ UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 @click.command(name="cost")
 @session_options(rest=True)
 @all_namespaces
-@click.option("--since", default="7d", show_default=True, help="A moment, or 24h, 7d, 2w ago.")
+@click.option("--since", default="", help="A moment, or 24h, 7d, 2w ago; 30d ago, if absent.")
 @click.option("--until", default="", help="A moment; now, if absent.")
 @click.option("--by", type=click.Choice(GROUPS), default="namespace", show_default=True)
 @click.option("--csv", "as_csv", is_flag=True, help="As CSV.")
@@ -49,7 +50,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     """
     now = dt.datetime.now(dt.UTC)
     query = {
-        "since": moment(since, now),
+        "since": moment(since, now) if since else "",
         "until": moment(until, now) if until else "",
         "group_by": by,
     }
@@ -67,6 +68,8 @@ async def _show(
                 click.echo(text.decode(errors="replace"), nl=False)
             return
         answer = await whole(rest, asked)
+        if not answer.rows:
+            await require_namespace(api, namespace)
     if output.document:
         show_document(answer, output)
         return

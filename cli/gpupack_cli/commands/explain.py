@@ -10,13 +10,14 @@ from gpupack_cli.cluster_warnings import warn
 from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.explanation import explained, explained_pod
 from gpupack_cli.listing import listed
+from gpupack_cli.namespaces import job_named
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
 from gpupack_cli.placed_workers import PlacedWorker, placed_workers
 from gpupack_cli.session import Session, run
 from gpupack_crds import names
-from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_crds.kinds import GpuJob
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Refused
 from gpupack_kube.objects import Pod
@@ -45,7 +46,7 @@ def command(session: Session, job: str, *, output: Output) -> None:
 async def _show(session: Session, name: str, *, output: Output) -> None:
     async with session.kubernetes() as api:
         namespace = await session.here(api)
-        job = await api.get(GPUJOBS, name, namespace=namespace)
+        job = await job_named(api, name, namespace)
         more = await _asked(session, api, f"jobs/{namespace}/{name}/explain")
         workers = await _workers(api, job)
         if not output.document and not job.status.finished:

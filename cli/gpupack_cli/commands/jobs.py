@@ -7,6 +7,7 @@ import click
 
 from gpupack_cli.job_rows import JOB_COLUMNS, JobRow
 from gpupack_cli.listing import listed
+from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import show_document, show_table
@@ -30,6 +31,8 @@ async def _show(session: Session, *, everywhere: bool, phase: str | None, output
     async with session.kubernetes() as api:
         namespace = "" if everywhere else await session.here(api)
         found = await listed(api, GPUJOBS, namespace=namespace)
+        if not found:
+            await require_namespace(api, namespace)
     rows = [JobRow.of(job) for job in found if phase in {None, job.status.phase}]
     if output.document:
         show_document({"jobs": rows}, output)

@@ -9,6 +9,7 @@ from gpupack_cli import written_names
 from gpupack_cli.chosen_workers import ChosenWorkers
 from gpupack_cli.errors import NotThere, UsageWrong
 from gpupack_cli.log_sink import LogSink
+from gpupack_cli.namespaces import job_named
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.saved_log import SavedLog, last_lines, saved_log
@@ -17,7 +18,7 @@ from gpupack_cli.watching import watched_to_its_end
 from gpupack_cli.worker import Worker, workers_of
 from gpupack_cli.worker_log import WorkerLog
 from gpupack_crds import indices, names
-from gpupack_crds.kinds import GPUJOBS, GpuJob
+from gpupack_crds.kinds import GpuJob
 from gpupack_kube import client, listing
 from gpupack_kube.client import Api
 from gpupack_kube.errors import Invalid, NotFound
@@ -79,14 +80,14 @@ async def _follow(
     session: Session, name: str, *, workers: frozenset[int], tail: int | None, raw: bool
 ) -> None:
     async with session.kubernetes() as api:
-        job = await api.get(GPUJOBS, name, namespace=await session.here(api))
+        job = await job_named(api, name, await session.here(api))
         require_workers(job, workers)
         await watched_to_its_end(api, job, raw=raw, workers=workers, tail=tail)
 
 
 async def _show(session: Session, name: str, wanted: Wanted) -> None:
     async with session.kubernetes() as api:
-        job = await api.get(GPUJOBS, name, namespace=await session.here(api))
+        job = await job_named(api, name, await session.here(api))
         require_workers(job, wanted.workers)
         chosen = ChosenWorkers.of(job.spec, wanted.workers)
         workers = await _workers(api, job)

@@ -8,6 +8,7 @@ import click
 from gpupack_cli.answers import Queue
 from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.listing import listed
+from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import show_document, show_table
@@ -41,6 +42,8 @@ async def _show(session: Session, *, everywhere: bool, output: Output) -> None:
         except (ServiceAway, NotAllowed) as error:
             note(f"without positions and pods, GPUJobs by priority and age: {error}")
             rows = await _read(api, namespace)
+        if not rows:
+            await require_namespace(api, namespace)
     rows = in_order(rows)
     if output.document:
         show_document({"waiting": rows, "total": len(rows)}, output)

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from gpupack_cli.listing import listed
+from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import Column, show_document, show_table
@@ -66,6 +67,8 @@ async def _show(session: Session, *, everywhere: bool, cohorts: bool, output: Ou
         else:
             namespace = "" if everywhere else await session.here(api)
             found = await listed(api, GPUQUOTAS, namespace=namespace)
+            if not found:
+                await require_namespace(api, namespace)
     rows = [row for item in found for row in rows_of(item)]
     if output.document:
         show_document({"quotas": rows}, output)

@@ -32,6 +32,7 @@ OF_ONE_THAT_EXISTS: Final = frozenset(
         "share",
         "mig",
         "workers",
+        "pod_per_worker",
         "models",
         "min_memory",
         "priority_class",
@@ -70,6 +71,9 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--share", default="", help="Part of a GPU instead: 25,10Gi.")
 @click.option("--mig", default="", help="MIG slices of this profile, so many as --gpus: 1g.18gb.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 1024))
+@click.option(
+    "--pod-per-worker", is_flag=True, help="A pod for each worker: those of one node share none."
+)
 @click.option("--model", "models", multiple=True, help="GPU model to choose from: H100.")
 @click.option("--min-memory", default="", help="Least memory of each GPU: 40Gi.")
 @click.option("--priority-class", default="", help="A PriorityClass.")

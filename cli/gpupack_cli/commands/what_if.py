@@ -78,9 +78,9 @@ def told(answer: WhatIf) -> list[str]:
             f"{d.index}" + (f" ({_part(d)})" if d.percent < 100 else "")  # noqa: PLR2004 - percent
             for d in each.devices
         )
-        lines.append(
-            f"  worker {each.worker}: {plain(each.node)}" + (f", GPUs {devices}" if devices else "")
-        )
+        noun = "index" if len(each.devices) == 1 else "indices"
+        on_it = f", GPU {noun} {devices}" if devices else ""
+        lines.append(f"  worker {each.worker}: {plain(each.node)}{on_it}")
     if answer.outcome == "Waits":
         lines += queued(
             answer.position, answer.waiting, foreseen_seconds=answer.foreseen_seconds, ahead=[]

@@ -10,6 +10,7 @@ interface Taken {
   readonly percent: number;
   readonly memory_mib: number;
   readonly worker: number;
+  readonly pod: string;
 }
 
 const SHOWN_NODES = 64;
@@ -35,7 +36,9 @@ export function Workers({ workers }: { workers: readonly Worker[] }) {
 function PlacedNode({ name, workers }: { name: string; workers: readonly Worker[] }) {
   const taken = new Map<number, Taken>();
   for (const worker of workers) {
-    for (const each of worker.devices) taken.set(each.index, { ...each, worker: worker.worker });
+    for (const each of worker.devices) {
+      taken.set(each.index, { ...each, worker: worker.worker, pod: worker.pod ?? "" });
+    }
   }
   const indices = (cluster.nodes.get(name)?.devices ?? []).map((each) => each.index);
   const all = [...new Set([...indices, ...taken.keys()])].sort((a, b) => a - b);
@@ -67,7 +70,8 @@ function PlacedGpu({ index, taken }: { index: number; taken: Taken | undefined }
   }
   const part =
     taken.percent < 100 ? `, ${percent(taken.percent)}, ${memory(taken.memory_mib)}` : "";
-  const said = `GPU ${index} for worker ${taken.worker}${part}`;
+  const pod = taken.pod && `, pod ${taken.pod}`;
+  const said = `GPU ${index} for worker ${taken.worker}${pod}${part}`;
   return (
     <span class="placed-gpu placed-taken" title={said}>
       <span aria-hidden="true">{index}</span>

@@ -19,7 +19,7 @@ const SPANS = [1, 7, 30, 90];
 
 export function CostView() {
   const [group, setGroup] = useState<GroupBy>("namespace");
-  const [days, setDays] = useState(7);
+  const [days, setDays] = useState(30);
   const [failure, setFailure] = useState<Problem | null>(null);
   const query = useMemo<Query>(
     () => ({

@@ -45,7 +45,7 @@ const GPUS: Column<Job> = {
   title: "GPUs",
   width: "44px",
   numeric: true,
-  order: (a, b) => Number.parseFloat(a.gpus) - Number.parseFloat(b.gpus) || 0,
+  order: (a, b) => Number.parseFloat(`${a.gpus}`) - Number.parseFloat(`${b.gpus}`) || 0,
   cell: (job) => job.gpus,
 };
 

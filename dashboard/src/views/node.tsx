@@ -107,6 +107,7 @@ function Held({ holder }: { holder: Holder }) {
     <>
       {holder.job ? <a href={format("jobs", holder.namespace, holder.job)}>{name}</a> : name}{" "}
       <span class="muted">
+        {holder.worker !== null && `worker ${holder.worker}, pod ${holder.pod}, `}
         {holder.percent < 100
           ? `${percent(holder.percent)}, ${memory(holder.memory_mib)}, ${holder.isolation}`
           : "whole"}

@@ -48,7 +48,7 @@ def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
     isolation, only_with = sharing.held_as(group)
     kind = "" if isolation == "cooperative" else f"{isolation} "
     alone = f" beside those of namespace {only_with} alone" if only_with else ""
-    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {memory} MiB{alone}"
+    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {core.memory_text(memory)}{alone}"
 
 
 def _slices(number: int) -> str:

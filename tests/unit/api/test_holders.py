@@ -22,6 +22,7 @@ async def test_each_gpu_of_each_pod_is_an_entry(call, held):
         "namespace": "team",
         "pod": "notebook",
         "job": "",
+        "worker": None,
         "node": "a",
         "uuid": uuid("a", 3),
         "index": 3,

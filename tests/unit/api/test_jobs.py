@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import httpx
 import pytest
-from extender_builders import uuid
+from extender_builders import pod, uuid, whole
 
 from gpupack_api.app import application
 
@@ -21,7 +21,7 @@ async def test_jobs_are_listed_as_kubectl_has_them(call, three):
         ("one", "Running"),
         ("two", "Pending"),
     ]
-    assert (found[0]["gpus"], found[0]["result"]) == ("2", "5 TFLOP/s")
+    assert (found[0]["gpus"], found[0]["result"]) == (2, "5 TFLOP/s")
     assert found[0]["workload"] == "matmul"
 
 
@@ -154,6 +154,34 @@ async def test_a_job_is_shown_with_the_gpus_of_its_workers(call, job):
         {"index": 2, "uuid": uuid("a", 2), "percent": 100, "memory_mib": 81559}
     ]
     assert second["devices"][0]["index"] is None
+
+
+@pytest.mark.parametrize("sharing", [True, False], ids=["one pod", "a pod for each"])
+async def test_a_job_is_shown_with_the_pods_of_its_workers(call, job, model, server, sharing):
+    held = {"node": "a", "workers": "0-1", "gpus": [uuid("a", 2), uuid("a", 1)]}
+    job("gang", phase="Running", attempt=1, placement=[held | {"memoryMiB": [81559]}])
+    pods = {"p0": (0, (2, 1))} if sharing else {"w0": (0, (2,)), "w1": (1, (1,))}
+    for name, (index, devices) in pods.items():
+        model.ledger.pods.upsert(
+            pod(
+                name,
+                on="a",
+                gpus=len(devices),
+                devices=whole("a", *devices),
+                phase="Running",
+                worker=("gang", 1, index, "uid-team-gang"),
+            )
+        )
+    shown = (await call("jobs/team/gang", user="tenant")).body["workers"]
+    assert [each["pod"] for each in shown] == (["p0", "p0"] if sharing else ["w0", "w1"])
+    holders = (await call("holders")).body["holders"]
+    assert {each["uuid"]: (each["job"], each["worker"]) for each in holders} == {
+        uuid("a", 2): ("gang", 0),
+        uuid("a", 1): ("gang", 1),
+    }
+    server.rights.add(("other", "gpujobs", "team"))
+    shown = (await call("jobs/team/gang", user="other")).body["workers"]
+    assert [each["pod"] for each in shown] == ["", ""], "the caller may not list pods"
 
 
 async def test_a_job_that_has_ended_has_no_workers_to_show(call, job):

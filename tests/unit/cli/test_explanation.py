@@ -2,7 +2,7 @@
 import msgspec
 import pytest
 
-from gpupack_cli.answers import Explanation, Name, WhatIf
+from gpupack_cli.answers import Explanation, GivenDevice, Name, WhatIf, Worker
 from gpupack_cli.commands.what_if import told
 from gpupack_cli.explanation import explained, explained_pod
 from gpupack_crds.gpujob import GpuJobSpec
@@ -53,6 +53,15 @@ def test_nodes_are_called_requested_only_where_they_were(state, shown):
     request = {"lackingSince": "2026-11-25T10:00:00Z", "state": state}
     lines = list(explained(job(phase="Pending", nodesRequest=request), None))
     assert len(lines) == shown
+
+
+@pytest.mark.parametrize(
+    ("indices", "shown"), [((1,), "GPU index 1"), ((0, 1), "GPU indices 0, 1")]
+)
+def test_what_if_calls_the_indices_of_gpus_indices(indices, shown):
+    devices = [GivenDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
+    answer = WhatIf("Starts", workers=[Worker(0, "a", devices)])
+    assert told(answer)[1] == f"  worker 0: a, {shown}"
 
 
 def test_a_suspended_job_names_the_command_that_resumes_it():
@@ -138,7 +147,7 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
     )
     assert told(answer) == [
         "It would start now",
-        "  worker 0: a, GPUs 3 (40%, 1 GiB)",
+        "  worker 0: a, GPU index 3 (40%, 1 GiB)",
         "  worker 1: b",
         "  Stopped for it: team/small, 1 of another namespace",
     ]

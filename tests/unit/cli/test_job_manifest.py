@@ -160,3 +160,8 @@ def test_a_name_is_made_of_the_command_and_is_one_of_its_own(command, begins):
         assert name.startswith(begins)
         assert len(name) <= names.MAX_JOB_NAME
         assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name)
+
+
+def test_workers_get_separate_pods_where_that_is_requested():
+    assert spec(workers=2, pod_per_worker=True)["podPerWorker"] is True
+    assert "podPerWorker" not in spec(workers=2)

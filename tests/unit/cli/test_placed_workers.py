@@ -92,4 +92,7 @@ def test_a_holder_is_called_by_its_job_and_pod():
     assert Holder("team", "train-1-0-x", "GPU-1", job="train").text == (
         "team/train (pod train-1-0-x)"
     )
+    assert Holder("team", "train-1-p0-x", "GPU-1", job="train", worker=1).text == (
+        "team/train (worker 1, pod train-1-p0-x)"
+    )
     assert Holder("team", "notebook", "GPU-1", percent=40).text == "team/pod/notebook 40%"

@@ -139,9 +139,9 @@ def test_names_with_numbers_and_slashes_are_models(text):
 
 def test_a_refusal_names_the_nearest_models_with_their_memory():
     there = [H100, A100_40, V100S, MI300X, H100]
-    assert nearest_models(("V100",), there)[0] == "Tesla V100S-PCIE-32GB (32768 MiB)"
+    assert nearest_models(("V100",), there)[0] == "Tesla V100S-PCIE-32GB (32 GiB)"
     assert nearest_models(("MI300",), there)[0] == "AMD Instinct MI300X OAM (196592 MiB)"
-    assert nearest_models(("A100-80GB",), there)[0] == "NVIDIA A100-SXM4-40GB (40960 MiB)"
+    assert nearest_models(("A100-80GB",), there)[0] == "NVIDIA A100-SXM4-40GB (40 GiB)"
     assert len(nearest_models(("V100",), there)) == 3
     assert nearest_models(("V100",), []) == ()
     assert nearest_models(("MI300X-192GB",), [UNKNOWN_SIZE]) == ("AMD Instinct MI300X OAM",)

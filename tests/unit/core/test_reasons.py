@@ -85,7 +85,7 @@ def test_a_share_that_does_not_fit_names_the_largest_gap():
     refusal = decide(cluster, share(400, 4096), BEST_FIT)
     assert refusal.reason is Reason.SHARE_DOES_NOT_FIT
     assert refusal.message == (
-        "0 of 1 node fits: 1 node: no GPU has 40% and 4096 MiB free (most free on one GPU: 30%); "
+        "0 of 1 node fits: 1 node: no GPU has 40% and 4 GiB free (most free on one GPU: 30%); "
         "1 node would fit with 10 points less"
     )
 
@@ -101,6 +101,24 @@ def test_a_share_whose_percent_is_free_is_limited_by_memory():
     assert limit in refusal.message
 
 
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (
+            whole(1, min_memory=120 * 1024),
+            "1 node: GPU memory is below 120 GiB (largest: 80000 MiB); ",
+        ),
+        (whole(1, min_memory=120_000), "1 node: GPU memory is below 120000 MiB (largest: "),
+        (
+            whole(1, memory=600 * 1024),
+            "less than 600 GiB of memory free (most free on one node: 500 GiB)",
+        ),
+    ],
+)
+def test_memory_is_written_in_the_unit_in_which_it_was_requested(request_, said):
+    assert said in decide(cluster_of(node("a", 1)), request_, BEST_FIT).message
+
+
 def test_a_share_that_finds_no_slot_is_told_so():
     full = node("a", 1, max_shares=2)
     cluster = cluster_of(full, node("b", 1, max_shares=2))
@@ -109,7 +127,7 @@ def test_a_share_that_finds_no_slot_is_told_so():
             taken(cluster, name, 0, milli=10, memory=1, holder=f"{name}{holder}")
     refusal = decide(cluster, share(40, 4096), BEST_FIT)
     assert refusal.message == (
-        "0 of 2 nodes fit: 2 nodes: GPUs with 4% and 4096 MiB free hold as many shares as they can"
+        "0 of 2 nodes fit: 2 nodes: GPUs with 4% and 4 GiB free hold as many shares as they can"
     )
     assert refusal.never is False
     assert cluster.give_back("ax")

@@ -15,14 +15,14 @@ OTHERS = {
     "a smaller share": (
         LARGE_SHARE,
         share_limits(1, "1Mi"),
-        "a share of 1% and 1 MiB, but its worker's place is a share of 99% and 71680 MiB;",
+        "a share of 1% and 1 MiB, but its worker's place is a share of 99% and 70 GiB;",
     ),
-    "another percent alone": (LARGE_SHARE, share_limits(98, "70Gi"), "98% and 71680 MiB"),
-    "other memory alone": (LARGE_SHARE, share_limits(99, "1Gi"), "99% and 1024 MiB"),
+    "another percent alone": (LARGE_SHARE, share_limits(98, "70Gi"), "98% and 70 GiB"),
+    "other memory alone": (LARGE_SHARE, share_limits(99, "1Gi"), "99% and 1 GiB"),
     "more GPUs": (whole("a", 0), GPUS[4], "4 gpupack.dev/gpu, but its worker's place is 1 gpup"),
     "fewer GPUs": (whole("a", 0, 1), GPUS[1], "1 gpupack.dev/gpu, but its worker's place is 2 g"),
     "a share of a whole GPU": (whole("a", 0), share_limits(40), "but its worker's place is 1 gpu"),
-    "a whole GPU of a share": (part("a", 0, percent=40), GPUS[1], "is a share of 40% and 8192 MiB"),
+    "a whole GPU of a share": (part("a", 0, percent=40), GPUS[1], "is a share of 40% and 8 GiB"),
     "GPUs of another device plugin": (whole("a", 0), {OBSERVED: "1"}, "asks for 1 nvidia.com/gpu"),
 }
 

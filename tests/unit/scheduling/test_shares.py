@@ -104,7 +104,7 @@ def test_a_gpu_takes_no_more_shares_than_the_kubelet_has_slots_for(world):
 
 def test_a_share_larger_than_any_gpu_fails_for_good(world):
     result = world.filter(sharing("p", 10, "100Gi"), nodes=["a"])
-    text = "GPU memory is below 102400 MiB; would fit with 20841 MiB less GPU memory"
+    text = "GPU memory is below 100 GiB; would fit with 20841 MiB less GPU memory"
     assert result.failed_and_unresolvable_nodes == {"a": text}
     refusal = world.plan(plan_request("train", share={"percent": 10, "memory": "8000000Ti"}))
     assert (refusal.counts, refusal.never) == ({"GpuMemoryTooSmall": 2}, True)
