@@ -367,12 +367,15 @@ def pod(
 ):
     """A pod; `devices` annotates it, `worker` (job, attempt, index, UID) makes it a GPUJob's.
 
-    `asking`: limits by name, instead of whole GPUs.
+    `asking`: limits by name, instead of whole GPUs; of several containers a list of them.
     """
     labels, owners = _worker_of(*worker) if worker else ({}, [])
     annotations = {names.DEVICES_ANNOTATION: encode_devices(devices)} if devices else {}
     asked = asking if asking is not None else ({names.GPU: str(gpus)} if gpus else {})
-    limits = {"cpu": cpu} | asked
+    containers = [
+        {"name": f"worker-{number}", "resources": {"limits": {"cpu": cpu} | each}}
+        for number, each in enumerate(asked if isinstance(asked, list) else [asked])
+    ]
     built = {
         "metadata": {
             "name": name,
@@ -386,7 +389,7 @@ def pod(
         "spec": {
             "nodeName": on,
             "schedulerName": names.SCHEDULER_NAME,
-            "containers": [{"name": "worker", "resources": {"limits": limits}}],
+            "containers": containers,
         },
         "status": {"phase": phase},
     }

@@ -11,7 +11,7 @@ The GPUJobs of one namespace try GPUs before they are used, and get no others.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import gpupack_core as core
 from gpupack_crds import names, quantity
@@ -81,6 +81,41 @@ def read(
     if kind.endswith(names.SHARED_SUFFIX):
         return _replica(kind, _whole(kind, limits[kind]))
     return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
+
+
+def total(parts: Sequence[GpuAsk]) -> GpuAsk:
+    """Add up what the containers of one pod ask for.
+
+    Raises:
+        AskInvalid: they ask for different kinds of GPU, or for more GPUs than any node may have; or
+            several ask for a share, or for a replica, which may be of the same GPU.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    kinds = {(part.gpus is None, _kind(part), part.resource) for part in parts}
+    is_shared = first.share is not None or (first.slices is not None and first.resource)
+    if len(kinds) != 1 or is_shared:
+        raise AskInvalid(
+            f"{len(parts)} of its containers ask for GPUs; several may ask for whole GPUs of one "
+            "resource, or for MIG slices of one profile, and only one may ask for a share or a "
+            "replica of a GPU"
+        )
+    number = sum(part.slices.number if part.slices else part.gpus or 0 for part in parts)
+    if number > MOST_GPUS:
+        raise AskInvalid(
+            f"its containers ask for {number} GPUs together; no node has more than {MOST_GPUS}: "
+            "ask for fewer, in more pods"
+        )
+    if first.slices is not None:
+        return GpuAsk(slices=core.Slices(first.slices.profile, number))
+    return GpuAsk(gpus=number, resource=first.resource)
+
+
+def _kind(ask: GpuAsk) -> str:
+    if ask.share is not None:
+        return names.GPU_SHARE
+    return ask.slices.profile if ask.slices else ""
 
 
 def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> GpuAsk:

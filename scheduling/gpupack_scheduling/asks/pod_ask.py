@@ -170,18 +170,25 @@ def _request(
     rules: RawRules | None,
     observed: Collection[str],
 ) -> core.Request:
+    early = [c for c in pod_resources.plain_init(spec) if _asks(c, ())]
     asking = [c for c in pod_resources.long_running(spec) if _asks(c, observed)]
-    if len(asking) != 1:
+    if early or not asking:
         raise AskInvalid(
-            f"{len(asking)} of its containers ask for GPUs; exactly one container or sidecar may, "
-            "and no plain init container"
+            f"{len(asking)} of its containers and sidecars ask for GPUs, and {len(early)} of its "
+            "plain init containers; at least one container or sidecar must, and no plain init "
+            "container may"
         )
-    ask = gpu_ask.read(
-        asking[0].resources.limits,
-        observed,
-        annotations=pod.metadata.annotations,
-        namespace=pod.metadata.namespace,
-    )
+    told = pod.metadata
+    parts = [
+        gpu_ask.read(
+            container.resources.limits,
+            observed,
+            annotations=told.annotations,
+            namespace=told.namespace,
+        )
+        for container in asking
+    ]
+    ask = gpu_ask.total(parts)
     selector, tolerations = rules.decode().parse() if rules else (None, _EVERY_TAINT)
     return request(spec, ask, observed, selector=selector, tolerations=tolerations)
 

@@ -99,6 +99,11 @@ def long_running(spec: objects.PodSpec) -> list[objects.Container]:
     return [*spec.containers, *(c for c in spec.init_containers if _is_sidecar(c))]
 
 
+def plain_init(spec: objects.PodSpec) -> list[objects.Container]:
+    """List the init containers that end before the containers start."""
+    return [c for c in spec.init_containers if not _is_sidecar(c)]
+
+
 def _is_sidecar(container: objects.Container) -> bool:
     return container.restart_policy == "Always"
 

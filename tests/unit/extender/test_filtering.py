@@ -233,8 +233,8 @@ def test_a_pod_that_cannot_be_served_is_refused_on_every_node_and_not_asked_abou
     assert answer.error == ""
     assert answer.failed_and_unresolvable_nodes == dict.fromkeys(
         ["a", "b"],
-        "pod p: 0 of its containers ask for GPUs; exactly one container or sidecar may, and no "
-        "plain init container",
+        "pod p: 0 of its containers and sidecars ask for GPUs, and 0 of its plain init containers; "
+        "at least one container or sidecar must, and no plain init container may",
     )
 
 

@@ -81,5 +81,5 @@ def test_gpus_of_another_device_plugin_are_compared_by_their_number(world):
 
 def test_a_worker_whose_ask_cannot_be_read_is_not_bound(world):
     admitted(world, whole("a", 0))
-    with pytest.raises(BindRefused, match="pod p: 0 of its containers ask for GPUs"):
+    with pytest.raises(BindRefused, match="pod p: 0 of its containers and sidecars ask"):
         world.reserve(pod("p", gpus=0, **WORKER), "a")
