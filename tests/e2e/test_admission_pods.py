@@ -26,6 +26,7 @@ from gpupack_crds.names import ISOLATION_ANNOTATION as ISOLATION
 from gpupack_crds.names import SHARE_WITH_ANNOTATION as SHARE_WITH
 
 SIDECAR = {"restartPolicy": "Always"}
+SLICE = "gpupack.dev/mig-1g.18gb"
 GOOD = {
     "a GPU": ((asking(),), {}),
     "eight GPUs with cpu and memory": (
@@ -41,6 +42,12 @@ GOOD = {
     "a share for one of two containers": ((PLAIN, sharing()), {}),
     "a sidecar": ((PLAIN,), {"initContainers": [asking() | SIDECAR]}),
     "a sidecar with a share": ((PLAIN,), {"initContainers": [sharing() | SIDECAR]}),
+    "two containers": ((asking("a"), PLAIN, asking("b", {GPU: "2"})), {}),
+    "two containers with MIG slices": ((asking("a", {SLICE: "1"}), asking("b", {SLICE: "2"})), {}),
+    "a container and a sidecar": (
+        (asking("a"),),
+        {"initContainers": [asking("b") | SIDECAR]},
+    ),
     "after an init container": ((asking(),), {"initContainers": [PLAIN]}),
     "with variables of its own": ((asking(env=variable("GPUPACK_JOB", "a")),), {}),
     "with variables from elsewhere": (
@@ -149,17 +156,36 @@ WAYS_ROUND = {
         {"initContainers": [asking("early")]},
         "init container early cannot have GPUs",
     ),
-    "two containers": ((asking("a"), asking("b")), {}, "let only one of a, b ask"),
     "two containers with shares": ((sharing("a"), sharing("b")), {}, "let only one of a, b ask"),
     "a share in pieces": (
         (asking("a", {SLOT: "1"}), asking("b", {PERCENT: "40", MEMORY: "10Gi"})),
         {},
         "let only one of a, b ask",
     ),
-    "a container and a sidecar": (
-        (asking("a"),),
+    "a share next to a sidecar's GPU": (
+        (sharing("a"),),
         {"initContainers": [asking("b") | SIDECAR]},
-        "let only one of a, b ask",
+        "one container of a pod may have a share of a GPU: let only one of a, b ask",
+    ),
+    "GPUs and slices in two containers": (
+        (asking("a"), asking("b", {SLICE: "1"})),
+        {},
+        f"one kind of GPU: a, b ask for {GPU}, {SLICE}",
+    ),
+    "too many GPUs in two containers": (
+        (asking("a", {GPU: "100"}), asking("b", {GPU: "29"})),
+        {},
+        f"no node has 129 of {GPU}",
+    ),
+    "no GPU in the second container": (
+        (asking("a"), asking("b", {GPU: "0"})),
+        {},
+        f"{GPU} is a number of whole GPUs",
+    ),
+    "a second container that chooses its GPUs": (
+        (asking("a"), asking("b", env=variable("NVIDIA_VISIBLE_DEVICES"))),
+        {},
+        "remove the variables NVIDIA_VISIBLE_DEVICES from container b",
     ),
 }
 

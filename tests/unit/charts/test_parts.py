@@ -610,12 +610,15 @@ def test_policies_and_the_extender_have_the_same_bounds(render):
         f"variables.conditions <= {node_rules.MOST_CONDITIONS}",
         f"variables.values <= {node_rules.MOST_VALUES}",
     }
-    asked = f"quantity(variables.limits['{names.GPU}'])"
-    too_many = f"{asked}.isGreaterThan(quantity('{limits.MOST_GPUS}'))"
+    too_many = f"quantity(number).isGreaterThan(quantity('{limits.MOST_GPUS}'))"
+    in_all = (
+        f"variables.counts.map(number, quantity(number).asInteger()).sum() <= {limits.MOST_GPUS}"
+    )
     assert narrowing <= judged("gpupack-pods") & judged("gpupack-jobs")
-    assert f"!('{names.GPU}' in variables.limits) || !{too_many}" in judged("gpupack-pods")
-    slices = f"quantity(variables.limits[name]).isGreaterThan(quantity('{limits.MOST_GPUS}'))"
-    assert any(slices in expression for expression in judged("gpupack-pods"))
+    assert f"!variables.whole || variables.counts.all(number, !{too_many})" in judged(
+        "gpupack-pods"
+    )
+    assert f"!variables.whole || {in_all}" in judged("gpupack-pods")
 
 
 def test_no_gpujob_is_taken_where_the_operator_makes_none(render):
