@@ -223,7 +223,7 @@ class GpuJobSpec(Wire, frozen=True):
     """
 
     workers: Annotated[
-        int, described("Number of worker pods, started all together.", ge=1, le=MAX_WORKERS)
+        int, described("Number of workers, started all together.", ge=1, le=MAX_WORKERS)
     ] = 1
     min_workers: (
         Annotated[

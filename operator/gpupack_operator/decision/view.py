@@ -204,7 +204,7 @@ class AttemptView:
     @property
     def told_of_more(self) -> str:
         """What to add to a message where workers do not start; empty if all are as planned."""
-        more = beyond_plan((worker.pod for worker in self.workers), self.planned_pod)
+        more = beyond_plan((worker.pod_as_planned for worker in self.workers), self.planned_pod)
         if not more:
             return ""
         return f"; its pods request more than was planned, and count as they are: {more}"

@@ -5,6 +5,8 @@ import dataclasses
 import datetime as dt
 from collections.abc import Collection, Iterable
 
+from msgspec import structs
+
 from gpupack_crds import names
 from gpupack_kube.objects import (
     Condition,
@@ -101,6 +103,18 @@ class Worker:
             return own is not None and bool(own.state.running or own.state.terminated)
         ran = any(found.state.terminated for found in self.pod.status.container_statuses)
         return ran or self.pod.status.phase in STARTED_PHASES
+
+    @property
+    def pod_as_planned(self) -> Pod:
+        """Its pod with the names of containers that a pod of one worker has, as it was planned."""
+        if self.number is None:
+            return self.pod
+        ours = self.peers | {self.main_container}
+        containers = tuple(
+            structs.replace(each, name=each.name.rpartition("-")[0]) if each.name in ours else each
+            for each in self.pod.spec.containers
+        )
+        return structs.replace(self.pod, spec=structs.replace(self.pod.spec, containers=containers))
 
     @property
     def pod_failed(self) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import PlannedPod
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
@@ -260,6 +261,16 @@ def test_a_job_without_its_pod_is_named_when_it_is_given_up(build, look):
     assert outcome(found) == ("Infrastructure", "CreationForbidden")
     assert "2 of 3 workers have pods" in found.status.attempts[-1].message
     assert "involvedObject.name=train-1-p2" in found.status.attempts[-1].message
+
+
+def test_pods_that_are_planned_as_they_are_request_nothing_more(build, look):
+    planned = {"containers": [{"name": "worker", "resources": {"limits": {names.GPU: "1"}}}]}
+    gang = build.admitted(nodes=NODES, podPerWorker=False)
+    status = structs.replace(gang.status, planned_pod=PlannedPod(spec=planned))
+    gang = structs.replace(gang, status=status)
+    waits = pod_of(build, 0, None, None, phase="Pending")
+    found = look(waits, pod_of(build, 2), gang=gang, now=5)
+    assert "request more" not in found.status.message
 
 
 FORGED = {
