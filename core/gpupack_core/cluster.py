@@ -90,6 +90,8 @@ class Cluster:
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
         self.narrowed = NarrowedViews()
         self._ideal: Cluster | None = None
+        self.is_emptied = False
+        """Whether this is what `emptied` has answered: it holds no figure of now."""
         self.tie_seed = tie_seed
         self._added = 0
         self._rows: dict[NodeName, int] = {}
@@ -273,6 +275,7 @@ class Cluster:
         ideal.taints = np.array(numbers, np.int32)[ideal.taints]
         twin = self._overlay(ideal)
         twin.room, twin.taint_sets = self._ideal_room, lasting
+        twin.is_emptied = True
         return twin
 
     def _overlay(self, arrays: Arrays) -> Self:

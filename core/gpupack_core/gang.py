@@ -215,7 +215,8 @@ def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:
     workers = counted(gang.workers, "worker")
     each = f"{request_text(gang.request)}{_spread_text(gang.spread)}"
     missing = _missing_devices(cluster, gang)
-    return f"gang of {workers} × {each}: {fitting} of {workers} fit now{missing}"  # noqa: RUF001
+    fit = "could ever fit" if cluster.is_emptied else "fit now"
+    return f"gang of {workers} × {each}: {fitting} of {workers} {fit}{missing}"  # noqa: RUF001
 
 
 def _missing_devices(cluster: Cluster, gang: Gang) -> str:
@@ -225,7 +226,8 @@ def _missing_devices(cluster: Cluster, gang: Gang) -> str:
     idle = idle_devices(cluster, gang.request)
     asked, free = gang.workers * gang.request.devices, int(idle.sum())
     nodes = counted(int((idle > 0).sum()), "node")
-    stock = f"{counted(free, f'free {noun}')} in {nodes}, {asked} asked"
+    which = noun if cluster.is_emptied else f"free {noun}"
+    stock = f"{counted(free, which)} in {nodes}, {asked} asked"
     if free >= asked:
         return f"; enough {noun}s but not where they are needed ({stock})"
     missing = asked - free

@@ -8,11 +8,15 @@ a text that varies would make every write trigger the next attempt.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from gpupack_core.extended import amount_text
 from gpupack_core.miss import Miss
 from gpupack_core.request import REPLICA, Request, Share
 from gpupack_core.units import memory_text
+
+DEFAULT_RESOURCE: Final = "gpupack.dev/gpu"
+"""By this name GPUs are requested whose `resource` is empty."""
 
 
 class Reason(StrEnum):
@@ -51,7 +55,12 @@ class Reason(StrEnum):
     NO_NODES = "NoNodes"
 
     def describe(
-        self, request: Request, nearest: int | None = None, *, there: Sequence[str] = ()
+        self,
+        request: Request,
+        nearest: int | None = None,
+        *,
+        there: Sequence[str] = (),
+        of_empty: bool = False,
     ) -> str:
         """The reason in words.
 
@@ -61,8 +70,10 @@ class Reason(StrEnum):
             there: what the GPUs of these nodes are instead: the names by which they are asked for,
                 or the models most like the one that is. Of extended resources, which are lacking.
                 Of a share whose percent is free, the memory beside it.
+            of_empty: the nodes are looked at as if they were empty.
         """
-        text = _TEXTS[self].format(
+        texts = _TEXTS | _TEXTS_OF_EMPTY if of_empty else _TEXTS
+        text = texts[self].format(
             gpus=devices_text(request),
             free_gpus=devices_text(request, "free "),
             kinds="MIG slices" if request.slices else "GPUs",
@@ -72,18 +83,21 @@ class Reason(StrEnum):
             gpu_memory=memory_text(_gpu_memory(request)),
             cpu=request.cpu,
             ram=memory_text(request.memory),
-            resources=" or ".join(name or "the default one" for name in there),
+            resources=" or ".join(name or DEFAULT_RESOURCE for name in there),
             extended=", ".join(there or map(_extended_text, request.extended)),
         )
         if self is Reason.MODEL_MISMATCH and there:
             return f"{text} (nearest: {', '.join(there)})"
+        if self is Reason.OTHER_RESOURCE:
+            return text + _renamed(request, there)
         if self is Reason.SHARE_DOES_NOT_FIT and there and request.share is not None:
             percent = f"{request.share.milli / 10:g}%"
-            most = f"the most on a GPU with {percent} free is {there[0]}"
+            which = "a GPU" if of_empty else f"a GPU with {percent} free"
+            most = f"the most on {which} is {there[0]}"
             return f"{text} (memory is the limit: {most})"
         if nearest is None:
             return text
-        return f"{text} ({self.nearest_text(self._amount(nearest))})"
+        return f"{text} ({self.nearest_text(self._amount(nearest), of_empty=of_empty)})"
 
     def _amount(self, nearest: int) -> str:
         """What `nearest` counts, with its unit where it has one."""
@@ -91,9 +105,10 @@ class Reason(StrEnum):
             return memory_text(nearest)
         return f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else str(nearest)
 
-    def nearest_text(self, shown: object) -> str:
+    def nearest_text(self, shown: object, *, of_empty: bool = False) -> str:
         """The most that one of the nodes has, in words."""
-        return _NEAREST[self].format(shown)
+        text = _NEAREST[self].format(shown)
+        return text.replace("most free on", "most on") if of_empty else text
 
 
 _TEXTS = {
@@ -131,6 +146,18 @@ _TEXTS = {
     Reason.NO_NODES: "there are no nodes",
 }
 
+_TEXTS_OF_EMPTY = {
+    Reason.TOO_FEW_FREE_GPUS: "fewer than {gpus}",
+    Reason.TOO_FEW_FREE_MIG_SLICES: "fewer than {gpus}",
+    Reason.TOO_FEW_FREE_REPLICAS: "fewer than {gpus}",
+    Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {gpus}",
+    Reason.SHARE_DOES_NOT_FIT: "no GPU has {share}",
+    Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU",
+    Reason.MEMORY_EXHAUSTED: "less than {ram} of memory",
+    Reason.RESOURCE_EXHAUSTED: "too little of the requested {extended}",
+}
+"""Of nodes that are looked at as if they were empty: nothing there is used."""
+
 _NEAREST = {
     Reason.GPU_MEMORY_TOO_SMALL: "largest: {}",
     Reason.TOO_FEW_GPUS: "most on one node: {}",
@@ -157,9 +184,9 @@ class Count:
     nearest: int | None = None
     there: tuple[str, ...] = ()
 
-    def describe(self, request: Request) -> str:
+    def describe(self, request: Request, *, of_empty: bool = False) -> str:
         """The reason in words."""
-        return self.reason.describe(request, self.nearest, there=self.there)
+        return self.reason.describe(request, self.nearest, there=self.there, of_empty=of_empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +199,8 @@ class Refusal:
     Of a gang, `gang` says what is missing and `placed` how many of its workers fit. Nodes are
     counted as they are: `roomy` of them have room for a worker, `counts` are of the others.
     `limit` is the most frequent reason beside the workers that fit.
+
+    `of_empty`: the cluster was looked at as if it were empty, so no figure is of now.
     """
 
     request: Request
@@ -183,6 +212,7 @@ class Refusal:
     roomy: int = 0
     limit: Reason | None = None
     nearest: Miss | None = None
+    of_empty: bool = False
 
     @property
     def reason(self) -> Reason:
@@ -194,27 +224,29 @@ class Refusal:
     @property
     def message(self) -> str:
         """The whole refusal in one line."""
-        causes = "; ".join(
-            f"{counted(count.nodes, 'node')}: {count.describe(self.request)}"
-            for count in self.counts
-        )
+        causes = "; ".join(map(self._cause, self.counts))
         if not self.total:
             causes = Reason.NO_NODES.describe(self.request)
         parts = [self.gang, f"{self._fits}: {causes}" if causes else self._fits]
         if self.nearest:
             parts.append(self.nearest.text)
-        if self.never:
+        if self.never and not self.of_empty:
             parts.append("it would not fit on the empty cluster either")
         return "; ".join(part for part in parts if part)
 
+    def _cause(self, count: Count) -> str:
+        text = count.describe(self.request, of_empty=self.of_empty)
+        return f"{counted(count.nodes, 'node')}: {text}"
+
     @property
     def _fits(self) -> str:
-        """«0 of 3 nodes fit», «2 of 3 nodes have room for a worker»."""
+        """«0 of 3 nodes fit», «2 of 3 nodes have room for a worker», «… could run a worker»."""
         nodes, one = counted(self.total, "node"), self.total == 1
         if not self.gang:
             return f"0 of {nodes} {'fits' if one else 'fit'}"
         rest = ", the others do not" if self.roomy and self.counts else ""
-        return f"{self.roomy} of {nodes} {'has' if one else 'have'} room for a worker{rest}"
+        has = f"{'has' if one else 'have'} room for a worker"
+        return f"{self.roomy} of {nodes} {'could run a worker' if self.of_empty else has}{rest}"
 
 
 def request_text(request: Request) -> str:
@@ -232,6 +264,14 @@ def devices_text(request: Request, which: str = "") -> str:
         noun = counted(request.slices.number, f"{which}MIG slice")
         return f"{noun} {request.slices.profile}"
     return counted(request.gpus or 0, f"{which}GPU")
+
+
+def _renamed(request: Request, there: Sequence[str]) -> str:
+    """What to write where these nodes have GPUs of the default name, and it requests by another."""
+    if not request.gpus or "/" not in request.resource or {"", DEFAULT_RESOURCE}.isdisjoint(there):
+        return ""
+    ours, theirs = (f"{name}: {request.gpus}" for name in (DEFAULT_RESOURCE, request.resource))
+    return f" (request {ours} in place of {theirs})"
 
 
 def _extended_text(resource: tuple[str, int]) -> str:

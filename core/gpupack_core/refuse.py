@@ -44,7 +44,14 @@ def refusal(
     total = roomy + sum(count.nodes for count in counts)
     nearest = nearest if gang else nearest_node(cluster, request, among)
     return Refusal(
-        request, ordered(counts), total, never=never, gang=gang, roomy=roomy, nearest=nearest
+        request,
+        ordered(counts),
+        total,
+        never=never,
+        gang=gang,
+        roomy=roomy,
+        nearest=nearest,
+        of_empty=cluster.is_emptied,
     )
 
 
@@ -119,14 +126,15 @@ def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) ->
         if request.share is not None and nearest is not None and nearest >= request.share.milli:
             there = (memory_text(int(check.of_each[0][rows].max())),)
     elif nodes and check.of_each:
-        there = tuple(_lacking(request, check, rows))
+        there = tuple(_lacking(request, check, rows, of_empty=cluster.is_emptied))
     return Count(check.reason, nodes, nearest, there)
 
 
-def _lacking(request: Request, check: Check, rows: BoolArray) -> Iterator[str]:
+def _lacking(request: Request, check: Check, rows: BoolArray, *, of_empty: bool) -> Iterator[str]:
     """The extended resources that some of these rows lack, with the most that any of them has."""
     for (name, amount), there in zip(request.extended, check.of_each, strict=True):
         have = there[rows]
         if int(have.min()) < amount:
-            most = check.reason.nearest_text(amount_text(name, int(have.max())))
+            largest = amount_text(name, int(have.max()))
+            most = check.reason.nearest_text(largest, of_empty=of_empty)
             yield f"{name}: {amount_text(name, amount)} ({most})"

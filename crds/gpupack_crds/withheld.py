@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources of other device plugins that no node offers, since gpupack hands out those GPUs.
 
-A pod that requests one from the default scheduler stays Pending. Our scheduler publishes the names
-in a ConfigMap, by which an admission policy warns; `gpupack doctor` names such pods.
+A pod that requests one, from the default scheduler or from gpupack's, stays Pending. Our scheduler
+publishes the names in a ConfigMap, by which an admission policy warns; `gpupack doctor` names such
+pods.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-from gpupack_crds import quantity
+from gpupack_crds import names, quantity
 from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
 
@@ -32,9 +33,11 @@ def withheld(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> tup
     return tuple(name for name in NVIDIA if name not in offered)
 
 
-def fix(resource: str, number: str) -> str:
-    """Tell which two lines to change."""
+def fix(resource: str, number: str, *, scheduler: str = "") -> str:
+    """Tell which lines to change; `scheduler`: the pod's."""
+    named = scheduler == names.SCHEDULER_NAME
+    first = "" if named else f"schedulerName: {names.SCHEDULER_NAME}, and "
     return (
-        f"in the pod's spec write schedulerName: gpupack, and gpupack.dev/gpu: {number} in place "
-        f"of {resource}: {number}"
+        f"in the pod's spec write {first}{names.GPU}: {number} in place of {resource}: {number}, "
+        "in limits and, where it stands there, in requests"
     )

@@ -89,4 +89,4 @@ def test_a_job_that_no_node_can_run_is_unsatisfiable(kube, judged):
     job["spec"]["gpuModels"] = ["B300"]
     kube.submit(job)
     message = kube.wait_reason("lost", "Unsatisfiable")["status"]["message"]
-    assert message.startswith("it can never start on the cluster as it is")
+    assert message.startswith("never on this cluster as it is")

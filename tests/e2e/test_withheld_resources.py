@@ -28,6 +28,13 @@ def test_who_requests_gpus_of_a_plugin_that_no_node_has_is_told_which_lines_to_c
 
 
 @pytest.mark.parametrize("workload", [of_kind("Deployment"), idle_pod], ids=["Deployment", "Pod"])
+def test_a_pod_of_our_scheduler_is_warned_of_the_line_to_change(tenant, workload):
+    said = tenant.try_to_create(workload({"containers": [NVIDIA], "schedulerName": "gpupack"}))
+    assert said.startswith(WITHHELD)
+    assert "write gpupack.dev/gpu: 2 in place of nvidia.com/gpu: 2" in said
+
+
+@pytest.mark.parametrize("workload", [of_kind("Deployment"), idle_pod], ids=["Deployment", "Pod"])
 @pytest.mark.parametrize(
     "spec",
     [

@@ -39,14 +39,18 @@ def withheld_resources(seen: Observed) -> Iterator[Finding]:
         return
     found = False
     for resource in withheld.withheld(seen.nodes.items, seen.gpu_nodes.items):
-        lost = [pod for pod in _of_other_schedulers(seen) if resource in _requested(pod)]
+        lost = [pod for pod in _without_node(seen) if resource in _requested(pod)]
         if lost:
             found = True
             yield failed(
                 check,
                 f"{some([*map(_name, lost)])} request {resource}, which no node offers: gpupack "
                 "hands out the GPUs",
-                fix=withheld.fix(resource, str(_requested(lost[0])[resource])),
+                fix=withheld.fix(
+                    resource,
+                    str(_requested(lost[0])[resource]),
+                    scheduler=_common_scheduler(lost),
+                ),
             )
     if not found:
         yield ok(check, "no pod requests GPUs of a plugin that no node has")
@@ -54,9 +58,17 @@ def withheld_resources(seen: Observed) -> Iterator[Finding]:
 
 def _of_other_schedulers(seen: Observed) -> Iterator[objects.Pod]:
     """Pods without a node that gpupack's scheduler does not look at."""
-    for pod in seen.pending.items:
-        if pod.spec.scheduler_name != names.SCHEDULER_NAME and not pod.spec.node_name:
-            yield pod
+    return (pod for pod in _without_node(seen) if pod.spec.scheduler_name != names.SCHEDULER_NAME)
+
+
+def _without_node(seen: Observed) -> Iterator[objects.Pod]:
+    return (pod for pod in seen.pending.items if not pod.spec.node_name)
+
+
+def _common_scheduler(pods: list[objects.Pod]) -> str:
+    """The scheduler of all of them; empty: they have several."""
+    found = {pod.spec.scheduler_name for pod in pods}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _requested(pod: objects.Pod) -> dict[str, str | int | float]:

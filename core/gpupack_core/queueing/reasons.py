@@ -129,8 +129,8 @@ def no_room(refusal: str) -> str:
 
 
 def never_fits(refusal: str) -> str:
-    """`refusal`: of the empty cluster."""
-    return f"it can never start on the cluster as it is: {refusal}; {NEW_NODES}"
+    """`refusal`: of the empty cluster, without figures of now."""
+    return f"never on this cluster as it is: {refusal}; {NEW_NODES}"
 
 
 def never_payable(node: TreeNode, *, asked: int, most: float) -> str:

@@ -71,7 +71,8 @@ def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:
     workers = job.gang.workers
     if 0 < refusal.placed < workers:
         less = counted(workers - refusal.placed, "worker")
-        yield f"it would fit with {less} less: {refusal.placed} of {workers} fit now"
+        fit = "could ever fit" if refusal.of_empty else "fit now"
+        yield f"it would fit with {less} less: {refusal.placed} of {workers} {fit}"
 
 
 def _of_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:

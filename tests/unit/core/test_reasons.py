@@ -223,6 +223,12 @@ def test_only_candidates_can_be_missed():
     assert decide(cluster, whole(4), BEST_FIT, candidates=["a"]).nearest.less == 2
 
 
+def test_a_request_by_the_name_of_a_plugin_that_has_no_node_is_answered_with_what_to_write():
+    asked = whole(2, resource="nvidia.com/gpu")
+    message = decide(cluster_of(node("a")), asked, BEST_FIT).message
+    assert "(request gpupack.dev/gpu: 2 in place of nvidia.com/gpu: 2)" in message
+
+
 def test_a_refusal_names_the_resources_by_which_gpus_are_asked_for():
     there = cluster_of(*(node(name, resource=f"{name}.org/gpu") for name in ("b", "a")))
     text = "2 nodes: its GPUs are asked for by another resource name: a.org/gpu or b.org/gpu"

@@ -63,6 +63,8 @@ def test_the_binding_names_no_devices(world):
 def test_nobody_gets_a_node_whose_gpus_go_by_another_name(world, ask, node):
     result = world.filter(pod("p", asking=ask), nodes=[node])
     name = OBSERVED if node == "x" else names.GPU
+    if node != "x":
+        name += f" (request {names.GPU}: 1 in place of {OBSERVED}: 1)"
     assert result.failed_and_unresolvable_nodes == {node: OTHER + name}
 
 

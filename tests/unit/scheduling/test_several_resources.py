@@ -61,7 +61,7 @@ def test_a_gang_is_planned_on_gpus_of_its_resource_alone(world):
     assert free(world) == (2, 0)
     refused = world.plan(plan_request("waits", workers=3, gpus=1, resourceName=OBSERVED))
     assert isinstance(refused, PlanRefusal)
-    assert "2 of 3 workers fit now" in refused.message
+    assert "2 of 3 workers could ever fit" in refused.message
 
 
 def test_models_are_those_of_the_gpus_of_that_resource(world):

@@ -222,9 +222,9 @@ TEXTS = [
         is_cpu_only,
         WaitReason.UNSATISFIABLE,
         (
-            "it can never start on the cluster as it is: 0 of 1 node fits: 1 node: fewer than 2000 "
-            "milli-CPU free (most free on one node: 1000); 1 node would fit with 1 core less; "
-            "it would not fit on the empty cluster either; it needs other nodes, or another request"
+            "never on this cluster as it is: 0 of 1 node fits: 1 node: fewer than 2000 milli-CPU "
+            "(most on one node: 1000); 1 node would fit with 1 core less; it needs other nodes, "
+            "or another request"
         ),
     ),
 ]

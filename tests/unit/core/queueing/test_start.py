@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a waiting job starts: now, at a time, when something is released, never, or unknown."""
 
+import re
 from dataclasses import replace
 from random import Random
 
@@ -129,13 +130,44 @@ def test_a_model_that_the_cluster_lacks_is_unsatisfiable_whether_or_not_it_is_bu
     wait = world.submit("job", request=Request(gpus=1, models=("B300",))).decide().why("job")
     assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
     assert wait.message == (
-        "it can never start on the cluster as it is: 0 of 1 node fits: 1 node: model is not B300 "
-        "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); it would not fit on the empty cluster "
-        "either; it needs other nodes, or another request"
+        "never on this cluster as it is: 0 of 1 node fits: 1 node: model is not B300 "
+        "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); it needs other nodes, or another request"
     )
     assert wait.helps == (
         "nodes with GPUs of model B300 are added, or gpuModels names a model that the cluster has",
     )
+
+
+NOW = re.compile(r"\bnow\b|\bfree\b|\broom\b")
+
+
+def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_now():
+    world = one_node().runs("holder", "n1/0", duration=10.0)
+    wait = world.submit("job", request=Request(gpus=4), workers=2).decide().why("job")
+    assert wait.message == (
+        "never on this cluster as it is: gang of 2 workers × 4 GPUs: 0 of 2 workers could ever "  # noqa: RUF001
+        "fit; 6 GPUs are missing (2 GPUs in 1 node, 8 asked); 0 of 1 node could run a worker: 1 "
+        "node: fewer than 4 GPUs that match (most on one node: 2); the gang would fit with 3 GPUs "
+        "less for each worker; it needs other nodes, or another request"
+    )
+    assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
+
+
+@pytest.mark.parametrize(
+    ("request_", "best"),
+    [
+        (Request(gpus=4), "fewer than 4 GPUs that match (most on one node: 2)"),
+        (Request(gpus=1, cpu=2000), "fewer than 2000 milli-CPU (most on one node: 1000)"),
+        (Request(gpus=1, memory=10**9 + 1), "less than 1000000001 MiB of memory (most on one node: "),
+    ],
+    ids=["GPUs", "CPU", "memory"],
+)
+def test_what_can_never_run_is_answered_with_what_the_best_node_has(request_, best):
+    world = World(node("n1", 2, cpu=1000), rules=CALM).runs("holder", "n1/0", duration=10.0)
+    wait = world.submit("job", request=request_).decide().why("job")
+    assert wait.message.startswith("never on this cluster as it is: 0 of 1 node fits: ")
+    assert best in wait.message
+    assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
 
 
 def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
