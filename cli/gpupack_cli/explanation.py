@@ -42,8 +42,14 @@ def explained(
         yield from (f"  {_attempt(each)}" for each in status.attempts)
 
 
-def explained_pod(title: str, condition: str, more: Explanation | None) -> Iterator[str]:
-    """A standalone pod that waits; `condition`: the message of its condition."""
+def explained_pod(
+    title: str, condition: str, more: Explanation | None, *, is_queued: bool = True
+) -> Iterator[str]:
+    """A pod that waits; `condition`: the message of its condition."""
+    if not is_queued:
+        yield f"pod {plain(title)} has no node, and does not wait in gpupack's queue"
+        yield f"  {plain(condition or 'no scheduler has answered yet')}"
+        return
     if more is None:
         yield f"pod {plain(title)} waits"
         yield f"  {plain(condition)}"

@@ -7,13 +7,14 @@ from rich.text import Text
 from gpupack_cli import written_names
 from gpupack_cli.answers import Explanation
 from gpupack_cli.cluster_warnings import warn
-from gpupack_cli.errors import NotAllowed, ServiceAway
+from gpupack_cli.errors import NotAllowed, NotThere, ServiceAway
 from gpupack_cli.explanation import explained, explained_pod
 from gpupack_cli.listing import listed
 from gpupack_cli.namespaces import job_named
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
+from gpupack_cli.placed_pod import PlacedPod
 from gpupack_cli.placed_workers import PlacedWorker, placed_workers
 from gpupack_cli.session import Session, run
 from gpupack_crds import names
@@ -33,9 +34,9 @@ POD = "pod/"
 def command(session: Session, job: str, *, output: Output) -> None:
     """Say why JOB waits, or what became of it, and what would help.
 
-    pod/NAME is a standalone pod in the queue. Phase and reason stand in the object. Its position
-    and what would help are the REST API's to say; where that cannot be reached, the rest is shown
-    nevertheless.
+    pod/NAME is a standalone pod: where it waits, the same; where it has a node, the node, its GPUs
+    and since when. Phase and reason stand in the object. Its position and what would help are the
+    REST API's to say; where that cannot be reached, the rest is shown nevertheless.
     """
     if job.startswith(POD):
         run(lambda: _show_pod(session, job.removeprefix(POD), output=output))
@@ -74,12 +75,26 @@ async def _show_pod(session: Session, name: str, *, output: Output) -> None:
     async with session.kubernetes() as api:
         namespace = await session.here(api)
         pod = await api.get(PODS, name, namespace=namespace)
-        more = await _asked(session, api, f"pods/{namespace}/{name}/explain")
+        if pod.spec.node_name:
+            _show_placed(PlacedPod.of(pod), output=output)
+            return
+        try:
+            more, is_queued = await _asked(session, api, f"pods/{namespace}/{name}/explain"), True
+        except NotThere:
+            more, is_queued = None, False
     if output.document:
         show_document({"explanation": more}, output)
         return
     messages = (each.message for each in pod.status.conditions if each.type == "PodScheduled")
-    show_lines(map(Text, explained_pod(f"{namespace}/{name}", next(messages, ""), more)))
+    title, condition = f"{namespace}/{name}", next(messages, "")
+    show_lines(map(Text, explained_pod(title, condition, more, is_queued=is_queued)))
+
+
+def _show_placed(pod: PlacedPod, *, output: Output) -> None:
+    if output.document:
+        show_document({"placed": pod}, output)
+    else:
+        show_lines(map(Text, pod.lines))
 
 
 async def _asked(session: Session, api: Api, path: str) -> Explanation | None:
