@@ -10,14 +10,15 @@ UUIDs look alike. A line that is still too long goes on below, as kubectl's does
 import dataclasses
 import io
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 from rich.cells import cell_len, set_cell_size
+from rich.color import ColorSystem
 from rich.console import RenderableType
-from rich.text import Text
+from rich.text import Span, Text
 
 from gpupack_cli.options import Output
 from gpupack_cli.text import plain
@@ -67,6 +68,14 @@ class Column:
     rest: bool = False
 
 
+class _Cell(NamedTuple):
+    """What stands in a cell, its width on a terminal, and the style of all of it."""
+
+    text: str
+    width: int
+    style: str
+
+
 def table(
     columns: Sequence[Column],
     rows: Iterable[Sequence[Any]],
@@ -86,17 +95,21 @@ def table(
         if output is Output.WIDE
         or not (column.wide or (room is not None and room < column.least_width))
     ]
-    heading = [Text(column.name.upper(), style="bold") for column in columns]
+    heading = [_Cell(name, cell_len(name), "bold") for name in map(_heading, columns)]
     lines = [heading, *cells]
     widths = _widths(columns, shown, lines, room)
     return [_line(columns, shown, line, widths) for line in lines]
 
 
+def _heading(column: Column) -> str:
+    return column.name.upper()
+
+
 def _widths(
-    columns: Sequence[Column], shown: list[int], lines: list[list[Text]], room: int | None
+    columns: Sequence[Column], shown: list[int], lines: list[list[_Cell]], room: int | None
 ) -> dict[int, int]:
     """Of each column the width of its longest text; what takes the rest is cut to the room."""
-    widths = {place: max(line[place].cell_len for line in lines) for place in shown}
+    widths = {place: max(line[place].width for line in lines) for place in shown}
     if room is None:
         return widths
     excess = sum(widths.values()) + GAP * (len(shown) - 1) - room
@@ -108,22 +121,25 @@ def _widths(
 
 
 def _line(
-    columns: Sequence[Column], shown: list[int], cells: list[Text], widths: dict[int, int]
+    columns: Sequence[Column], shown: list[int], cells: list[_Cell], widths: dict[int, int]
 ) -> Text:
     """One line; no spaces at its end, which would make an empty line of one that is too long."""
-    line, gap = Text(no_wrap=True), ""
+    parts, spans = list[str](), list[Span]()
+    gap, length = "", 0
     for place in shown:
         cell, width = cells[place], widths[place]
-        if cell.cell_len > width:
-            cell = Text(_cut(cell.plain, width), style=cell.style)
-        space = " " * (width - cell.cell_len)
+        text = cell.text if cell.width <= width else _cut(cell.text, width)
+        space = " " * max(0, width - cell.width)
         before, after = (space, "") if columns[place].right else ("", space)
-        if cell.plain:
-            line.append(gap + before).append(cell)
-            gap = after + " " * GAP
-        else:
+        if not text:
             gap += space + " " * GAP
-    return line
+            continue
+        parts += gap, before, text
+        end = length + len(gap) + len(before) + len(text)
+        if cell.style:
+            spans.append(Span(end - len(text), end, cell.style))
+        gap, length = after + " " * GAP, end
+    return Text("".join(parts), no_wrap=True, spans=spans)
 
 
 def _cut(text: str, width: int) -> str:
@@ -138,12 +154,23 @@ def show_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], output:
 
 def show_lines(lines: Iterable[Text]) -> None:
     """Print lines as they are: none is broken."""
-    out = console()
-    with out.capture() as captured:
-        for line in lines:
-            out.print(line, soft_wrap=True)
+    written = _coloured if screen(sys.stdout).colour else _uncoloured
     # At once: a reader such as `grep -q` may go after its first line.
-    sys.stdout.write(captured.get())
+    sys.stdout.write("".join(f"{line}\n" for line in written(lines)))
+
+
+def _uncoloured(lines: Iterable[Text]) -> Iterator[str]:
+    return (line.plain for line in lines)
+
+
+def _coloured(lines: Iterable[Text]) -> Iterator[str]:
+    """Write them as rich prints them, without the cost of a call of its printer for each line."""
+    out = console()
+    for line in lines:
+        yield "".join(
+            text if style is None else style.render(text, color_system=ColorSystem.STANDARD)
+            for text, style, _ in line.render(out)
+        )
 
 
 def show(picture: RenderableType) -> None:
@@ -175,6 +202,6 @@ def ascii_json(document: Any) -> str:
     return json.dumps(document, indent=2)
 
 
-def _cell(value: Any) -> Text:
+def _cell(value: Any) -> _Cell:
     text = plain("" if value is None else str(value))
-    return Text(text, style=STYLES.get(text, ""))
+    return _Cell(text, len(text) if text.isascii() else cell_len(text), STYLES.get(text, ""))

@@ -26,6 +26,8 @@ def plain(text: str) -> str:
 
     Line breaks and tabs are spaces.
     """
+    if text.isascii() and text.isprintable():
+        return text.strip()
     spaced = re.sub(r"[\t\r\n]+", " ", _SEQUENCES.sub("", text))
     return _CONTROLS.sub("", spaced).strip()
 

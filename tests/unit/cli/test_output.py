@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import time
 
 import pytest
 import yaml
@@ -67,3 +68,23 @@ def test_of_long_names_none_is_cut_and_lines_have_no_spaces_at_their_end():
     assert shown[0].split() == ["NAMESPACE", "GPUS", "MESSAGE"]
     assert shown[1].split() == ["n" * 60, "1024", "m" * 11 + "…"]
     assert shown[2] == f"{'short':60}     1"
+
+
+def test_twenty_thousand_rows_are_printed_in_seconds(capsys):
+    rows = [(f"job-{index}", 8, "gpu-1", "u-1", "no room; " * 20) for index in range(20_000)]
+    begun = time.process_time()
+    output.show_table(COLUMNS, rows, Output.TABLE)
+    assert time.process_time() - begun < 5.0  # it took 17 s when rich printed each line
+    assert len(capsys.readouterr().out.splitlines()) == 20_001
+
+
+def test_on_a_colour_terminal_lines_have_the_codes_that_rich_writes(capsys, monkeypatch):
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    output.show_table(
+        (Column("name"), Column("phase")), [("a", "Running"), ("b", "")], Output.TABLE
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        "\x1b[1mNAME\x1b[0m  \x1b[1mPHASE\x1b[0m",
+        "a     \x1b[32mRunning\x1b[0m",
+        "b",
+    ]
