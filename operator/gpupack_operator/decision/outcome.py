@@ -11,7 +11,7 @@ from functools import partial
 
 from gpupack_crds.gpujob_status import Outcome
 from gpupack_kube.objects import ContainerWaiting, Job
-from gpupack_operator.decision import causes, times
+from gpupack_operator.decision import causes, image_pulls, times
 from gpupack_operator.decision.image_help import image_help
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict, condition_of
@@ -29,7 +29,6 @@ CONTROLLER_SECONDS = 120.0
 JOB_ENDS = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
 """Conditions of a Job of which no more pods are created: it has ended, or its last pods go."""
 
-IMAGE_TROUBLE = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"}
 START_TROUBLE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 CONFIG_TROUBLE = "CreateContainerConfigError"
 NODE_S_FAULT = (
@@ -294,23 +293,35 @@ def _why_unbound(worker: Worker, view: AttemptView) -> str:
 
 
 def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
-    known = (each for each in worker.waiting if each.reason in IMAGE_TROUBLE | START_TROUBLE)
+    known = (each for each in worker.waiting if each.reason in image_pulls.TROUBLE | START_TROUBLE)
     waiting, turn_at = next(known, None), worker.turn_at
     if not waiting or not turn_at or worker.started:
         return None
     message = f"worker {worker.index} on node {worker.pod.spec.node_name}: {waiting.reason}"
     message += f": {waiting.message}" if waiting.message else ""
-    if waiting.reason in IMAGE_TROUBLE:
-        namespace = worker.pod.metadata.namespace
-        message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
+    if waiting.reason in image_pulls.TROUBLE:
+        return _image_trouble(worker, waiting, turn_at, message, view)
     broken = partial(_verdict, message=message, worker=worker.index)
-    if waiting.reason in IMAGE_TROUBLE:
-        due = times.after(turn_at, view.limits.image_seconds)
-        return Finding(due, broken("Infrastructure", JobReason.IMAGE_PULL))
     due = times.after(turn_at, view.limits.start_seconds)
     if _is_template_s_fault(waiting):
         return Finding(due, broken("Failed", JobReason.CANNOT_START, for_good=True))
     return Finding(due, broken("Infrastructure", JobReason.CANNOT_START))
+
+
+def _image_trouble(
+    worker: Worker, waiting: ContainerWaiting, since: dt.datetime, message: str, view: AttemptView
+) -> Finding:
+    """The next attempt may find the image; a last one follows no other."""
+    namespace = worker.pod.metadata.namespace
+    message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
+    broken = partial(_verdict, reason=JobReason.IMAGE_PULL, worker=worker.index)
+    if image_pulls.is_for_good(waiting.reason, view.earlier):
+        return Finding(since, broken("Failed", message=message, for_good=True))
+    due = times.after(since, image_pulls.seconds(view.earlier, view.limits.image_seconds))
+    if image_pulls.is_last(view.earlier):
+        message += f"; {image_pulls.MAX_ATTEMPTS} attempts in a row could not pull it"
+        return Finding(due, broken("Failed", message=message, for_good=True))
+    return Finding(due, broken("Infrastructure", message=message))
 
 
 def _is_template_s_fault(waiting: ContainerWaiting) -> bool:

@@ -14,6 +14,7 @@ from gpupack_operator.decision import (
     beside,
     ended,
     ended_workers,
+    image_pulls,
     outcome,
     readings,
     restarts,
@@ -151,7 +152,10 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
             message = STARTING_MESSAGE + seen.told_of_strangers + seen.told_of_more
             return write.set(status, Type.RUNNING, "False", JobReason.STARTING, message)
         verdict = trouble.verdict
-        return write.set(status, Type.RUNNING, "False", verdict.reason, verdict.message)
+        message = verdict.message
+        if verdict.reason == JobReason.IMAGE_PULL:
+            message += image_pulls.held_until(seen.earlier, times.write(trouble.due))
+        return write.set(status, Type.RUNNING, "False", verdict.reason, message)
     message = f"attempt {seen.number} on {status.nodes}"
     return write.set(status, Type.RUNNING, "True", JobReason.ALL_WORKERS_RUNNING, message)
 

@@ -109,6 +109,7 @@ class AttemptView:
         planned: by worker index, the node of its place.
         planned_pod: the pod that each worker was planned as; None: that is not known.
         ended: workers that are known to have ended, whether or not their pods are there.
+        earlier: attempts before it that the status still lists.
         pull_secrets: that the pods have by the chart's values; None: no image is of ours.
     """
 
@@ -127,6 +128,7 @@ class AttemptView:
     planned: Mapping[int, str]
     planned_pod: PlannedPod | None = None
     ended: Ended = NONE_ENDED
+    earlier: tuple[Attempt, ...] = ()
     pull_secrets: tuple[str, ...] | None = None
 
     @property
@@ -249,6 +251,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         planned={place.worker: place.node for place in by_worker(status.placement)},
         planned_pod=status.planned_pod,
         ended=_ended(status.ended_workers),
+        earlier=tuple(each for each in status.attempts if each.number < attempt.number),
         pull_secrets=observation.pull_secrets,
     )
 

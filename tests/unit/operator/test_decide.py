@@ -282,6 +282,10 @@ def test_the_running_condition_says_what_keeps_an_admitted_job(build):
     decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
     assert (decision.status.phase, decision.status.reason) == ("Admitted", JobReason.IMAGE_PULL)
     assert "ImagePullBackOff" in decision.status.message
+    assert decision.status.message.endswith(
+        f"its GPUs are held until {build.stamp(121)}, by attempt 1 of 8 that may wait for the "
+        "image; then they are given back, and it tries again later"
+    )
 
 
 def test_where_a_registry_refuses_an_image_the_condition_says_which_secret_lacks(build):
