@@ -56,7 +56,7 @@ class Rest:
     """
 
     def __init__(self, client: httpx.AsyncClient, *, shows_certificate: bool = False) -> None:
-        self._client, self._shows_certificate = client, shows_certificate
+        self._client, self.shows_certificate = client, shows_certificate
 
     async def get(self, path: str, kind: type[T], **query: Any) -> T:
         """Ask; raises CliError."""
@@ -117,7 +117,7 @@ class Rest:
 
     def _fix(self, error: httpx.HTTPError) -> str:
         """What to do; a server that does not take a client certificate hangs up without a word."""
-        if self._shows_certificate and isinstance(error, _HUNG_UP):
+        if self.shows_certificate and isinstance(error, _HUNG_UP):
             return (
                 "; perhaps it does not take your client certificate: is it of this cluster, and "
                 "has it not ended? GPUPACK_TOKEN goes before it"

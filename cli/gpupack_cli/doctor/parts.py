@@ -234,5 +234,13 @@ def caller(seen: Observed) -> Iterator[Finding]:
                 fix="export GPUPACK_TOKEN=$(kubectl create token ACCOUNT): explain's position, "
                 "what-if, top, cost and snapshot need it, where no client certificate does",
             )
+        case 200 if seen.caller.by_certificate:
+            yield warning(
+                check,
+                "it knows you by your client certificate alone: `gpupack what-if` and `gpupack "
+                "cost` end with status 77, since the REST API passes them on with a token, and a "
+                "certificate cannot be passed on",
+                fix="export GPUPACK_TOKEN=$(kubectl create token ACCOUNT) for these two",
+            )
         case _:
             yield ok(check, "it knows you")

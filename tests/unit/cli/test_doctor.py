@@ -411,8 +411,17 @@ def test_pods_that_request_gpus_of_a_plugin_that_no_node_has_are_told_which_line
     )
     seen = dataclasses.replace(sound, pending=Read(pods))
     (found,) = said(pending_pods.withheld_resources, seen, Level.FAILED)
-    assert found.message.startswith("team/lost request nvidia.com/gpu, which no node offers")
+    assert found.message.startswith("team/lost, team/ours request nvidia.com/gpu, which no node")
     assert "schedulerName: gpupack, and gpupack.dev/gpu: 2" in found.fix
+
+
+def test_pods_of_our_scheduler_that_request_by_another_name_are_told_which_line_to_change(sound):
+    pods = (waiting_pod("ours", "gpupack", {"nvidia.com/gpu": "1"}),)
+    seen = dataclasses.replace(sound, pending=Read(pods))
+    (found,) = said(pending_pods.withheld_resources, seen, Level.FAILED)
+    assert found.message.startswith("team/ours request nvidia.com/gpu, which no node offers")
+    assert "schedulerName" not in found.fix
+    assert "write gpupack.dev/gpu: 1 in place of nvidia.com/gpu: 1" in found.fix
 
 
 def test_where_a_node_offers_them_nothing_is_said_of_such_pods(sound):
@@ -464,6 +473,13 @@ def test_of_a_thousand_ill_nodes_one_line_tells(sound):
 def test_every_check_has_a_name_of_its_own(sound):
     names = [next(iter(check(sound))).check for check in CHECKS]
     assert len(set(names)) == len(names)
+
+
+def test_commands_that_do_not_work_with_a_client_certificate_are_named(sound):
+    seen = dataclasses.replace(sound, caller=Probe(200, by_part=True, by_certificate=True))
+    (found,) = said(parts.caller, seen, Level.WARNING)
+    assert "`gpupack what-if` and `gpupack cost` end with status 77" in found.message
+    assert "GPUPACK_TOKEN" in found.fix
 
 
 def test_whom_the_rest_api_does_not_know_is_told_how_to_get_a_token(sound):
