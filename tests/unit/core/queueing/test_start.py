@@ -158,7 +158,10 @@ def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_no
     [
         (Request(gpus=4), "fewer than 4 GPUs that match (most on one node: 2)"),
         (Request(gpus=1, cpu=2000), "fewer than 2000 milli-CPU (most on one node: 1000)"),
-        (Request(gpus=1, memory=10**9 + 1), "less than 1000000001 MiB of memory (most on one node: "),
+        (
+            Request(gpus=1, memory=10**9 + 1),
+            "less than 1000000001 MiB of memory (most on one node: ",
+        ),
     ],
     ids=["GPUs", "CPU", "memory"],
 )
