@@ -11,6 +11,7 @@ from gpupack_api.shown_job import ShownJob
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.placement import WorkerPlacement, by_worker
+from gpupack_crds.worker_pods import worker_pods
 
 ALLOCATION: Final = f"{names.GROUP}/allocation"
 """Label of GPUJobs that only hold GPUs."""
@@ -54,9 +55,10 @@ def placed_process(
     mine = next((each for each in placed if each.worker == worker), None)
     if mine is None:
         raise SetupInvalid("worker", worker, f"give 0 to {placed[-1].worker}")
+    hosts = {} if by_node else _hosts(job)
     return PlacedProcess(
         visible=tuple(_visible(mine, cluster)),
-        hosts=tuple(each.node if by_node else _host(job, each.worker) for each in placed),
+        hosts=tuple(hosts.get(each.worker, each.node) for each in placed),
         ranks_before=sum(len(each.devices) for each in placed if each.worker < worker),
         ranks=sum(len(each.devices) for each in placed),
     )
@@ -85,7 +87,13 @@ def _visible(worker: WorkerPlacement, cluster: core.Cluster) -> list[Visible]:
     return [visible_share(share, cluster) for share in worker.devices]
 
 
-def _host(job: ShownJob, worker: int) -> str:
+def _hosts(job: ShownJob) -> dict[int, str]:
+    """Name the pod of each worker: workers that share one have the name of its first."""
     name, namespace = job.metadata.name, job.metadata.namespace
-    pod = f"{names.job_name(name, attempt=job.status.attempt)}-{worker}"
-    return f"{pod}.{name}.{namespace}.svc"
+    prefix = names.job_name(name, attempt=job.status.attempt)
+    pods = worker_pods(job.status.placement, shares=job.spec.shares_pods, least=job.spec.least)
+    return {
+        worker: f"{prefix}-{pod.index}.{name}.{namespace}.svc"
+        for pod in pods
+        for worker in pod.workers
+    }

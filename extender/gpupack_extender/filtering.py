@@ -25,7 +25,7 @@ from gpupack_extender.wire import FilterResult
 from gpupack_scheduling.asks.mismatch import mismatch
 from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions, Mode
-from gpupack_scheduling.ledger.claims import PodClaim, State
+from gpupack_scheduling.ledger.claims import PodClaim, State, WorkerClaim
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import WorkerKey
 from gpupack_scheduling.policies import Policies
@@ -92,15 +92,31 @@ class Filter:
         claim = self.ledger.claims.workers.get(worker)
         if claim is None:
             return self._unplanned(uid, worker, nodes)
-        others = self.ledger.claims.pods_of(worker)
-        if others:
-            return nowhere(nodes, f"the worker's place is held by pod {others[0].name}")
-        if differs := mismatch(request, claim.allocation):
-            return nowhere(nodes, differs)
-        obstacle = self.ledger.claims.obstacle(claim.allocation)
-        if obstacle:
-            return nowhere(nodes, f"the worker's place cannot be used: {obstacle}")
+        if self._comes_too_early(claim, request):
+            return FilterResult(error=f"the places of {worker.attempt} are not known yet")
+        if why := self._obstacle(claim, request):
+            return nowhere(nodes, why)
         return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
+
+    def _obstacle(self, claim: WorkerClaim, request: core.Request) -> str:
+        """Say why a pod that asks for this cannot have the worker's place; empty: it can."""
+        table, worker = self.ledger.claims, claim.worker
+        place, title = table.place_of(worker), table.title(worker)
+        if place is None:
+            return f"worker {worker.index} runs in the pod of worker {claim.pod.index}"
+        if others := table.pods_of(worker):
+            return f"{title} is held by pod {others[0].name}"
+        if differs := mismatch(request, place):
+            return differs
+        obstacle = table.obstacle(place)
+        return f"{title} cannot be used: {obstacle}" if obstacle else ""
+
+    def _comes_too_early(self, claim: WorkerClaim, request: core.Request) -> bool:
+        """Whether it may be the pod of more workers: a plan tells that once it is seen written."""
+        if claim.state is not State.PLANNED or not mismatch(request, claim.allocation):
+            return False
+        shown = self.ledger.jobs.shown(claim.worker.attempt.job_uid)
+        return shown is None or (shown.shares_pods and claim.worker.index < shown.least)
 
     def _unplanned(self, uid: str, worker: WorkerKey, nodes: Nodes) -> FilterResult:
         if self.ledger.jobs.is_known(worker.attempt):

@@ -10,7 +10,8 @@ and no container of it starts: the others wait until the operator gives the atte
 (BindTimeout), which takes their places away.
 
 A worker is here, too, if it is bound already: after a restart those that come again find the rest.
-One whose caller has gone away is not, although it holds its place until it looks.
+One whose caller has gone away is not, although it holds its place until it looks. Workers that
+share a pod are here with it.
 An attempt that has begun once does not wait again, whatever becomes of its pods.
 
 Workers of an elastic gang beyond the least, gangs of one, and pods without a GPUJob do not wait.
@@ -110,11 +111,17 @@ class Gathering:
 
     def _are_here(self, attempt: AttemptKey, least: int) -> bool:
         served = self._ledger.claims.served(attempt)
-        if len(served) < least:
+        if len(served) < self._ledger.claims.pods_needed(attempt, least):
             return False
         waiting = self._waiting.get(attempt, {})
         gone = {each for each, is_wanted in waiting.items() if not is_wanted()}
-        return sum(each.index < least and each not in gone for each in served) >= least
+        here = (each for each in served if each.index < least and each not in gone)
+        return sum(map(self._workers_in, here)) >= least
+
+    def _workers_in(self, first: WorkerKey) -> int:
+        """Count the workers of a pod that is here."""
+        claims = self._ledger.claims
+        return len(claims.in_pod(first)) if first in claims.workers else 1
 
     def _begin(self, attempt: AttemptKey) -> None:
         if len(self._begun) >= MAX_BEGUN:

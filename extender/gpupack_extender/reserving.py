@@ -63,12 +63,16 @@ class Reserve:
         claim = self.ledger.claims.workers.get(worker)
         if claim is None:
             raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
+        place = self.ledger.claims.place_of(worker)
+        if place is None:
+            raise BindRefused(f"worker {worker.index} runs in the pod of worker {claim.pod.index}")
         others = self.ledger.claims.pods_of(worker)
         if others:
-            raise BindRefused(f"the worker's place is held by pod {others[0].name}")
-        if differs := mismatch(_request(ask), claim.allocation):
+            title = self.ledger.claims.title(worker)
+            raise BindRefused(f"{title} is held by pod {others[0].name}")
+        if differs := mismatch(_request(ask), place):
             raise AskMismatch(differs)
-        return claim.allocation
+        return place
 
     def _decided(self, ask: PodAsk, node: str) -> Allocation:
         self.may_decide()

@@ -14,7 +14,7 @@ are its author's words, and two pods that passed for one would be counted once.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -27,7 +27,7 @@ from gpupack_crds import devices, names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.kinds import GpuNode
-from gpupack_crds.placement import by_worker
+from gpupack_crds.worker_pods import WorkerPod, worker_pods
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
@@ -259,16 +259,16 @@ class Book:
             self._put(claim)
 
     def _see_placement(self, job: ShownJob) -> None:
-        """Workers that start together; of others their pods tell since when and until when."""
+        """Count workers that start together, by pod; of others their pods tell their times."""
         status, started = job.status, job.started_at
         if started is None:
             return
-        for placed in by_worker(status.placement):
-            if placed.worker >= job.spec.least:
+        spec = job.spec
+        pods = worker_pods(status.placement, shares=spec.shares_pods, least=spec.least)
+        for placed in pods:
+            if placed.index >= spec.least:
                 continue
-            key = worker_key(
-                job.metadata.namespace, job.metadata.uid, status.attempt, placed.worker
-            )
+            key = worker_key(job.metadata.namespace, job.metadata.uid, status.attempt, placed.index)
             known = self.claims.get(key)
             if known is not None and known.admitted is not None:
                 continue
@@ -276,7 +276,7 @@ class Book:
             held = (
                 self._inventory.held(placed.node, shares)
                 if shares
-                else self._inventory.unnamed(placed.node, job.tickets)
+                else self._inventory.unnamed(placed.node, _times(job.tickets, placed))
             )
             claim = self._of_worker(job, status.attempt, key, placed.node, held)
             claim = msgspec.structs.replace(claim, admitted=min(started.timestamp(), self._now()))
@@ -291,7 +291,8 @@ class Book:
         assert attempt.last_ran_at is not None  # noqa: S101 - who calls has looked
         uid, at = job.metadata.uid, min(attempt.last_ran_at.timestamp(), self._now())
         seen = self._of_attempt(uid, attempt.number)
-        unseen = job.spec.least - len({claim.key for claim in seen if claim.pod or claim.admitted})
+        known = {claim.key: claim for claim in seen if claim.pod or claim.admitted}
+        unseen = job.spec.least - sum(_workers_of(job, claim) for claim in known.values())
         if unseen > 0 and attempt.started_at is not None and not any(c.admitted for c in seen):
             self._count_unseen(job, attempt, unseen)
         self._release_all(uid, attempt.number, at=at)
@@ -409,6 +410,16 @@ class Book:
             keys.discard(claim.key)
             if not keys:
                 del self._by_job[claim.job_uid]
+
+
+def _times(tickets: Mapping[str, int], pod: WorkerPod) -> dict[str, int]:
+    """Multiply what the kubelet counts for a worker by the number of workers of a pod."""
+    return {name: number * len(pod.workers) for name, number in tickets.items()}
+
+
+def _workers_of(job: ShownJob, claim: Claim) -> int:
+    """Count the workers that a pod runs, by its GPUs."""
+    return max(len(claim.held) // (job.spec.gpus or 1), 1) if job.spec.shares_pods else 1
 
 
 def worker_key(namespace: str, job_uid: str, attempt: int, worker: int | str) -> str:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a process sets so that TensorFlow or PyTorch uses exactly the GPUs that it was given."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -81,7 +83,7 @@ async def setup_tensorflow(request: Call, state: State, data: TensorFlowBody) ->
     if placed is not None:
         workers, index = data.workers, data.task_index
         if data.strategy == "multi_worker" and not workers:
-            workers, index = tuple(f"{host}:{data.port}" for host in placed.hosts), data.worker
+            workers, index = _addresses(placed.hosts, data.port), data.worker
         asked = msgspec.structs.replace(
             data, devices=_ids(visible), workers=workers, task_index=index
         )
@@ -162,3 +164,13 @@ def _ids(visible: tuple[Visible, ...]) -> tuple[str, ...]:
 
 def _wrong(error: SetupInvalid) -> CallWrong:
     return CallWrong(error.field, error.value, error.fix)
+
+
+def _addresses(hosts: Sequence[str], port: int) -> tuple[str, ...]:
+    """Give each worker an address: those that share a host have ports of their own."""
+    seen = Counter[str]()
+    found = []
+    for host in hosts:
+        found.append(f"{host}:{port + seen[host]}")
+        seen[host] += 1
+    return tuple(found)

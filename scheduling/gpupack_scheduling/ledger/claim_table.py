@@ -5,7 +5,10 @@ Invariant: core's cluster holds exactly the pods' claims, those workers' claims 
 covers, the devices of lingering pods that their own claim does not cover, and what `tickets` sets
 aside. Only the two modules take from and give back to the cluster.
 
-A pod covers its worker only if it holds the same devices on the same node. Should the API ever
+Workers have claims of their own, planned and written, whether or not they share a pod: so nothing
+is freed or held twice when a plan is written. A pod claims the place of all its workers together.
+
+A pod covers its workers only if it holds the same devices on the same node. Should the API ever
 say otherwise, both stay held: a device too many is held, never a device twice given out.
 
 A lingering pod is one that the API does not know any more and whose processes still hold GPUs, as
@@ -16,12 +19,14 @@ pod's claim is there, it is the one that counts, and the moment it ends the ling
 import dataclasses
 import logging
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import gpupack_core as core
+from gpupack_crds import indices
 from gpupack_scheduling.inventory import ACCEPTANCE
+from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.changes import Changes
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State, WorkerClaim
 from gpupack_scheduling.ledger.lingering import Lingering
@@ -65,6 +70,10 @@ class ClaimTable:
         self._pods_with_deadline: set[str] = set()
         self._reservations = TicketReservations(cluster)
         self._of_job: dict[str, set[WorkerKey]] = defaultdict(set)
+        self._sharing: dict[WorkerKey, set[WorkerKey]] = defaultdict(set)
+        """By the first worker of a pod all those that run in it."""
+        self._in_others = Counter[AttemptKey]()
+        """How many workers run in a pod whose first worker is another."""
         self._serving: dict[WorkerKey, set[str]] = defaultdict(set)
         self._served: dict[AttemptKey, set[WorkerKey]] = defaultdict(set)
         """Workers of whom a pod has a claim."""
@@ -76,6 +85,33 @@ class ClaimTable:
     def pods_of(self, worker: WorkerKey) -> tuple[PodClaim, ...]:
         """The pods of a worker that have a claim; more than one is somebody's error."""
         return tuple(self.pods[uid] for uid in sorted(self._serving.get(worker, ())))
+
+    def in_pod(self, first: WorkerKey) -> tuple[WorkerClaim, ...]:
+        """List the claims of the workers of a pod, by index; none: it is no pod of this index."""
+        claim = self.workers.get(first)
+        if claim is None or claim.pod != first:
+            return ()
+        if claim.pod_index is None:
+            return (claim,)
+        named = sorted(self._sharing.get(first, ()), key=lambda worker: worker.index)
+        found = (self.workers[worker] for worker in named)
+        return tuple(each for each in found if each.allocation.node == claim.allocation.node)
+
+    def pods_needed(self, attempt: AttemptKey, workers: int) -> int:
+        """Say how many pods run so many workers of an attempt, those that share pods among them."""
+        return workers - self._in_others[attempt]
+
+    def title(self, first: WorkerKey) -> str:
+        """Name the place of a pod in a message."""
+        held = self.in_pod(first)
+        if len(held) < 2:  # noqa: PLR2004
+            return "the worker's place"
+        return f"the place of workers {indices.written([c.worker.index for c in held])}"
+
+    def place_of(self, first: WorkerKey) -> Allocation | None:
+        """What the workers of a pod hold together; None: no pod of this index has a place."""
+        held = self.in_pod(first)
+        return claims.together([each.allocation for each in held]) if held else None
 
     def has_workers(self, attempt: AttemptKey) -> bool:
         """Whether its workers have places, planned or written: as nobody else can say."""
@@ -146,20 +182,45 @@ class ClaimTable:
 
     def put_worker(self, claim: WorkerClaim) -> None:
         """Add a worker's claim or replace the one there is."""
-        self.workers[claim.worker] = claim
-        _mark(self._workers_with_deadline, claim.worker, deadline=claim.deadline)
-        self._of_job[claim.worker.attempt.job_uid].add(claim.worker)
-        self._book_worker(claim.worker)
-        self.changes.attempt(claim.worker.attempt)
+        self.change_workers(put=(claim,))
 
     def drop_worker(self, worker: WorkerKey) -> None:
         """End a worker's claim. Its pod's claim, if there is one, stays."""
-        if self.workers.pop(worker, None) is None:
-            return
-        self._workers_with_deadline.discard(worker)
-        _discard(self._of_job, worker.attempt.job_uid, worker)
-        self._book_worker(worker)
-        self.changes.attempt(worker.attempt)
+        self.change_workers(drop=(worker,))
+
+    def change_workers(
+        self, *, put: Iterable[WorkerClaim] = (), drop: Iterable[WorkerKey] = ()
+    ) -> None:
+        """End claims of workers and put others: at once, since a pod covers all its workers."""
+        changed: dict[WorkerKey, None] = {}
+        for worker in drop:
+            if (ended := self.workers.pop(worker, None)) is not None:
+                self._leave_pod(ended)
+                self._workers_with_deadline.discard(worker)
+                _discard(self._of_job, worker.attempt.job_uid, worker)
+                changed |= dict.fromkeys((worker, ended.pod))
+        for claim in put:
+            if (before := self.workers.get(claim.worker)) is not None:
+                self._leave_pod(before)
+                changed[before.pod] = None
+            self.workers[claim.worker] = claim
+            if claim.pod_index is not None:
+                self._sharing[claim.pod].add(claim.worker)
+                self._in_others[claim.worker.attempt] += claim.pod != claim.worker
+            _mark(self._workers_with_deadline, claim.worker, deadline=claim.deadline)
+            self._of_job[claim.worker.attempt.job_uid].add(claim.worker)
+            changed |= dict.fromkeys((claim.worker, claim.pod))
+        self._book_workers(changed)
+        for attempt in dict.fromkeys(worker.attempt for worker in changed):
+            self.changes.attempt(attempt)
+
+    def _leave_pod(self, claim: WorkerClaim) -> None:
+        if claim.pod_index is not None:
+            _discard(self._sharing, claim.pod, claim.worker)
+            attempt = claim.worker.attempt
+            self._in_others[attempt] -= claim.pod != claim.worker
+            if not self._in_others[attempt]:
+                del self._in_others[attempt]
 
     def put_pod(self, claim: PodClaim) -> None:
         """Add a pod's claim or replace the one there is."""
@@ -173,7 +234,7 @@ class ClaimTable:
         if claim.worker:
             self._serving[claim.worker].add(claim.uid)
             self._served[claim.worker.attempt].add(claim.worker)
-            self._book_worker(claim.worker)
+            self._book_workers((claim.worker,))
             self.changes.attempt(claim.worker.attempt)
         else:
             self.changes.pod(claim.uid)
@@ -306,17 +367,30 @@ class ClaimTable:
         _discard(self._serving, worker, uid)
         if worker not in self._serving:
             _discard(self._served, worker.attempt, worker)
-        self._book_worker(worker)
+        self._book_workers((worker,))
         self.changes.attempt(worker.attempt)
 
-    def _book_worker(self, worker: WorkerKey) -> None:
-        claim = self.workers.get(worker)
-        counted = claim is not None and not self._is_covered(claim)
-        self._book(worker.holder, claim.allocation if claim and counted else None)
+    def _book_workers(self, changed: Iterable[WorkerKey]) -> None:
+        """Hold what these workers, and those that share their pods, have and no pod covers."""
+        listed = tuple(changed)
+        covered: set[WorkerKey] = set()
+        found = dict.fromkeys(listed)
+        for first in listed:
+            held = self.in_pod(first)
+            found |= dict.fromkeys(self._sharing.get(first, ()))
+            if held and self._is_covered(first, held):
+                covered.update(claim.worker for claim in held)
+        for worker in found:
+            claim = self.workers.get(worker)
+            counted = claim is not None and worker not in covered
+            self._book(worker.holder, claim.allocation if claim and counted else None)
 
-    def _is_covered(self, claim: WorkerClaim) -> bool:
-        pods = self.pods_of(claim.worker)
-        return any(_covers(pod.allocation, claim.allocation) for pod in pods)
+    def _is_covered(self, first: WorkerKey, held: Sequence[WorkerClaim]) -> bool:
+        pods = self.pods_of(first)
+        if not pods:
+            return False
+        place = claims.together([each.allocation for each in held])
+        return any(_covers(pod.allocation, place) for pod in pods)
 
     def _book_lingering(self, node: core.NodeName, uid: str) -> None:
         lingers = self.lingering.get(node, {}).get(uid)

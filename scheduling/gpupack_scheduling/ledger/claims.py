@@ -4,7 +4,8 @@
 import dataclasses
 import enum
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -73,6 +74,14 @@ class WorkerClaim:
     version: str = ""
     """Of a planned claim: the GPUJob's resourceVersion, the precondition of the write that makes it
     written; empty: not known."""
+    pod_index: int | None = None
+    """Of a written claim: index of the first worker of the pod in which the worker runs with
+    others; None: it has a pod to itself."""
+
+    @property
+    def pod(self) -> WorkerKey:
+        """The worker whose labels the worker's pod has: the first of those that run in it."""
+        return self.worker if self.pod_index is None else self.worker.peer(self.pod_index)
 
     @property
     def placement(self) -> core.Placement:
@@ -108,6 +117,26 @@ class PodClaim:
     def placement(self) -> core.Placement:
         """The node, and the devices that are known."""
         return self.allocation.placement
+
+
+def together(parts: Sequence[Allocation]) -> Allocation:
+    """Add up what the workers of one pod hold, on one node and in their order; one at least."""
+    if len(parts) == 1:
+        return parts[0]
+    placed = [part.placement for part in parts]
+    extended, tickets = Counter[str](), Counter[str]()
+    for part in parts:
+        extended.update(dict(part.placement.extended))
+        tickets.update(part.tickets)
+    placement = core.Placement(
+        placed[0].node,
+        tuple(grant for each in placed for grant in each.devices),
+        core.MilliCpu(sum(each.cpu for each in placed)),
+        core.MiB(sum(each.memory for each in placed)),
+        1,
+        core.amounts(extended),
+    )
+    return Allocation(placement, dict(tickets))
 
 
 def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Final
 
 from gpupack_crds.placement import WorkerPlacement, by_worker
+from gpupack_crds.worker_pods import worker_pods
 from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claim_table import ClaimTable
@@ -35,6 +36,7 @@ class ShownJob:
         movable: as it was shown, where it has places and may be moved to others.
         growing: likewise, where more workers may get places.
         least, extra: workers that start together, and those that may run beside them.
+        shares_pods: whether those that start together share a pod where they are on one node.
         runs: all workers that start together have started.
         held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
     """
@@ -54,6 +56,7 @@ class ShownJob:
     growing: PlacedJob | None = None
     least: int = 1
     extra: int = 0
+    shares_pods: bool = False
     runs: bool = False
     held_since: dt.datetime | None = None
 
@@ -99,15 +102,20 @@ class Jobs:
         self._shown[attempt.job_uid] = _shown(job, attempt)
         self._claims.changes.job(attempt.job_uid)
         written = self._written(job, attempt)
+        dropped = []
         for worker in self._claims.workers_of(attempt.job_uid):
             was_written = self._claims.workers[worker].state is State.WRITTEN
             is_superseded = worker.attempt.number <= attempt.number
             comes_beside = bool(written) and worker.attempt == attempt
             comes_beside = comes_beside and worker.index >= job.spec.least
             if worker not in written and (was_written or (is_superseded and not comes_beside)):
-                self._claims.drop_worker(worker)
-        for claim in written.values():
-            self._see_written(claim)
+                dropped.append(worker)
+        held = self._claims.workers
+        put = [claim for claim in written.values() if held.get(claim.worker) != claim]
+        self._claims.change_workers(put=put, drop=dropped)
+        for claim in put:
+            name = f"worker {claim.worker.index} of {attempt}"
+            self._claims.report_overbooked(claim.placement, of=name)
 
     def remove(self, job: PlacedJob) -> None:
         """A GPUJob is gone; its pods hold what they hold until they are gone too."""
@@ -124,24 +132,26 @@ class Jobs:
     def _forget(self, job_uid: str) -> None:
         self._shown.pop(job_uid, None)
         self._claims.changes.job(job_uid)
-        for worker in self._claims.workers_of(job_uid):
-            self._claims.drop_worker(worker)
-
-    def _see_written(self, claim: WorkerClaim) -> None:
-        if self._claims.workers.get(claim.worker) != claim:
-            self._claims.put_worker(claim)
-            worker = claim.worker
-            name = f"worker {worker.index} of {worker.attempt}"
-            self._claims.report_overbooked(claim.placement, of=name)
+        self._claims.change_workers(drop=self._claims.workers_of(job_uid))
 
     def _written(self, job: PlacedJob, attempt: AttemptKey) -> dict[WorkerKey, WorkerClaim]:
         if not job.status.holds_placement:
             return {}
-        needs = job.needs
-        found = (
-            self._claim(attempt, job, placed, needs) for placed in by_worker(job.status.placement)
+        needs, placement, spec = job.needs, job.status.placement, job.spec
+        firsts = {
+            (pod.node, worker): pod.index
+            for pod in worker_pods(placement, shares=spec.shares_pods, least=spec.least)
+            if len(pod.workers) > 1
+            for worker in pod.workers
+        }
+        found = (self._claim(attempt, job, placed, needs) for placed in by_worker(placement))
+        in_pods = (
+            dataclasses.replace(
+                claim, pod_index=firsts.get((claim.placement.node, claim.worker.index))
+            )
+            for claim in found
         )
-        return {claim.worker: claim for claim in found}
+        return {claim.worker: claim for claim in in_pods}
 
     def _claim(
         self,
@@ -177,6 +187,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         growing=job if job.may_grow else None,
         least=job.spec.least,
         extra=job.spec.extra,
+        shares_pods=job.spec.shares_pods,
         runs=job.status.phase == "Running",
         held_since=job.status.held_since,
     )

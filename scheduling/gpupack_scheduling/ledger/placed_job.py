@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_crds import job_times, names
+from gpupack_crds import gpujob, job_times, names
 from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
 from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.placement import NodePlacement
@@ -70,6 +70,12 @@ def _rules(spec: msgspec.Raw) -> msgspec.Raw:
         return UNREADABLE_RULES
 
 
+class PlacedDistributed(objects.View, frozen=True):
+    """Who starts the processes, whatever stands there."""
+
+    backend: Any = None
+
+
 class PlacedJobSpec(objects.View, frozen=True):
     """Of the spec, what tells CPU, memory and the GPUs of a worker, where they may be, how long."""
 
@@ -84,6 +90,8 @@ class PlacedJobSpec(objects.View, frozen=True):
     min_memory: str | None = None
     interconnect: str = "any"
     spread: dict[str, Any] | None = None
+    distributed: PlacedDistributed | None = None
+    pod_per_worker: Any = None
     policy: str | None = None
     movable: bool = False
     active_deadline_seconds: float | None = None
@@ -99,6 +107,16 @@ class PlacedJobSpec(objects.View, frozen=True):
     def extra(self) -> int:
         """Workers that may run beside those."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
+
+    @property
+    def shares_pods(self) -> bool:
+        """Whether workers that are on one node share a pod, as `GpuJobSpec.shares_pods` has it."""
+        separate = self.pod_per_worker
+        if not isinstance(separate, bool):
+            separate = not gpujob.PODS_ARE_SHARED_BY_DEFAULT
+        by_mpirun = self.distributed is not None and self.distributed.backend == "mpi"
+        whole_gpus = self.share is None and self.mig is None
+        return not separate and self.least > 1 and whole_gpus and not by_mpirun
 
 
 class PlacedAttempt(objects.View, frozen=True):

@@ -2,7 +2,8 @@
 """Which worker of which attempt a pod is.
 
 A pod is a worker if its labels say so and its owner reference names the Job of that attempt as
-its controller, or the Job that such a worker has for itself. Its key holds the namespace and the
+its controller, or the Job that such a worker, or a pod of several workers, has for itself. A pod of
+several workers has the index of the first. Its key holds the namespace and the
 GPUJob's UID: it gets a place only where that very GPUJob of its own namespace has one.
 
 The namespace is the boundary of trust. Labels and owner references are the pod author's words,
@@ -43,6 +44,10 @@ class WorkerKey:
 
     attempt: AttemptKey
     index: int
+
+    def peer(self, index: int) -> "WorkerKey":
+        """Another worker of the same attempt."""
+        return WorkerKey(self.attempt, index)
 
     @property
     def holder(self) -> core.Holder:
@@ -103,6 +108,7 @@ def _names_its_job(pod: objects.Object, worker: WorkerKey) -> bool:
     attempt = worker.attempt
     of_the_gang = names.job_name(attempt.job, attempt=attempt.number)
     of_its_own = names.extra_job_name(attempt.job, attempt=attempt.number, worker=worker.index)
-    jobs = {("batch/v1", "Job", name) for name in (of_the_gang, of_its_own)}
+    of_its_pod = names.pod_job_name(attempt.job, attempt=attempt.number, worker=worker.index)
+    jobs = {("batch/v1", "Job", name) for name in (of_the_gang, of_its_own, of_its_pod)}
     owners = pod.metadata.owner_references
     return any(o.controller and (o.api_version, o.kind, o.name) in jobs for o in owners)

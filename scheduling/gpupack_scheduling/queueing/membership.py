@@ -7,10 +7,10 @@ other GPUs than the worker that it names has to count beside it, or a quota woul
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import gpupack_core as core
-from gpupack_scheduling.ledger.claims import Allocation, PodClaim
+from gpupack_scheduling.ledger.claims import Allocation, PodClaim, together
 from gpupack_scheduling.ledger.workers import WorkerKey
 
 Held = tuple[Allocation, ...]
@@ -62,7 +62,11 @@ def parts(
 
 
 def divide(
-    places: Mapping[WorkerKey, Allocation], pods: Iterable[PodClaim], before: Held
+    places: Mapping[WorkerKey, Allocation],
+    pods: Iterable[PodClaim],
+    before: Held,
+    *,
+    place_of: Callable[[WorkerKey], Allocation | None] | None = None,
 ) -> tuple[Held, dict[str, PodClaim]]:
     """What an attempt holds, by the index of its workers; and by UID the pods that are none of it.
 
@@ -72,7 +76,10 @@ def divide(
         places: of its workers.
         pods: that say to be its workers.
         before: what it held when somebody last looked.
+        place_of: by the first worker of a pod, what its workers hold together; absent: each worker
+            has a pod to itself.
     """
+    place_of = place_of or places.get
     held, others = dict(places), dict[str, PodClaim]()
     ended, served = _by_node(before), set[WorkerKey]()
     for lasting in places.values():
@@ -81,15 +88,17 @@ def divide(
     for pod in sorted(pods, key=lambda pod: pod.uid):
         if pod.worker is None:
             continue
-        place = places.get(pod.worker)
-        among = ended[pod.allocation.node] if place is None else [place]
-        found = next((each for each in among if _is_within(pod.allocation, each)), None)
-        if found is None or pod.worker in served:
+        is_placed = pod.worker in places
+        place = place_of(pod.worker) if is_placed else None
+        among = [place] if place else [] if is_placed else ended[pod.allocation.node]
+        found = _covering(pod.allocation, among)
+        if not found or pod.worker in served:
             others[pod.uid] = pod
             continue
         served.add(pod.worker)
-        if place is None:
-            among.remove(found)
+        if not is_placed:
+            for each in found:
+                among.remove(each)
             held[pod.worker] = pod.allocation
     return tuple(held[worker] for worker in sorted(held, key=lambda of: of.index)), others
 
@@ -100,6 +109,19 @@ def _by_node(held: Held) -> dict[core.NodeName, list[Allocation]]:
     for each in held:
         found[each.node].append(each)
     return found
+
+
+def _covering(pod: Allocation, among: Sequence[Allocation]) -> list[Allocation]:
+    """Choose the place, or the places of several workers, beyond which the pod holds no GPU."""
+    if alone := next((each for each in among if _is_within(pod, each)), None):
+        return [alone]
+    devices, chosen = set(pod.placement.devices), list[Allocation]()
+    for each in among:
+        if devices.issuperset(each.placement.devices):
+            chosen.append(each)
+            if _is_within(pod, together(chosen)):
+                return chosen
+    return []
 
 
 def _is_within(pod: Allocation, place: Allocation) -> bool:

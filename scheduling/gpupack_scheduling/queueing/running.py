@@ -124,7 +124,12 @@ class RunningHolders:
         ids: dict[int | None, JobId] = {None: job, **dict(self._beside.get(job, {}).items())}
         found = parts(self._least[job], claims.places_of(attempt), pods.values(), ids.keys())
         divided = {
-            part.index: divide(part.places, part.pods, self._before(ids.get(part.index)))
+            part.index: divide(
+                part.places,
+                part.pods,
+                self._before(ids.get(part.index)),
+                place_of=claims.place_of,
+            )
             for part in found
         }
         others = {uid: pod for _, strangers in divided.values() for uid, pod in strangers.items()}

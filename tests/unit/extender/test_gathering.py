@@ -33,11 +33,11 @@ def call(index, node):
 
 
 @contextlib.asynccontextmanager
-async def calls(binder, world, server, *indices):
+async def calls(binder, world, server, *indices, gpus=1):
     """Binds that kube-scheduler has begun, of workers with these indices; none is answered yet."""
     begun = []
     for index in indices:
-        worker = pod(f"w{index}", worker=("train", 1, index))
+        worker = pod(f"w{index}", gpus=gpus, worker=("train", 1, index))
         server.add(worker)
         world.ledger.pods.upsert(worker)
         begun.append(asyncio.create_task(binder.bind(call(index, PLACES[index][0]))))
@@ -60,6 +60,22 @@ async def test_no_worker_is_bound_before_all_have_come(binder, world, server):
             await asyncio.gather(*first, *last)
     assert bound(server) == ["w0", "w1", "w2"]
     assert world.ledger.claims.served(world.attempt("train"))
+
+
+async def test_workers_that_share_a_pod_come_with_it(binder, world, server):
+    admitted(world, podPerWorker=False)
+    async with calls(binder, world, server, 0, gpus=2) as first:
+        assert (bound(server), world.states()[:1]) == ([], ["binding"])
+        async with calls(binder, world, server, 2) as last:
+            await asyncio.gather(*first, *last)
+    assert bound(server) == ["w0", "w2"]
+
+
+async def test_a_gang_in_one_pod_waits_for_no_other(binder, world, server):
+    admitted(world, PLACES[:2], podPerWorker=False)
+    async with calls(binder, world, server, 0, gpus=2) as only:
+        await asyncio.gather(*only)
+    assert bound(server) == ["w0"]
 
 
 async def test_an_attempt_that_is_given_up_binds_no_worker(binder, world, server):

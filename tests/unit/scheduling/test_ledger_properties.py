@@ -36,13 +36,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.names import DEVICES_ANNOTATION, GPU, SHARE_SLOTS_PER_GPU
 from gpupack_crds.plan import PlanResponse
+from gpupack_crds.worker_pods import worker_pods
 from gpupack_extender.binding import judge
 from gpupack_extender.unconfirmed_writes import GIVE_UP_SECONDS, judge_plan
 from gpupack_scheduling.errors import BindRefused, NotReady
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.ledger import Outcome
 
-JOBS = st.sampled_from(["whole-1", "whole-2", "share-1", "share-2", "observed-1", "other-1"])
+JOBS = st.sampled_from(
+    ["whole-1", "whole-2", "share-1", "share-2", "observed-1", "other-1", "gang-1"]
+)
+"""By their names: a gang has three workers, which share pods."""
 NODES = st.sampled_from(["a", "b", "x"])
 SHARES = st.sampled_from([(30, "8Gi"), (60, "20Gi"), (10, "60Gi")])
 PICK = st.integers(0, 1000)
@@ -69,6 +73,8 @@ def spec_of(name, gpus, share):
     if name.startswith("share"):
         percent, memory = share
         return {"share": {"percent": percent, "memory": memory}}
+    if name.startswith("gang"):
+        return {"gpus": 1, "workers": 3, "podPerWorker": False}
     resource = {"observed": OBSERVED, "other": OTHER}.get(name.partition("-")[0], GPU)
     return {"gpus": gpus, "resourceName": resource}
 
@@ -242,14 +248,17 @@ class Cluster(RuleBasedStateMachine):
 
     # Pods
 
-    @rule(name=JOBS)
-    def a_workers_pod_is_made(self, name):
+    @rule(name=JOBS, number=PICK)
+    def a_workers_pod_is_made(self, name, number):
         current = self.jobs.get(f"uid-{name}")
         if current is not None and current.status.phase == "Admitted":
+            spec = current.spec
+            pods = worker_pods(current.status.placement, shares=spec.shares_pods, least=spec.least)
+            chosen = pods[number % len(pods)]
             made = pod(
                 f"{name}-{next(self.serial)}",
-                asking=limits_of(self.specs[name]),
-                worker=(name, current.status.attempt, 0),
+                asking=[limits_of(self.specs[name])] * len(chosen.workers),
+                worker=(name, current.status.attempt, chosen.index),
             )
             self.write("pods", made.metadata.uid, made)
 
@@ -406,7 +415,7 @@ class Cluster(RuleBasedStateMachine):
 
     def podless_workers(self):
         table = self.world.ledger.claims
-        return [c for w, c in table.workers.items() if not table.pods_of(w)]
+        return [claim for claim in table.workers.values() if not table.pods_of(claim.pod)]
 
     @invariant()
     def no_gpu_is_bound_beyond_what_it_has(self):
