@@ -24,6 +24,7 @@ from gpupack_devcluster.settings import ClusterSettings, Paths
 
 __all__ = [
     "cluster",
+    "cohort",
     "fresh",
     "idle",
     "idle_where_alone",
@@ -84,6 +85,22 @@ def kube(cluster, request) -> Kube:
     """The cluster in a namespace of this test's own, deleted afterwards."""
     with namespace(cluster, request.node.name) as kube:
         yield kube
+
+
+@pytest.fixture
+def cohort(kube):
+    """Makes a GPUCohort of this test's namespace's name, whose jobs may be stopped at once."""
+    spec = {"minRunSeconds": 0}
+    kube.submit(
+        {
+            "apiVersion": "gpupack.dev/v1alpha1",
+            "kind": "GPUCohort",
+            "metadata": {"name": kube.namespace},
+            "spec": spec,
+        }
+    )
+    yield kube.namespace
+    kube.delete("gpucohort", kube.namespace)
 
 
 @pytest.fixture

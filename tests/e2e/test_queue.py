@@ -24,22 +24,6 @@ def quota(*gpus, **spec):
     }
 
 
-@pytest.fixture
-def cohort(kube):
-    """Makes a GPUCohort of this test's namespace's name, whose jobs may be stopped at once."""
-    spec = {"minRunSeconds": 0}
-    kube.submit(
-        {
-            "apiVersion": "gpupack.dev/v1alpha1",
-            "kind": "GPUCohort",
-            "metadata": {"name": kube.namespace},
-            "spec": spec,
-        }
-    )
-    yield kube.namespace
-    kube.delete("gpucohort", kube.namespace)
-
-
 def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judged):
     kube.submit(quota(limit(1, borrowingLimit=0)))
     kube.submit(judged.job("first", seconds=120))

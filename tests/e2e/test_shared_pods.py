@@ -12,6 +12,7 @@ from admission import pod
 from harness import placed, wait_for
 from manifests import JUDGE_IMAGE, gpujob
 from test_admission_operator import AS_OPERATOR
+from test_queue import limit, quota
 
 SECONDS = 120
 """For what takes a few seconds where nothing else runs."""
@@ -186,6 +187,24 @@ def test_it_is_suspended_and_resumed_and_an_evicted_pod_ends_the_attempt(kube):
     assert ends == ["Suspended", "Infrastructure", None]
     assert [containers(pod) for pod in pods_of(kube)] == BOTH
     assert jobs_of(kube) == ["gang-3-p0", "gang-3-p2"]
+
+
+@pytest.mark.alone
+def test_it_is_preempted_as_a_whole_and_runs_again(kube, others, judged, cohort):
+    kube.submit(quota(limit(4)))
+    guest = others("guest")
+    guest.submit(quota(cohort=cohort))
+    whole_cluster = gang(FOR_LONG)
+    whole_cluster["spec"]["gpus"] = 4
+    guest.submit(whole_cluster)
+    runs(guest)
+    kube.submit(judged.job("owner", gpus=4, seconds=5))
+    kube.wait_phase("owner", "Running", seconds=SECONDS)
+    (attempt,) = guest.gpujob("gang")["status"]["attempts"]
+    assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "ReclaimedNominalQuota")
+    kube.wait_phase("owner", "Succeeded", seconds=SECONDS)
+    assert [containers(each) for each in runs(guest)] == BOTH
+    assert jobs_of(guest) == ["gang-2-p0", "gang-2-p2"]
 
 
 @pytest.mark.alone
