@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from harness import wait_for
-from manifests import JUDGE_IMAGE, gpujob
+from manifests import JUDGE_IMAGE, gpujob, on_node
 
 SECONDS = 90
 """For what takes a few seconds where nothing else runs."""
@@ -39,16 +39,19 @@ def logs(kube):
     return run
 
 
-def test_the_last_lines_of_a_suspended_job_are_shown_and_go_with_it(kube, logs):
+@pytest.mark.parametrize("pod_per_worker", [True, False], ids=["separate pods", "one pod"])
+def test_the_last_lines_of_a_suspended_job_are_shown_and_go_with_it(kube, logs, pod_per_worker):
     container = {"name": "trainer", "image": JUDGE_IMAGE, "command": ["python3", "-c", PROGRAM]}
-    job = gpujob("train", workers=2, template={"spec": {"containers": [container]}})
-    kube.submit(job)
+    template = {"spec": {"containers": [container]}}
+    job = gpujob("train", workers=2, podPerWorker=pod_per_worker, template=template)
+    kube.submit(on_node(job, "gpupack-1"))
     kube.wait_phase("train", "Running")
     wait_for(
         lambda: sorted(logs().stdout.splitlines()) == ["[0] step 1", "[1] step 1"],
         seconds=SECONDS,
         what="both workers have printed",
     )
+    assert logs("--worker", "1").stdout == "step 1\n"
     kube.insist("patch", "gj", "train", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     name = f"gpupack-log-{kube.gpujob('train')['metadata']['uid']}"
     saved = ("get", "configmap", name)
