@@ -9,7 +9,7 @@ import json
 import pytest
 from agreement import told_by_annotations, told_by_containers, told_by_status
 from chaos import PARTS, killing
-from harness import unsuccessful, wait_for
+from harness import condition, unsuccessful, wait_for
 from storms import ebb, flood, mixed, tide
 
 SEED = 20261121
@@ -17,6 +17,15 @@ SEED = 20261121
 
 def attempts(jobs):
     return [attempt for job in jobs.values() for attempt in job["status"]["attempts"]]
+
+
+def without_results(jobs):
+    """Jobs some of whose workers have no result, and what the status says of that."""
+    return {
+        name: condition(job, "ResultsValid")
+        for name, job in jobs.items()
+        if len(job["status"].get("results", ())) != job["spec"].get("workers", 1)
+    }
 
 
 def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
@@ -28,6 +37,7 @@ def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
     assert refusals() == []
     assert unsuccessful(jobs) == {}
     assert {attempt["outcome"] for attempt in attempts(jobs)} == {"Succeeded"}
+    assert without_results(jobs) == {}
     assert told_by_status(jobs) == told_by_containers(jobs) == told_by_annotations(kube)
     assert max(peak["shares"] for peak in peaks().values()) > 1
 

@@ -48,14 +48,15 @@ NONE = Readings(results=(), problems=())
 def read(workers: Iterable[Worker], ended: Ended = NONE_ENDED) -> Readings:
     """Read the results of all workers, of those that failed too: a sick GPU's is worth most.
 
-    Where there is no pod of a worker any more, its result is the one that was kept of it (`ended`).
+    Where a worker has no pod any more, or its pod gives no result any more (a request to end seems
+    to come before its end, by another clock), its result is the one that was kept (`ended`).
 
     Words that a failed worker wrote are no attempt at a result: they say why it failed. What a
     worker wrote when it was asked to end is about a part of its work, and is no result of the job.
     """
     problems: list[str] = []
     each = by_index(workers)
-    results = [result for result in ended.results if result.worker not in each]
+    results = {result.worker: result for result in ended.results}
     for index, worker in each.items():
         if not isinstance(worker.end, ends.ByItself):
             continue
@@ -67,9 +68,9 @@ def read(workers: Iterable[Worker], ended: Ended = NONE_ENDED) -> Readings:
             problems.append(f"worker {index}: {error}")
             continue
         if result:
-            results.append(_of_worker(index, result))
+            results[index] = _of_worker(index, result)
     failed = ended.ignored.union(index for index, worker in each.items() if worker.exit)
-    in_order = sorted(results, key=lambda result: result.worker)
+    in_order = [results[index] for index in sorted(results)]
     return Readings(results=_within_budget(in_order), problems=tuple(problems), failed=failed)
 
 

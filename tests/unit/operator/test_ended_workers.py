@@ -73,6 +73,24 @@ def test_the_result_of_a_worker_whose_pod_is_gone_is_the_job_s(gang, build):
     assert (status.headline, [each.worker for each in status.results]) == ("3 it/s", [0])
 
 
+def test_a_result_that_was_kept_is_not_lost_where_the_pod_is_deleted_by_another_clock(gang, build):
+    """Both accounts name the worker: that it succeeded, and what it measured."""
+    gang.sees(ended_well(build, 0, message=RESULT), build.pod(1), now=30)
+    late = build.pod(
+        0,
+        phase="Succeeded",
+        exit_code=0,
+        ended=20,
+        message=RESULT,
+        disrupted=(20, "DeletionByPodGC"),
+    )
+    late = structs.replace(
+        late, metadata=structs.replace(late.metadata, deletion_timestamp=build.at(20))
+    )
+    status = gang.sees(late, ended_well(build, 1, at=90), now=91).status
+    assert [each.worker for each in status.results] == [0]
+
+
 def test_it_completes_although_no_pod_is_left(gang, build):
     gang.sees(ended_well(build, 0), build.pod(1), now=30)
     gang.job = structs.replace(
