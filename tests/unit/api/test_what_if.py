@@ -117,7 +117,7 @@ async def test_of_observed_nodes_no_device_is_told(ask, model):
     model.ledger.nodes.upsert(observed_node("o"))
     model.ledger.gpus.upsert(gpu_node("o", mode="observed", resource="nvidia.com/gpu"))
     found = await ask(with_job(resourceName="nvidia.com/gpu"))
-    assert found["workers"] == [{"worker": 0, "node": "o", "devices": []}]
+    assert found["workers"] == [{"worker": 0, "node": "o", "devices": [], "pod": ""}]
 
 
 async def test_rules_about_nodes_in_the_template_count(ask, model):

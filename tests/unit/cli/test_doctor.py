@@ -516,9 +516,10 @@ async def test_pods_that_wait_are_read_to_the_last_page():
 
 
 class Calls:
-    """Stands for a session whose REST API answers so."""
+    """Stands for a session whose REST API answers so, to a caller with a certificate alone."""
 
     server = ""
+    shows_certificate = True
 
     def __init__(self, error):
         self.error = error
