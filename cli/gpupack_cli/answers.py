@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpupack_cli.queue_rows import QueueRow
+from gpupack.job_views import JobName, Start
 
 
 class Device(msgspec.Struct):
@@ -65,53 +65,6 @@ class Status(msgspec.Struct):
     timestamp: dt.datetime
 
 
-class Name(msgspec.Struct):
-    """Of a job."""
-
-    namespace: str
-    name: str
-    kind: str = "GPUJob"
-
-    @property
-    def text(self) -> str:
-        """«team/train», «team/pod/notebook»."""
-        return f"{self.namespace}/{'pod/' if self.kind == 'Pod' else ''}{self.name}"
-
-
-class Start(msgspec.Struct):
-    """When a waiting job or pod starts."""
-
-    kind: str
-    at: dt.datetime | None = None
-    certain: bool = False
-    preemption_at: dt.datetime | None = None
-    holders: int = 0
-
-
-class Explanation(msgspec.Struct):
-    """Why a job waits, and what would help."""
-
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    position: int | None = None
-    waiting: int = 0
-    ahead: list[Name] = []
-    ahead_hidden: int = 0
-    foreseen_seconds: float | None = None
-    fits_now: bool | None = None
-    would_help: list[str] = []
-    start: Start | None = None
-
-
-class Queue(msgspec.Struct):
-    """A page of what waits."""
-
-    waiting: list[QueueRow]
-    total: int = 0
-    next: str = ""
-
-
 class Holder(msgspec.Struct):
     """A pod's hold on one GPU."""
 
@@ -165,7 +118,7 @@ class WhatIf(msgspec.Struct):
     position: int | None = None
     waiting: int = 0
     foreseen_seconds: float | None = None
-    instead_of: list[Name] = []
+    instead_of: list[JobName] = []
     instead_of_hidden: int = 0
     would_help: list[str] = []
     start: Start | None = None

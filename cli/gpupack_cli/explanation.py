@@ -4,8 +4,8 @@
 import datetime as dt
 from collections.abc import Iterator, Sequence
 
+from gpupack.job_views import Explanation, JobName
 from gpupack_cli import figures
-from gpupack_cli.answers import Explanation, Name
 from gpupack_cli.placed_workers import PlacedWorker
 from gpupack_cli.text import plain
 from gpupack_crds.gpujob_status import Attempt
@@ -75,7 +75,7 @@ def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
 
 
 def queued(
-    position: int | None, waiting: int, *, foreseen_seconds: float | None, ahead: list[Name]
+    position: int | None, waiting: int, *, foreseen_seconds: float | None, ahead: list[JobName]
 ) -> Iterator[str]:
     """Where a job stands, and what is foreseen."""
     if position is not None:

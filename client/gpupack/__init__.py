@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpupack.allocation import Allocation
-    from gpupack.async_manager import AsyncAllocation, AsyncGPUResourceManager
+    from gpupack.async_manager import AsyncAllocation, AsyncGPUResourceManager, AsyncJobs
     from gpupack.backend import Backend, Patience
     from gpupack.config import GpuConfig, load_config
     from gpupack.errors import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         get_pytorch_gpu_integration,
         get_tensorflow_gpu_integration,
     )
+    from gpupack.job_views import Explanation, JobName, QueueRow, Start, WrittenJob
+    from gpupack.jobs import Jobs
     from gpupack.manager import GPUResourceManager
     from gpupack.opening import (
         get_async_gpu_resource_manager,
@@ -60,12 +62,14 @@ __all__ = [
     "Allocation",
     "AsyncAllocation",
     "AsyncGPUResourceManager",
+    "AsyncJobs",
     "Backend",
     "CallRefused",
     "ClusterStatus",
     "ConfigInvalid",
     "CpuFallbackWarning",
     "DeviceStatus",
+    "Explanation",
     "FrameworkMissing",
     "GPUResourceManager",
     "GPUResourceStatus",
@@ -73,19 +77,24 @@ __all__ = [
     "GpupackError",
     "GpupackWarning",
     "InventoryUnavailable",
+    "JobName",
+    "Jobs",
     "LedgerBroken",
     "LedgerBusy",
     "LedgerUnusable",
     "NotEnoughGpus",
     "NothingHeld",
     "Patience",
+    "QueueRow",
     "ServerNotFound",
     "ServerUnreachable",
     "SimulatedGpuWarning",
+    "Start",
     "TrainingGPUConfig",
     "Unsupported",
     "Validation",
     "WorkerGpus",
+    "WrittenJob",
     "get_async_gpu_resource_manager",
     "get_gpu_resource_manager",
     "get_pytorch_gpu_integration",
@@ -100,10 +109,12 @@ _MODULES = (
     ("errors", "LedgerUnusable NotEnoughGpus"),
     ("errors", "NothingHeld ServerNotFound ServerUnreachable SimulatedGpuWarning Unsupported"),
     ("allocation", "Allocation"),
-    ("async_manager", "AsyncAllocation AsyncGPUResourceManager"),
+    ("async_manager", "AsyncAllocation AsyncGPUResourceManager AsyncJobs"),
     ("backend", "Backend Patience"),
     ("config", "GpuConfig load_config"),
     ("frameworks", "get_pytorch_gpu_integration get_tensorflow_gpu_integration"),
+    ("job_views", "Explanation JobName QueueRow Start WrittenJob"),
+    ("jobs", "Jobs"),
     ("manager", "GPUResourceManager"),
     ("opening", "get_async_gpu_resource_manager get_gpu_resource_manager open_manager"),
     ("training_config", "TrainingGPUConfig"),

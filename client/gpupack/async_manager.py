@@ -16,6 +16,8 @@ from typing import Any, Final, Self, TypeVar
 
 from gpupack.allocation import Allocation
 from gpupack.errors import GpupackError
+from gpupack.job_views import Explanation, QueueRow, WrittenJob
+from gpupack.jobs import Jobs
 from gpupack.manager import GPUResourceManager, has_changed
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
@@ -51,6 +53,37 @@ class AsyncAllocation:
         await asyncio.shield(self.release())
 
 
+class AsyncJobs:
+    """As Jobs; what each call does and raises stands there."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    async def queue(self, *, namespace: str = "", all_namespaces: bool = False) -> list[QueueRow]:
+        """List what waits for GPUs."""
+        return await asyncio.to_thread(
+            self._jobs.queue, namespace=namespace, all_namespaces=all_namespaces
+        )
+
+    async def explain(self, name: str, *, namespace: str = "") -> Explanation:
+        """Say why a GPUJob waits, or what became of it."""
+        return await asyncio.to_thread(self._jobs.explain, name, namespace=namespace)
+
+    async def suspend(self, name: str, *, namespace: str = "") -> WrittenJob:
+        """Stop a GPUJob until it is resumed."""
+        return await asyncio.to_thread(self._jobs.suspend, name, namespace=namespace)
+
+    async def resume(self, name: str, *, namespace: str = "") -> WrittenJob:
+        """Let a GPUJob wait again."""
+        return await asyncio.to_thread(self._jobs.resume, name, namespace=namespace)
+
+    async def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> WrittenJob:
+        """Make a new GPUJob of the same spec as one that has ended."""
+        return await asyncio.to_thread(
+            self._jobs.rerun, name, namespace=namespace, new_name=new_name
+        )
+
+
 class AsyncGPUResourceManager:
     """As GPUResourceManager; what each call does and raises stands there.
 
@@ -62,6 +95,11 @@ class AsyncGPUResourceManager:
         self.manager = manager
         # Of its own: who waits must keep no thread from those who give back.
         self._waits = ThreadPoolExecutor(MOST_WAITING, "gpupack-allocate")
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """GPUJobs of the cluster; raises as GPUResourceManager.jobs."""
+        return AsyncJobs(self.manager.jobs)
 
     async def get_available_gpu_nodes(
         self, gpu_type: str | None = None, min_memory_gb: float = 0.0, *, vendor: str = ""

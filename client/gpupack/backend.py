@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpupack.allocation import Allocation
+from gpupack.jobs import Jobs
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
@@ -49,6 +50,14 @@ class Backend(Protocol):
     @property
     def name(self) -> str:
         """`cluster` or `this-machine`."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """GPUJobs of the cluster.
+
+        Raises:
+            Unsupported: this machine has none.
+        """
 
     def status(self) -> ClusterStatus:
         """What is free and what is given out."""

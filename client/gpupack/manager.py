@@ -13,6 +13,7 @@ from gpupack.allocation import Allocation
 from gpupack.backend import Backend, Patience, Workload
 from gpupack.config import GpuConfig
 from gpupack.errors import ConfigInvalid, GpupackError, NotEnoughGpus, NothingHeld
+from gpupack.jobs import Jobs
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
@@ -42,6 +43,15 @@ class GPUResourceManager:
         except GpupackError:
             return False
         return True
+
+    @property
+    def jobs(self) -> Jobs:
+        """GPUJobs of the cluster: its queue, why a job waits; suspend, resume and rerun.
+
+        Raises:
+            Unsupported: the manager is of this machine, which has none.
+        """
+        return self.backend.jobs
 
     def get_available_gpu_nodes(
         self, gpu_type: str | None = None, min_memory_gb: float = 0.0, *, vendor: str = ""

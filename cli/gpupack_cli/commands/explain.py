@@ -4,8 +4,8 @@
 import click
 from rich.text import Text
 
+from gpupack.job_views import Explanation
 from gpupack_cli import written_names
-from gpupack_cli.answers import Explanation
 from gpupack_cli.cluster_warnings import warn
 from gpupack_cli.errors import NotAllowed, NotThere, ServiceAway
 from gpupack_cli.explanation import explained, explained_pod

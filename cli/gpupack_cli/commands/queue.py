@@ -5,14 +5,14 @@ import datetime as dt
 
 import click
 
-from gpupack_cli.answers import Queue
+from gpupack.job_views import QueuePage, QueueRow, in_order
 from gpupack_cli.errors import NotAllowed, ServiceAway
 from gpupack_cli.listing import listed
 from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import show_document, show_table
-from gpupack_cli.queue_rows import QUEUE_COLUMNS, QueueRow, in_order
+from gpupack_cli.queue_rows import QUEUE_COLUMNS, cells, row_of
 from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUJOBS
@@ -53,7 +53,7 @@ async def _show(session: Session, *, everywhere: bool, output: Output) -> None:
         note(f"nothing waits in {where}")
         return
     now = dt.datetime.now(dt.UTC)
-    show_table(QUEUE_COLUMNS, (row.cells(now) for row in rows), output)
+    show_table(QUEUE_COLUMNS, (cells(row, now) for row in rows), output)
 
 
 async def _asked(session: Session, api: Api, namespace: str) -> list[QueueRow]:
@@ -61,7 +61,7 @@ async def _asked(session: Session, api: Api, namespace: str) -> list[QueueRow]:
     async with session.rest(api) as rest:
         found = {
             (row.kind, row.namespace, row.name): row
-            async for page in pages(rest, "queue", Queue, namespace=namespace, limit=PAGE)
+            async for page in pages(rest, "queue", QueuePage, namespace=namespace, limit=PAGE)
             for row in page.waiting
         }
     return list(found.values())
@@ -69,4 +69,4 @@ async def _asked(session: Session, api: Api, namespace: str) -> list[QueueRow]:
 
 async def _read(api: Api, namespace: str) -> list[QueueRow]:
     found = await listed(api, GPUJOBS, namespace=namespace)
-    return [QueueRow.of(job) for job in found if job.status.phase == "Pending"]
+    return [row_of(job) for job in found if job.status.phase == "Pending"]

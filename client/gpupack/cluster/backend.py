@@ -12,6 +12,7 @@ import msgspec
 from gpupack.allocation import Allocation
 from gpupack.backend import Patience, Workload
 from gpupack.cluster.calls import Calls
+from gpupack.cluster.jobs import ClusterJobs
 from gpupack.errors import CallRefused, GpupackError, NotEnoughGpus, Unsupported
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import (
@@ -54,12 +55,14 @@ class ClusterBackend:
     Args:
         calls: of the server; they are closed with this.
         namespace: whose quota allocations count against; empty: the service account's own.
+        own_namespace: of jobs, where `namespace` is empty; empty: a call names it.
     """
 
     name: Final = "cluster"
 
-    def __init__(self, calls: Calls, *, namespace: str) -> None:
+    def __init__(self, calls: Calls, *, namespace: str, own_namespace: str = "") -> None:
         self._calls, self._namespace = calls, namespace
+        self.jobs = ClusterJobs(calls, namespace=namespace or own_namespace)
 
     def status(self) -> ClusterStatus:
         """What is free and what is given out."""
@@ -67,14 +70,9 @@ class ClusterBackend:
 
     def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
         """All pages of nodes that have such a GPU."""
-        found: list[GPUResourceStatus] = []
         query = {"gpu_type": gpu_type, "min_memory_gb": min_memory_gb, "limit": PAGE}
-        page = self._calls.get("nodes", _Page, **query)
-        found += page.nodes
-        while page.next:
-            page = self._calls.get("nodes", _Page, **query, after=page.next)
-            found += page.nodes
-        return found
+        pages = self._calls.pages("nodes", _Page, **query)
+        return [node for page in pages for node in page.nodes]
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
         """Whether the cluster could serve it; quotas and who waits are not looked at."""

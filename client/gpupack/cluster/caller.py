@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpupack.cluster.places import Token, own_token
+from gpupack.cluster.places import Token, Trust, own_token
 from gpupack.errors import ServerNotFound
 from gpupack_kube.environment import SettingsInvalid
 from gpupack_kube.kubeconfig import tls
@@ -29,15 +29,17 @@ class Caller:
         token: asked for each call, since tokens are renewed; None: by a certificate.
         forget: the server does not know it; whether there is another now.
         namespace: of the kubeconfig's context.
+        presenting: lets contexts present the client certificate; with a token it changes nothing.
     """
 
     token: Token | None
     forget: Callable[[], bool]
     namespace: str
+    presenting: Callable[[Trust], Trust] = lambda trusted: trusted
 
 
-def caller_of(environ: Mapping[str, str], trusted: ssl.SSLContext) -> Caller:
-    """Return who calls; `trusted` presents the client certificate where there is one alone.
+def caller_of(environ: Mapping[str, str]) -> Caller:
+    """Return who calls.
 
     Raises:
         ServerNotFound: the kubeconfig has nothing that the REST API knows callers by.
@@ -59,8 +61,37 @@ def caller_of(environ: Mapping[str, str], trusted: ssl.SSLContext) -> Caller:
             "the kubeconfig's user has neither a token nor a client certificate, by which the REST "
             f"API knows callers; {SET_TOKEN}"
         )
-    _show(trusted, presented)
-    return Caller(None, lambda: _shown_again(credentials, trusted), target.namespace)
+    return Caller(
+        None,
+        lambda: _renewed(credentials, _presented(credentials)),
+        target.namespace,
+        presenting=lambda trusted: _Presenting(trusted, credentials).context,
+    )
+
+
+class _Presenting:
+    """Contexts that present a client certificate, also one that was renewed.
+
+    Args:
+        trusted: gives the contexts, which are changed; their next connection shows the certificate.
+        credentials: of the caller.
+
+    Raises:
+        ServerNotFound: there is no certificate that can be used.
+    """
+
+    def __init__(self, trusted: Trust, credentials: Credentials) -> None:
+        self._trusted, self._credentials = trusted, credentials
+        self._shown: tuple[ssl.SSLContext, Presented] | None = None
+        self.context()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for the next request; raises ServerNotFound."""
+        now = (self._trusted(), _presented(self._credentials))
+        if now != self._shown:
+            _show(*now)
+            self._shown = now
+        return now[0]
 
 
 def _target(environ: Mapping[str, str]) -> Target:
@@ -90,14 +121,6 @@ def _renewed(credentials: Credentials, used: Presented) -> bool:
         return credentials.renew(used)
     except NoCredentials as error:
         raise ServerNotFound(f"{error}; or {SET_TOKEN}") from error
-
-
-def _shown_again(credentials: Credentials, trusted: ssl.SSLContext) -> bool:
-    """The server hangs up on a certificate that has ended; the next connection shows another."""
-    renewed = _renewed(credentials, _presented(credentials))
-    if renewed:
-        _show(trusted, _presented(credentials))
-    return renewed
 
 
 def _show(trusted: ssl.SSLContext, presented: Presented) -> None:

@@ -5,7 +5,9 @@ Every call can be repeated: reads and deletes by what they are, `allocate` by it
 """
 
 import ssl
-from typing import Any, Final, TypeVar
+import threading
+from collections.abc import Iterator
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -31,6 +33,17 @@ UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
 T = TypeVar("T")
+
+
+class Page(Protocol):
+    """A part of a list."""
+
+    @property
+    def next(self) -> str:
+        """`after` of the call that has the next part; empty: there is none."""
+
+
+P = TypeVar("P", bound=Page)
 
 
 class Problem(msgspec.Struct):
@@ -68,13 +81,12 @@ class Calls:
         self._endpoint = endpoint
         self._address = "the REST API"
         """As it was last, for messages."""
-        self._http = httpx.Client(
-            verify=endpoint.trusted,
-            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            transport=transport,
-            # A proxy knows neither our loopback nor the cluster's Services, and sees the token.
-            trust_env=not endpoint.direct,
-        )
+        self._transport = transport
+        self._trusted = endpoint.trusted()
+        self._http = self._client(self._trusted)
+        self._retired = list[httpx.Client]()
+        """Clients that trust CAs of before; calls of other threads may be under way."""
+        self._changing = threading.Lock()
 
     def get(self, path: str, kind: type[T], **query: Any) -> T:
         """Ask for something.
@@ -85,6 +97,25 @@ class Calls:
         """
         asked = {name: value for name, value in query.items() if value}
         return self._decoded(self._call("GET", path, params=asked), kind)
+
+    def pages(self, path: str, kind: type[P], **query: Any) -> Iterator[P]:
+        """Follow a list to its end.
+
+        Raises:
+            ServerUnreachable: it does not answer, or a page names itself as its next.
+            CallRefused: it refuses.
+        """
+        after = ""
+        while True:
+            page = self.get(path, kind, **query, after=after)
+            yield page
+            if not page.next:
+                return
+            if page.next == after:
+                raise ServerUnreachable(
+                    f"the answer to {path} names itself as its next page: {after!r}"
+                )
+            after = page.next
 
     def post(self, path: str, kind: type[T], body: Any, *, key: str = "") -> T:
         """Send something; with a key it is done once, however often it is sent.
@@ -111,7 +142,8 @@ class Calls:
 
     def close(self) -> None:
         """Let go of connections, and of what was opened to reach the server."""
-        self._http.close()
+        for each in (self._http, *self._retired):
+            each.close()
         self._endpoint.close()
 
     def _call(self, method: str, path: str, **given: Any) -> httpx.Response:
@@ -145,7 +177,28 @@ class Calls:
         headers = {**given.pop("headers", {}), **self._authorization()}
         self._address = self._endpoint.address()
         url = f"{self._address}{PREFIX}{path}"
-        return self._http.request(method, url, headers=headers, **given)
+        return self._trusting().request(method, url, headers=headers, **given)
+
+    def _trusting(self) -> httpx.Client:
+        """Return a client that trusts what the CA's file holds now.
+
+        Its connections are new where that has changed: one of before was checked by other CAs.
+        """
+        with self._changing:
+            trusted = self._endpoint.trusted()
+            if trusted is not self._trusted:
+                self._retired.append(self._http)
+                self._http, self._trusted = self._client(trusted), trusted
+            return self._http
+
+    def _client(self, trusted: ssl.SSLContext) -> httpx.Client:
+        return httpx.Client(
+            verify=trusted,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            transport=self._transport,
+            # A proxy knows neither our loopback nor the cluster's Services, and sees the token.
+            trust_env=not self._endpoint.direct,
+        )
 
     def _authorization(self) -> dict[str, str]:
         if self._endpoint.token is None:

@@ -11,6 +11,7 @@ from gpupack.cluster.places import (
     in_pod,
     is_direct,
     own_token,
+    pod_namespace,
     require_private,
     trusted_by,
 )
@@ -28,7 +29,10 @@ def open_cluster(config: ClusterConfig, environ: Mapping[str, str]) -> ClusterBa
         ConfigInvalid: what says so cannot be used.
     """
     endpoint = _endpoint(config, environ)
-    return ClusterBackend(Calls(endpoint), namespace=config.namespace or endpoint.namespace)
+    namespace = config.namespace or endpoint.namespace
+    return ClusterBackend(
+        Calls(endpoint), namespace=namespace, own_namespace=pod_namespace(environ)
+    )
 
 
 def _endpoint(config: ClusterConfig, environ: Mapping[str, str]) -> Endpoint:

@@ -15,11 +15,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gpupack.errors import ConfigInvalid
+from gpupack_kube.ca_file import CaFile
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Token = Callable[[], str]
+Trust = Callable[[], ssl.SSLContext]
+"""By which CAs a server is known: asked for each call, since the file may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Endpoint:
 
     Attributes:
         address: without a path; asked for each call, since what leads there may begin anew.
-        trusted: what its certificate is checked by; presents the caller's where he has one.
+        trusted: what its certificate is checked by; presents the caller's, if there is one.
         token: asked for each call, since tokens are renewed; None: he is known by a certificate.
         namespace: whose quota allocations count against; empty: the service account's own.
         close: lets go of what was opened to reach it.
@@ -37,7 +40,7 @@ class Endpoint:
     """
 
     address: Callable[[], str]
-    trusted: ssl.SSLContext
+    trusted: Trust
     token: Token | None
     namespace: str
     close: Callable[[], None]
@@ -48,6 +51,16 @@ class Endpoint:
 def in_pod(environ: Mapping[str, str]) -> bool:
     """Whether this is a pod with a token of its service account."""
     return "KUBERNETES_SERVICE_HOST" in environ and (SERVICE_ACCOUNT / "token").exists()
+
+
+def pod_namespace(environ: Mapping[str, str]) -> str:
+    """Return the namespace of this pod; empty: this is none, or the pod does not say."""
+    if not in_pod(environ):
+        return ""
+    try:
+        return (SERVICE_ACCOUNT / "namespace").read_text().strip()
+    except OSError:
+        return ""
 
 
 def require_private(address: str) -> str:
@@ -77,14 +90,14 @@ def is_direct(address: str) -> bool:
     return host in LOOPBACK or host.endswith(".svc")
 
 
-def trusted_by(file: str) -> ssl.SSLContext:
-    """Certificates of this file; empty: the system's.
+def trusted_by(file: str) -> Trust:
+    """Trust what this file holds, also once it is replaced; empty: the system's certificates.
 
     Raises:
         ConfigInvalid: it cannot be read, or has none.
     """
     try:
-        return ssl.create_default_context(cafile=file or None)
+        return CaFile(Path(file) if file else None).context
     except (OSError, ssl.SSLError) as error:
         raise ConfigInvalid(
             f"cluster.ca: {file!r}: {error}; name a file with the certificate ca.crt of secret "

@@ -17,7 +17,7 @@ from typing import IO, Final
 
 from gpupack.cluster import release
 from gpupack.cluster.caller import caller_of
-from gpupack.cluster.places import Endpoint
+from gpupack.cluster.places import Endpoint, Trust
 from gpupack.cluster.release import Release
 from gpupack.cluster.tether import CERTIFICATES, HTTPS, forwarded_port, lacks_port, tethered
 from gpupack.config import SYSTEM_NAMESPACE_FIELD
@@ -28,7 +28,7 @@ END_SECONDS: Final = 5.0
 
 
 def through_kubectl(
-    environ: Mapping[str, str], trusted: ssl.SSLContext | None, *, namespace: str = ""
+    environ: Mapping[str, str], trusted: Trust | None, *, namespace: str = ""
 ) -> Endpoint:
     """Forward a port.
 
@@ -48,8 +48,8 @@ def through_kubectl(
             "through which it is reached"
         )
     found = _release(kubectl, environ, namespace)
-    trusted = trusted or _trusted(kubectl, environ, found)
-    caller = caller_of(environ, trusted)
+    caller = caller_of(environ)
+    trusted = caller.presenting(trusted or _trusted(kubectl, environ, found))
     port = CERTIFICATES if caller.token is None else HTTPS
     forwarding = Forwarding(kubectl, environ, port, namespace=found.namespace)
     return Endpoint(
@@ -77,7 +77,7 @@ def _release(kubectl: str, environ: Mapping[str, str], namespace: str) -> Releas
     return release.chosen(published, namespace=namespace, option=option)
 
 
-def _trusted(kubectl: str, environ: Mapping[str, str], found: Release) -> ssl.SSLContext:
+def _trusted(kubectl: str, environ: Mapping[str, str], found: Release) -> Trust:
     path = r"jsonpath={.data.ca\.crt}"
     wanted = ("get", "secret", found.api_secret, "-o", path)
     try:
@@ -88,9 +88,10 @@ def _trusted(kubectl: str, environ: Mapping[str, str], found: Release) -> ssl.SS
         # An empty text would be taken for the system's own certificates.
         raise _uncertain("the secret has no ca.crt", found)
     try:
-        return ssl.create_default_context(cadata=base64.b64decode(secret).decode())
+        context = ssl.create_default_context(cadata=base64.b64decode(secret).decode())
     except (ValueError, ssl.SSLError) as error:
         raise _uncertain(error, found) from error
+    return lambda: context
 
 
 def _uncertain(why: object, found: Release) -> ServerNotFound:

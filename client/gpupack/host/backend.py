@@ -14,6 +14,7 @@ from gpupack.host.books import MILLI_PER_PERCENT, Books
 from gpupack.host.inventory import Gpus
 from gpupack.host.ledger import HostLedger, Taken, refused
 from gpupack.host.locked_file import LockedFile
+from gpupack.jobs import Jobs
 from gpupack.training_config import PERCENT, TrainingGPUConfig, gigabytes
 from gpupack.views import (
     AvailableNode,
@@ -35,6 +36,14 @@ class HostBackend:
         self._ledger, self._gpus = ledger, gpus
         self._held: dict[str, LockedFile] = {}
         self._changing = threading.Lock()
+
+    @property
+    def jobs(self) -> Jobs:
+        """Refuse: GPUJobs are objects of a cluster."""
+        raise Unsupported(
+            "this machine has no GPUJobs: open the cluster's backend, by GPUPACK_SERVER or "
+            "GPUPACK_BACKEND=cluster"
+        )
 
     def status(self) -> ClusterStatus:
         """What is free and what is given out here."""

@@ -23,16 +23,17 @@ from fake_api import connected
 from listening import listening
 from self_signed import self_signed
 
-from gpupack.cluster import backend
+from gpupack.cluster import backend, jobs
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.places import Endpoint
+from gpupack.job_views import QueuePage
 from gpupack_api.accounts.app import application as accounts_application
 from gpupack_api.accounts.desk import AccountsDesk
 from gpupack_api.app import application
 from gpupack_api.rights import Rights
 from gpupack_api.settings import Accountant
 from gpupack_cli import main, rest_nodes
-from gpupack_cli.commands import cost
+from gpupack_cli.commands import cost, queue
 from gpupack_core.accounting import Amounts, Line, total
 from gpupack_serving.server import Server, configured
 
@@ -60,10 +61,11 @@ class Surfaces:
         assert status == 0, said
         return shown
 
-    async def python_api(self):
+    async def python_api(self, ask):
+        trusted = ssl.create_default_context(cafile=self.certificate)
         endpoint = Endpoint(
             address=lambda: self.address,
-            trusted=ssl.create_default_context(cafile=self.certificate),
+            trusted=lambda: trusted,
             token=lambda: "admin-token",
             namespace="",
             close=lambda: None,
@@ -71,7 +73,7 @@ class Surfaces:
         )
         made = backend.ClusterBackend(Calls(endpoint), namespace="")
         try:
-            return await asyncio.to_thread(made.nodes)
+            return await asyncio.to_thread(ask, made)
         finally:
             made.close()
 
@@ -196,7 +198,10 @@ async def test_nodes_of_any_number_are_all_listed(surfaces, model, monkeypatch, 
     monkeypatch.setattr(backend, "PAGE", page)
     show_nodes(model, around(chance, page))
     there = sorted(map(str, (each.name for each in model.ledger.cluster.nodes())))
-    assert sorted(each.node_name for each in await surfaces.python_api()) == there
+    assert (
+        sorted(each.node_name for each in await surfaces.python_api(lambda api: api.nodes()))
+        == there
+    )
     shown = json.loads(await surfaces.cli("top", "--once", "-o", "json"))
     assert sorted(each["name"] for each in shown["nodes"]) == there
     assert shown["status"]["total_nodes"] == len(there)
@@ -219,6 +224,27 @@ async def test_the_queue_of_any_length_is_followed_while_jobs_come_and_go(call, 
     assert len(found) == first["total"]
     priorities = [each["priority"] for each in found]
     assert priorities == sorted(priorities, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_queue_of_any_length_is_whole_on_every_surface(surfaces, job, monkeypatch, seed):
+    chance = random.Random(seed)
+    page = chance.randrange(1, 9)
+    monkeypatch.setattr(queue, "PAGE", page)
+    monkeypatch.setattr(jobs, "PAGE", page)
+    there = [(chance.choice(["team", "others"]), f"job-{at}") for at in range(around(chance, page))]
+    for namespace, name in there:
+        job(name, namespace, priority=chance.randrange(-2, 3), gpus="2")
+    first = await surfaces.python_api(lambda api: api._calls.get("queue", QueuePage, limit=1))
+    total = first.total
+    document = json.loads(await surfaces.cli("queue", "-A", "-o", "json"))
+    table = (await surfaces.cli("queue", "-A")).splitlines()[1:]
+    rows = await surfaces.python_api(lambda api: api.jobs.queue(all_namespaces=True))
+    shown = [(each["namespace"], each["name"]) for each in document["waiting"]]
+    assert sorted(shown) == sorted(there)
+    assert [(each.namespace, each.name) for each in rows] == shown
+    assert total == len(there) == len(table) == document["total"]
+    assert sum(int(each.gpus) for each in rows) == 2 * total
 
 
 @pytest.mark.skipif(not (MODULES.exists() and NODE.exists()), reason="run `make dashboard`")

@@ -2,7 +2,8 @@
 import msgspec
 import pytest
 
-from gpupack_cli.answers import Explanation, GivenDevice, Name, WhatIf, Worker
+from gpupack.job_views import Explanation, JobName
+from gpupack_cli.answers import GivenDevice, WhatIf, Worker
 from gpupack_cli.commands.what_if import told
 from gpupack_cli.explanation import explained, explained_pod
 from gpupack_crds.gpujob import GpuJobSpec
@@ -21,7 +22,7 @@ def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
     more = Explanation(
         position=3,
         waiting=7,
-        ahead=[Name("team", f"j{i}") for i in range(7)],
+        ahead=[JobName("team", f"j{i}") for i in range(7)],
         ahead_hidden=2,
         foreseen_seconds=600.0,
         would_help=["4 GPUs less per worker"],
@@ -109,9 +110,9 @@ def test_a_job_that_ended_shows_its_attempts():
 def test_what_others_wrote_into_a_status_commands_no_terminal():
     evil = "\x1b]0;owned\x07\x1b[2Jhidden"
     waits = job(phase="Pending", reason=evil, message=evil)
-    more = Explanation(ahead=[Name(evil, evil)], would_help=[evil])
+    more = Explanation(ahead=[JobName(evil, evil)], would_help=[evil])
     assert "\x1b" not in "\n".join(explained(waits, more))
-    answer = WhatIf("Waits", reason=evil, message=evil, instead_of=[Name(evil, evil)])
+    answer = WhatIf("Waits", reason=evil, message=evil, instead_of=[JobName(evil, evil)])
     assert "\x1b" not in "\n".join(told(answer))
 
 
@@ -154,8 +155,14 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
 
 
 def test_a_pod_that_waits_says_why_and_where_it_stands():
-    more = Explanation(reason="NoRoom", message="no room", position=2, waiting=3)
-    more.ahead, more.would_help = [Name("team", "web", "Pod")], ["1 GPU less"]
+    more = Explanation(
+        reason="NoRoom",
+        message="no room",
+        position=2,
+        waiting=3,
+        ahead=[JobName("team", "web", "Pod")],
+        would_help=["1 GPU less"],
+    )
     assert list(explained_pod("team/notebook", "old", more)) == [
         "pod team/notebook waits: NoRoom",
         "  no room",

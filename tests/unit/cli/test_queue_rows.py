@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime as dt
 
-from gpupack_cli.queue_rows import QueueRow, in_order
+from gpupack.job_views import QueueRow, in_order
+from gpupack_cli.queue_rows import cells
 
 NOW = dt.datetime(2026, 11, 25, 10, 0, tzinfo=dt.UTC)
 
@@ -12,7 +13,7 @@ def test_rows_stand_in_the_order_of_the_queue_and_those_without_a_position_last(
         QueueRow("team", "late", position=7),
         QueueRow("other", "notebook", "Pod", position=2),
     ]
-    assert [row.cells(NOW)[:3] for row in in_order(rows)] == [
+    assert [cells(row, NOW)[:3] for row in in_order(rows)] == [
         (2, "other", "pod/notebook"),
         (7, "team", "late"),
         ("", "team", "outside"),

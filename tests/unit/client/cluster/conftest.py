@@ -37,9 +37,10 @@ def serve(monkeypatch):
 
     def start(*answers, namespace=""):
         server = Server(*answers)
+        trusted = ssl.create_default_context()
         endpoint = Endpoint(
             address=lambda: "https://here",
-            trusted=ssl.create_default_context(),
+            trusted=lambda: trusted,
             token=lambda: next(server.tokens),
             namespace=namespace,
             close=server.close,

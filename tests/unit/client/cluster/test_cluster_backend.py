@@ -113,9 +113,10 @@ def test_a_proxy_is_not_told_the_token_of_what_no_proxy_leads_to(direct, monkeyp
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
+    trusted = ssl.create_default_context()
     endpoint = Endpoint(
         address=lambda: "http://localhost:9",
-        trusted=ssl.create_default_context(),
+        trusted=lambda: trusted,
         token=lambda: "t",
         namespace="",
         close=lambda: None,

@@ -67,7 +67,9 @@ def called(tmp_path):
         path = tmp_path / "kubeconfig"
         path.write_text(json.dumps(kubeconfig(user)))
         named = {"KUBECONFIG": str(path), "HOME": str(tmp_path)}
-        return caller_of(named | environ, ssl.create_default_context())
+        caller, trusted = caller_of(named | environ), ssl.create_default_context()
+        caller.presenting(lambda: trusted)
+        return caller
 
     return call
 
@@ -202,7 +204,7 @@ def test_a_kubeconfig_with_a_certificate_alone_is_called_by_at_a_port_of_its_own
     endpoint.close()
     assert endpoint.token is None
     assert (tmp_path / "arguments").read_text().split()[-1] == ":8443"
-    assert shown_to_a_server(endpoint.trusted, tmp_path) == ((("commonName", "alice"),),)
+    assert shown_to_a_server(endpoint.trusted(), tmp_path) == ((("commonName", "alice"),),)
 
 
 @pytest.mark.parametrize("by", ["the environment", "the kubeconfig"])
@@ -215,7 +217,7 @@ def test_a_token_goes_before_a_certificate_which_is_not_shown_then(kubectl, tmp_
     endpoint.close()
     assert endpoint.token() == "t"
     assert (tmp_path / "arguments").read_text().split()[-1] == ":443"
-    assert shown_to_a_server(endpoint.trusted, tmp_path) is None
+    assert shown_to_a_server(endpoint.trusted(), tmp_path) is None
 
 
 def test_where_no_certificates_are_taken_it_is_said_what_to_do(kubectl, tmp_path, of_alice):

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs by the REST API."""
+
+import re
+import uuid
+from typing import Final
+
+from gpupack.cluster.calls import Calls
+from gpupack.errors import ConfigInvalid
+from gpupack.job_views import Explanation, QueuePage, QueueRow, WrittenJob, in_order
+
+PAGE: Final = 5000
+POD: Final = "pod/"
+NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+"""No other name may become part of a path."""
+
+
+class ClusterJobs:
+    """Implements Jobs.
+
+    Args:
+        calls: of the server.
+        namespace: where none is named; empty: one must be.
+    """
+
+    def __init__(self, calls: Calls, *, namespace: str) -> None:
+        self._calls, self._namespace = calls, namespace
+
+    def queue(self, *, namespace: str = "", all_namespaces: bool = False) -> list[QueueRow]:
+        """List what waits; a row whose place changes between two pages is listed once."""
+        where = "" if all_namespaces else self._named(namespace)
+        pages = self._calls.pages("queue", QueuePage, namespace=where, limit=PAGE)
+        rows = (row for page in pages for row in page.waiting)
+        return in_order({(row.kind, row.namespace, row.name): row for row in rows}.values())
+
+    def explain(self, name: str, *, namespace: str = "") -> Explanation:
+        """Say why a GPUJob or a standalone pod waits."""
+        kind = "pods" if name.startswith(POD) else "jobs"
+        return self._calls.get(
+            f"{kind}/{self._path(name.removeprefix(POD), namespace)}/explain", Explanation
+        )
+
+    def suspend(self, name: str, *, namespace: str = "") -> WrittenJob:
+        """Stop a GPUJob."""
+        return self._calls.post(f"jobs/{self._path(name, namespace)}/suspend", WrittenJob, None)
+
+    def resume(self, name: str, *, namespace: str = "") -> WrittenJob:
+        """Let a GPUJob wait again."""
+        return self._calls.post(f"jobs/{self._path(name, namespace)}/resume", WrittenJob, None)
+
+    def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> WrittenJob:
+        """Make a new GPUJob; a lost answer makes no second one."""
+        path, body = f"jobs/{self._path(name, namespace)}/rerun", {"name": new_name}
+        return self._calls.post(path, WrittenJob, body, key=uuid.uuid4().hex)
+
+    def _path(self, name: str, namespace: str) -> str:
+        return f"{self._named(namespace)}/{_checked('name', name)}"
+
+    def _named(self, namespace: str) -> str:
+        if found := namespace or self._namespace:
+            return _checked("namespace", found)
+        raise ConfigInvalid(
+            "namespace: nothing names one; give namespace, or set GPUPACK_NAMESPACE"
+        )
+
+
+def _checked(field: str, value: str) -> str:
+    if NAME.fullmatch(value):
+        return value
+    raise ConfigInvalid(
+        f"{field}: {value!r} is no name of Kubernetes; use lower-case letters, digits, - and ."
+    )

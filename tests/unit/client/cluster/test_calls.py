@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a server whose certificate is replaced while the client runs."""
+
+import asyncio
+import ssl
+
+import pytest
+from aiohttp import web
+from fake_api import serving
+from self_signed import self_signed
+
+from gpupack.cluster.calls import Calls
+from gpupack.cluster.places import Endpoint, trusted_by
+from gpupack.errors import ServerUnreachable
+from gpupack.job_views import QueuePage
+from gpupack_kube import ca_file
+
+
+def endpoint_of(where, trusted):
+    return Endpoint(lambda: where["address"], trusted, lambda: "t", "", lambda: None, direct=True)
+
+
+def queue_of(page):
+    """A server that answers with this page of the queue."""
+
+    async def answer(_):
+        return web.json_response(page)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/gpu/queue", answer)
+    return app
+
+
+async def test_a_ca_file_that_is_replaced_counts_for_the_next_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(ca_file, "LOOK_SECONDS", 0.0)
+    app, where = queue_of({"waiting": []}), {}
+    trusted = tmp_path / "ca.crt"
+    calls = None
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        certificate, key = self_signed(tmp_path / folder)
+        (tmp_path / "new").write_bytes(certificate.read_bytes())
+        (tmp_path / "new").replace(trusted)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate, key)
+        async with serving(app, tls=tls) as where["address"]:
+            calls = calls or Calls(endpoint_of(where, trusted_by(str(trusted))))
+            page = await asyncio.to_thread(calls.get, "queue", QueuePage)
+            assert page.waiting == []
+    calls.close()
+
+
+async def test_a_list_that_leads_to_itself_is_followed_no_further():
+    app, where = queue_of({"waiting": [], "next": "x"}), {}
+    trusted = ssl.create_default_context()
+    async with serving(app) as where["address"]:
+        calls = Calls(endpoint_of(where, lambda: trusted))
+        with pytest.raises(ServerUnreachable, match="names itself as its next page"):
+            await asyncio.to_thread(list, calls.pages("queue", QueuePage))
+        calls.close()
