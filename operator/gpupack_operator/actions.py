@@ -387,11 +387,14 @@ class Actor:
             log.debug("Job %s is gone already", name)
 
     async def _end_pod(self, job: GpuJob, action: EndPod) -> None:
-        """Have the kubelet end it, as at a deadline; its uid keeps a namesake from being ended."""
+        """Have the kubelet end it, as at a deadline.
+
+        Of a namesake the API server says that the uid cannot change.
+        """
         body = {"metadata": {"uid": action.uid}, "spec": {"activeDeadlineSeconds": END_NOW}}
         try:
             await self._api.merge(PODS, action.name, body, namespace=job.metadata.namespace)
-        except (errors.NotFound, errors.Conflict):
+        except (errors.NotFound, errors.Conflict, errors.Invalid):
             log.debug("pod %s is gone already", action.name)
 
     async def _delete_gpujob(self, job: GpuJob) -> None:

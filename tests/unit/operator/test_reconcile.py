@@ -173,6 +173,12 @@ async def test_a_pod_is_ended_by_its_uid_and_one_that_is_gone_is_no_error(sharin
     assert (found["metadata"]["uid"], found["spec"]["activeDeadlineSeconds"]) == ("mine", 1)
 
 
+async def test_a_namesake_of_a_pod_that_was_to_end_is_no_error(sharing):
+    sharing.server.refuse["pods"] = (422, "Invalid", "metadata.uid: field is immutable")
+    seen = sharing.cache.gpujob(KEY)
+    await sharing.actor.patch(seen.job, [EndPod(name="train-1-p0-x", uid="gone")])
+
+
 async def test_a_worker_that_is_alone_has_no_service(scene):
     await scene.reconcile()
     assert [path for _, path in scene.server.writes if "/events" not in path][1:] == [JOBS]
