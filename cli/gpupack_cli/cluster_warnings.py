@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job may not expect of the cluster's GPUs.
 
-It names a model that no GPU is of, or a share of which memory allows fewer on a GPU than percent.
+It names a model that no GPU is of, a share of which memory allows fewer on a GPU than percent, or a
+PriorityClass that does not exist or evicts others.
 
 The same is said by the job's status when it waits. It is no reason to refuse a job: nodes with such
-GPUs may come.
+GPUs, or the class, may come.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,8 +15,10 @@ from gpupack_cli.listing import listed
 from gpupack_cli.notes import note
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GPUNODES
+from gpupack_crds.priority import PriorityProblem, priority_of
 from gpupack_kube.client import Api
-from gpupack_kube.errors import KubeError
+from gpupack_kube.errors import KubeError, NotFound
+from gpupack_kube.resources import PRIORITY_CLASSES
 
 WHOLE_PERCENT = 100
 
@@ -24,7 +27,8 @@ Gpu = tuple[str, int]
 
 
 async def warn(api: Api, spec: GpuJobSpec) -> None:
-    """Note what there is to say; without the right to list GPUNodes nothing is."""
+    """Note what there is to say; nothing without the right to read what it is about."""
+    await _warn_of_class(api, spec)
     if not spec.gpu_models and spec.share is None:
         return
     try:
@@ -34,6 +38,20 @@ async def warn(api: Api, spec: GpuJobSpec) -> None:
     gpus = {(each.model, each.memory_mib) for node in nodes for each in node.status.devices}
     for text in warnings(spec, gpus):
         note(f"warning: {text}")
+
+
+async def _warn_of_class(api: Api, spec: GpuJobSpec) -> None:
+    name, found = spec.priority_class_name, None
+    if not name:
+        return
+    try:
+        found = await api.get(PRIORITY_CLASSES, name)
+    except NotFound:
+        pass
+    except KubeError:
+        return
+    if isinstance(problem := priority_of(name, found), PriorityProblem):
+        note(f"warning: {problem.message}; the job waits until then")
 
 
 def warnings(spec: GpuJobSpec, gpus: Iterable[Gpu]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from gpupack_api.routes.jobs import NAME
 from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of, token_of
 from gpupack_api.start_view import StartView, start_view
+from gpupack_core.policies import DEFAULT
 from gpupack_core.queueing import Never
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
@@ -54,7 +55,8 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         namespace: where the job would be.
         job: spec of a GPUJob, as `kubectl apply` takes it.
         without_nodes: nodes that take no new work.
-        policy: by which it is placed, instead of its own; empty: its own, or the cluster's.
+        policy: by which it is placed, instead of its own; `default` is the simulator's;
+            empty: its own, or the cluster's.
         quotas: instead of those that there are.
     """
 
@@ -63,7 +65,7 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     without_nodes: Annotated[
         list[Annotated[str, msgspec.Meta(max_length=253)]], msgspec.Meta(max_length=MOST_NODES)
     ] = []
-    policy: Literal[PolicyName, ""] = ""
+    policy: Literal[PolicyName, "default", ""] = ""
     quotas: Annotated[list[QuotaInstead], msgspec.Meta(max_length=MOST_QUOTAS)] = []
 
 
@@ -124,7 +126,7 @@ async def what_if(request: Call, state: State, data: Asked) -> Outcome:
     ask = ask_of(
         job,
         namespace=data.namespace,
-        policy=data.policy,
+        policy=core.DEFAULT_POLICY if data.policy == DEFAULT else data.policy,
         priority_of=lambda spec: classes.judge(name=spec.priority_class_name, number=spec.priority),
         observed=parts.model.decisions.observed_resources,
         now=parts.model.onlooker.admissions.now(),

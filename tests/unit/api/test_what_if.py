@@ -3,6 +3,7 @@ import msgspec
 import pytest
 from extender_builders import gpu_node, job, node, observed_node, pod, uuid, whole
 
+import gpupack_core as core
 from gpupack_api.shown_job import ShownJob
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_kube.objects import PriorityClass
@@ -141,6 +142,14 @@ async def test_a_node_that_there_is_not_cannot_be_left_out(call):
     found = await call("what-if", user="tenant", body=TEAM | {"without_nodes": ["a", "z"]})
     assert (found.status, found.body["field"]) == (400, "without_nodes[1]")
     assert found.body["value"] == "z"
+
+
+async def test_the_policy_default_is_that_of_the_simulator(ask):
+    placed = [
+        (await ask(with_job(gpus=1) | {"policy": policy}))["workers"]
+        for policy in ("default", core.DEFAULT_POLICY)
+    ]
+    assert placed[0] == placed[1]
 
 
 async def test_another_policy_places_it_elsewhere(ask, model):

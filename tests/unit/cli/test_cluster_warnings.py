@@ -55,3 +55,28 @@ async def test_a_submission_warns_and_one_that_may_not_list_nodes_does_not(serve
     server.forbidden = {NODES}
     assert await asyncio.to_thread(main.called, asked) == 0
     assert "warning" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (None, "warning: spec.priorityClassName: there is no PriorityClass urgent; create it"),
+        ("PreemptLowerPriority", "use a class with preemptionPolicy: Never"),
+        ("Never", ""),
+        ("forbidden", ""),
+    ],
+)
+async def test_a_submission_warns_of_a_priority_class_that_lets_no_job_run(
+    server, capfd, policy, says
+):
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses/urgent"
+    server.forbidden = {path} if policy == "forbidden" else set()
+    if policy is not None:
+        meta = {"name": "urgent"}
+        server.put(path, {"metadata": meta, "value": 5, "preemptionPolicy": policy})
+    asked = ["submit", "--kubeconfig", server.kubeconfig, "--image", "i", "--detach"]
+    asked += ["--priority-class", "urgent", "--", "true"]
+    assert await asyncio.to_thread(main.called, asked) == 0
+    said = capfd.readouterr().err
+    assert says in said
+    assert ("warning" in said) is bool(says)
