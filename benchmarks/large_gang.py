@@ -6,9 +6,10 @@
 
 On the cluster of `make cluster-up`, with simulated nodes (kwok) of 8 GPUs: one GPUJob of so many
 workers with one GPU each. Times are those at which a watch of this process shows things, in seconds
-since apply. Sizes are bytes of JSON as the API server answers them, managedFields included. Memory
-is the most that each process has had resident since it started (VmHWM), in MiB. Prints one line of
-JSON, and fails if the gang took more than one attempt.
+since apply. Once the workers of a node share a pod, and then each has a pod of its own; the ratio
+is of the second to the first. Sizes are bytes of JSON as the API server answers them, managedFields
+included. Memory is the most that each process has had resident since it started (VmHWM), in MiB.
+Prints one line of JSON, and fails if a gang took more than one attempt.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from harness import STATE, Kube, wait_for
 from truth_fleet import H100, Shape
 from truth_nodes import connected, simulated_nodes
 
+from gpupack_crds import names
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
 from gpupack_kube import objects
@@ -51,7 +53,7 @@ TOLERATED = (
 Json = dict[str, Any]
 
 
-def gang(workers: int) -> Json:
+def gang(workers: int, *, pod_per_worker: bool) -> Json:
     """A job whose pods only simulated nodes take, and which outlives their heartbeats.
 
     One process sends those of all simulated nodes, and starves where the machine is busy.
@@ -66,7 +68,12 @@ def gang(workers: int) -> Json:
         "apiVersion": "gpupack.dev/v1alpha1",
         "kind": "GPUJob",
         "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "spec": {"workers": workers, "gpus": 1, "template": {"spec": spec}},
+        "spec": {
+            "workers": workers,
+            "gpus": 1,
+            "podPerWorker": pod_per_worker,
+            "template": {"spec": spec},
+        },
     }
 
 
@@ -76,17 +83,27 @@ class Seen:
     def __init__(self) -> None:
         self.created: dict[str, float] = {}
         self.bound: dict[str, float] = {}
+        self.workers: dict[str, int] = {}
+
+    @property
+    def bound_workers(self) -> int:
+        """How many workers have a node."""
+        return sum(self.workers[uid] for uid in self.bound)
 
     def see(self, pod: objects.Pod) -> None:
         """An event."""
         now = time.monotonic()
         self.created.setdefault(pod.metadata.uid, now)
+        self.workers[pod.metadata.uid] = sum(
+            names.GPU in container.resources.limits for container in pod.spec.containers
+        )
         if pod.spec.node_name:
             self.bound.setdefault(pod.metadata.uid, now)
 
 
-async def measured(cluster: Cluster, kube: Kube, workers: int) -> Json:
+async def measured(cluster: Cluster, kube: Kube, manifest: Json) -> Json:
     """Apply the gang and follow it until all workers are bound."""
+    workers = manifest["spec"]["workers"]
     seen = Seen()
     async with connected(cluster) as api:
         listed, _ = await api.page(PODS, namespace=NAMESPACE)
@@ -101,10 +118,10 @@ async def measured(cluster: Cluster, kube: Kube, workers: int) -> Json:
 
         following = asyncio.create_task(follow(listed.resource_version))
         begun = time.monotonic()
-        await asyncio.to_thread(kube.insist, "create", "-f", "-", stdin=json.dumps(gang(workers)))
+        await asyncio.to_thread(kube.insist, "create", "-f", "-", stdin=json.dumps(manifest))
         admitted: float | None = None
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(seen.bound) < workers:
+            while seen.bound_workers < workers:
                 await asyncio.sleep(0.5)
                 job = await asyncio.to_thread(the_job, kube)
                 if admitted is None and job.get("status", {}).get("placement"):
@@ -114,9 +131,9 @@ async def measured(cluster: Cluster, kube: Kube, workers: int) -> Json:
     return {
         "placed_seconds": round((admitted or bound[-1]) - begun, 1),
         "first_pod_seconds": round(created[0] - begun, 1),
-        "last_pod_seconds": round(created[workers - 1] - begun, 1),
+        "last_pod_seconds": round(created[-1] - begun, 1),
         "first_bound_seconds": round(bound[0] - begun, 1),
-        "all_bound_seconds": round(bound[workers - 1] - begun, 1),
+        "all_bound_seconds": round(bound[-1] - begun, 1),
         "pods_created": len(created),
     }
 
@@ -136,12 +153,19 @@ def sizes(kube: Kube) -> Json:
     job = raw(f"/apis/gpupack.dev/v1alpha1/namespaces/{NAMESPACE}/gpujobs/{NAME}")
     status = json.loads(job)["status"]
     (pod, *_) = kube.insist("get", "pods", "-o", "name", "--chunk-size=500").split()
+    (batch_job, *others) = kube.insist("get", "jobs", "-o", "name").split()
     return {
         "gpujob_bytes": len(job),
         "placement_bytes": len(msgspec.json.encode(status.get("placement", []))),
-        "job_bytes": len(raw(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{NAME}-1")),
+        "jobs": 1 + len(others),
+        "job_bytes": len(raw(f"/apis/batch/v1/namespaces/{NAMESPACE}/{_plural(batch_job)}")),
         "pod_bytes": len(raw(f"/api/v1/namespaces/{NAMESPACE}/{pod.replace('pod/', 'pods/')}")),
     }
+
+
+def _plural(named: str) -> str:
+    """The path of an object that kubectl names job.batch/NAME."""
+    return f"jobs/{named.partition('/')[2]}"
 
 
 def memory_mib() -> dict[str, list[int]]:
@@ -161,6 +185,23 @@ def memory_mib() -> dict[str, list[int]]:
     return {part: sorted(figures, reverse=True) for part, figures in found.items()}
 
 
+def one(cluster: Cluster, kube: Kube, manifest: Json) -> Json:
+    """Measure one gang in a namespace of its own, and remove it."""
+    kube.insist("create", "namespace", NAMESPACE)
+    try:
+        times = asyncio.run(measured(cluster, kube, manifest))
+        attempts = the_job(kube)["status"]["attempt"]
+        return {**times, **sizes(kube), "attempts": attempts, "memory_mib": memory_mib()}
+    finally:
+        kube.kubectl("delete", "gpujob", NAME, "--wait=false")
+        wait_for(
+            lambda: not kube.insist("get", "pods", "-o", "name").strip(),
+            seconds=PATIENCE_SECONDS,
+            what="the gang's pods are gone",
+        )
+        kube.kubectl("delete", "namespace", NAMESPACE)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -171,33 +212,24 @@ def main() -> None:
     kube = Kube(kubeconfig=cluster.kubeconfig, namespace=NAMESPACE)
     shape = Shape(pool="large", cpu=96, memory_gib=1024, gpus=(H100,))
     nodes = {f"kwok-{index + 1}": shape for index in range(-(-options.workers // H100.number))}
+    before = memory_mib()
     with simulated_nodes(cluster, nodes):
-        kube.insist("create", "namespace", NAMESPACE)
-        try:
-            before = memory_mib()
-            times = asyncio.run(measured(cluster, kube, options.workers))
-            report = {
-                "workers": options.workers,
-                "nodes": len(nodes),
-                **times,
-                **sizes(kube),
-                "attempts": the_job(kube)["status"]["attempt"],
-                "memory_mib_before": before,
-                "memory_mib": memory_mib(),
-            }
-        finally:
-            kube.kubectl("delete", "gpujob", NAME, "--wait=false")
-            kube.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-            wait_for(
-                lambda: not kube.insist("get", "pods", "-o", "name").strip(),
-                seconds=PATIENCE_SECONDS,
-                what="the gang's pods are gone",
-            )
+        shared, separate = (
+            one(cluster, kube, gang(options.workers, pod_per_worker=each)) for each in (False, True)
+        )
+    report = {
+        "workers": options.workers,
+        "nodes": len(nodes),
+        "shared_pods": shared,
+        "separate_pods": separate,
+        "ratio_all_bound": round(separate["all_bound_seconds"] / shared["all_bound_seconds"], 1),
+        "memory_mib_before": before,
+    }
     line = json.dumps(report)
     print(line)
     if options.json:
         options.json.write_text(line + "\n")
-    sys.exit(report["attempts"] != 1)
+    sys.exit(any(each["attempts"] != 1 for each in (shared, separate)))
 
 
 if __name__ == "__main__":
