@@ -134,9 +134,9 @@ clean: ## Stop the cluster and delete everything that was made
 ##@ On a host with NVIDIA GPUs
 
 .PHONY: demo-gpu
-demo-gpu: ## As root: the cluster with the real agent, GPUJobs on this host's GPUs, a report
+demo-gpu: ## As root: the cluster with the real agent, jobs on the GPUs, a report; DEMO_GPU=--only-gangs
 	@[ -e $(DEV)/gpu-bundle/facts.json -a ! -e $(VENV) ] || $(MAKE) setup
-	@$(SUDO) env PYTHONPATH=devcluster $(PYTHON) demo/gpu.py
+	@$(SUDO) env PYTHONPATH=devcluster $(PYTHON) demo/gpu.py $(DEMO_GPU)
 
 .PHONY: preflight
 preflight: ## Whether this host is ready for gpupack, and what to change; changes nothing

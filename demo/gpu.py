@@ -26,6 +26,7 @@ import gpu_images
 import gpu_report
 from gpu_bundle import BUNDLE, DEV, ROOT, SITE
 from gpu_fault import check_fault
+from gpu_gangs import run_gangs
 from gpu_jobs import Bench, Json, run_all, wait_for_gpus
 from gpu_limits import run_limits
 from gpu_queue import run_queue
@@ -101,6 +102,7 @@ class Driver:
 def main() -> int:
     """Run the demo; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only-gangs", action="store_true", help="Measure gangs alone.")
     parser.add_argument("--reports", type=Path, default=DEV / "reports", help="Where to write.")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -116,7 +118,8 @@ def main() -> int:
         with clock.phase("agent reports GPUs"):
             outcome["gpus"] = wait_for_gpus(bench, seconds=60)
             outcome["driver"] = bench.driver()
-        for result in check_all(bench, clock):
+        checks = run_gangs(bench, clock.timed) if arguments.only_gangs else check_all(bench, clock)
+        for result in checks:
             outcome["results"].append(result)  # one by one: they stay if a later one fails
     except Exception as error:  # noqa: BLE001 - whatever it is goes into the report
         outcome["error"] = f"{type(error).__name__}: {error}"
@@ -133,6 +136,7 @@ def check_all(bench: Bench, clock: Clock) -> Iterator[Json]:
     agreement.start()
     yield from run_all(bench, clock.timed)
     yield from run_queue(bench, clock.timed)
+    yield from run_gangs(bench, clock.timed)
     yield from run_limits(bench, clock.timed, kill_agent=kill_agent)
     yield clock.timed("a GPU that fails", lambda: check_fault(bench, kill_agent=kill_agent))
     yield agreement.result()

@@ -162,6 +162,13 @@ class Bench:
         seen: Json = json.loads(text.strip().splitlines()[-1])
         return seen
 
+    def container_view(self, job: str, worker: int) -> Json:
+        """What the container of a worker saw, in whichever pod it was."""
+        label, container = f"gpupack.dev/job={job}", f"worker-{worker}"
+        text = self._kubectl("logs", "--selector", label, "--container", container)
+        seen: Json = json.loads(text.strip().splitlines()[-1])
+        return seen
+
     def running(self, *pods: str) -> None:
         """Wait until the containers of these pods run."""
         for name in pods:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make demo-gpu` measures of gangs whose workers have one GPU each, on two GPUs or more.
+
+one worker with all GPUs             the speed that the wires have
+workers that share a pod             NVLink as well
+workers with a pod each              shared memory: one /dev/shm (docs/communication.md)
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from gpu_jobs import IMAGE, VIEW, Bench, Broken, gpu_job, measured
+
+Json = dict[str, Any]
+Timed = Callable[[str, Callable[[], Json]], Json]
+
+MIN_BUS_RATIO: Final = 0.95
+MIN_SEPARATE_GB_PER_S: Final = 25.0
+MIN_SCALING: Final = 1.9
+"""Of two GPUs; in proportion where there are more."""
+
+RESNET: Final = ("--require-gpu", "--steps=10", "--batch-size=256", "--compile=off")
+TRANSFORMER: Final = ("--require-gpu",)
+BUS_BYTES: Final = 1 << 28
+
+
+def job(name: str, workload: str, *args: str, **spec: Any) -> Json:
+    """A GPUJob with a workload."""
+    return gpu_job(name, {**spec, "workload": {"name": workload, "args": list(args)}})
+
+
+def gang(name: str, workload: str, *args: str, workers: int, separate: bool = False) -> Json:
+    """A GPUJob of workers with one GPU each."""
+    return job(name, workload, *args, workers=workers, gpus=1, podPerWorker=separate)
+
+
+def viewers(workers: int) -> Json:
+    """Workers that share a pod and print what they see; as root, with the most rights."""
+    container = {
+        "name": "worker",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["python", "-c", VIEW.read_text()],
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["MKNOD"]}},
+    }
+    spec = {"workers": workers, "gpus": 1, "podPerWorker": False}
+    return gpu_job("shared-viewers", {**spec, "template": {"spec": {"containers": [container]}}})
+
+
+class Measured:
+    """Runs one job after the other and keeps what each measured."""
+
+    def __init__(self, bench: Bench, gpus: list[Json]) -> None:
+        self._bench = bench
+        self._gpus = gpus
+
+    def run(self, manifest: Json) -> Json:
+        """Run a job to its end; raises Broken."""
+        self._bench.apply(manifest)
+        (ended,) = self._bench.finished(manifest["metadata"]["name"])
+        return dict(measured(ended, self._gpus)["metrics"])
+
+
+def bandwidths(run: Measured, count: int) -> Json:
+    """Bus bandwidth of an all-reduce in each layout, in GB/s."""
+    size = f"--size={BUS_BYTES}"
+    options = ("--require-gpu", size)
+    found = {
+        "one_worker": run.run(job("bus-one-worker", "allreduce", *options, gpus=count)),
+        "shared_pod": run.run(gang("bus-shared", "allreduce", *options, workers=count)),
+        "separate_pods": run.run(
+            gang("bus-separate", "allreduce", *options, workers=count, separate=True)
+        ),
+    }
+    speeds = {name: float(metrics["bus_gb_per_s"]) for name, metrics in found.items()}
+    ratio = speeds["shared_pod"] / speeds["one_worker"]
+    figures = {**speeds, "shared_to_one_worker": round(ratio, 3)}
+    if ratio < MIN_BUS_RATIO:
+        raise Broken(f"workers that share a pod reach {ratio:.2f} of one worker: {figures}")
+    if speeds["separate_pods"] < MIN_SEPARATE_GB_PER_S:
+        raise Broken(f"workers with a pod each reach less than shared memory does: {figures}")
+    return {"check": f"all-reduce of 256 MiB over {count} GPUs, GB/s (bus)", "figures": figures}
+
+
+def resnet(run: Measured, count: int) -> Json:
+    """ResNet-50 by workers that share a pod; the workload compares with one GPU itself."""
+    metrics = run.run(gang("resnet50-shared", "resnet50", *RESNET, workers=count))
+    keys = ("images_per_s", "one_gpu_images_per_s", "scaling_ratio")
+    figures = {key: metrics[key] for key in keys}
+    _require_scaling(float(metrics["scaling_ratio"]), count, figures)
+    return {"check": f"ResNet-50 by {count} workers that share a pod", "figures": figures}
+
+
+def transformer(run: Measured, count: int) -> Json:
+    """The transformer by DDP and FSDP, against one GPU with as many rows for each GPU."""
+    alone = run.run(job("transformer-one", "transformer", *TRANSFORMER, gpus=1))
+    rows = f"--batch-size={count * int(alone['batch_size'])}"
+    figures: Json = {"one_gpu_tokens_per_s": alone["tokens_per_s"]}
+    for kind in ("ddp", "fsdp"):
+        options = (*TRANSFORMER, rows, f"--parallel={kind}")
+        metrics = run.run(gang(f"transformer-{kind}", "transformer", *options, workers=count))
+        ratio = float(metrics["tokens_per_s"]) / float(alone["tokens_per_s"])
+        figures |= {
+            f"{kind}_tokens_per_s": metrics["tokens_per_s"],
+            f"{kind}_ratio": round(ratio, 3),
+        }
+        _require_scaling(ratio, count, figures)
+    return {"check": f"transformer by {count} workers that share a pod", "figures": figures}
+
+
+def isolation(bench: Bench, count: int) -> Json:
+    """Each container of a shared pod sees exactly its GPU."""
+    bench.apply(viewers(count))
+    (ended,) = bench.finished("shared-viewers")
+    (here,) = ended["status"]["placement"]
+    seen = {index: bench.container_view("shared-viewers", index) for index in range(count)}
+    for index, uuid in enumerate(here["gpus"]):
+        views = {tuple(seen[index][key]) for key in ("cuda", "nvml")} | {(seen[index]["told"],)}
+        if views != {(uuid,)}:
+            raise Broken(f"worker {index} was given {uuid} and sees {seen[index]}")
+    what = f"each of {count} containers of one pod sees exactly its GPU"
+    return {"check": what, "figures": {str(index): each["cuda"] for index, each in seen.items()}}
+
+
+def run_gangs(bench: Bench, timed: Timed) -> Iterator[Json]:
+    """Measure all of it; nothing on a host with one GPU."""
+    gpus = bench.gpus()
+    count = len(gpus)
+    if count < 2:  # noqa: PLR2004 - a gang needs two
+        return
+    run = Measured(bench, gpus)
+    yield timed("isolation in a shared pod", lambda: isolation(bench, count))
+    yield timed("gangs: bandwidth", lambda: bandwidths(run, count))
+    yield timed("gangs: ResNet-50", lambda: resnet(run, count))
+    yield timed("gangs: transformer", lambda: transformer(run, count))
+
+
+def _require_scaling(ratio: float, count: int, figures: Json) -> None:
+    if ratio < MIN_SCALING * count / 2:
+        raise Broken(f"{count} GPUs are only {ratio:.2f} times as fast as one: {figures}")

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from gpu_gangs import bandwidths, resnet, transformer, viewers
+from gpu_jobs import Broken
+
+
+class Run:
+    """Answers each job by its name."""
+
+    def __init__(self, **metrics):
+        self.metrics = {name.replace("_", "-"): each for name, each in metrics.items()}
+        self.specs = {}
+
+    def run(self, manifest):
+        name = manifest["metadata"]["name"]
+        self.specs[name] = manifest["spec"]
+        return self.metrics[name]
+
+
+def buses(one_worker=300.0, shared=296.0, separate=27.5):
+    return Run(
+        bus_one_worker={"bus_gb_per_s": one_worker},
+        bus_shared={"bus_gb_per_s": shared},
+        bus_separate={"bus_gb_per_s": separate},
+    )
+
+
+def test_the_three_layouts_are_compared_in_one_run():
+    run = buses()
+    figures = bandwidths(run, 2)["figures"]
+    assert figures["shared_to_one_worker"] == pytest.approx(0.987, abs=1e-3)
+    layouts = {name: spec.get("podPerWorker") for name, spec in run.specs.items()}
+    assert layouts == {"bus-one-worker": None, "bus-shared": False, "bus-separate": True}
+    assert run.specs["bus-one-worker"]["gpus"] == 2
+
+
+@pytest.mark.parametrize("slow", [{"shared": 200.0}, {"separate": 3.0}])
+def test_a_layout_that_is_slower_than_promised_breaks_the_demo(slow):
+    with pytest.raises(Broken):
+        bandwidths(buses(**slow), 2)
+
+
+def test_a_gang_that_does_not_scale_breaks_the_demo():
+    metrics = {"images_per_s": 5260, "one_gpu_images_per_s": 4854, "scaling_ratio": 1.08}
+    with pytest.raises(Broken, match=r"1\.08 times"):
+        resnet(Run(resnet50_shared=metrics), 2)
+
+
+def test_the_transformer_has_as_many_rows_for_each_gpu_as_on_one():
+    one = {"tokens_per_s": 100.0, "batch_size": 24}
+    run = Run(
+        transformer_one=one,
+        transformer_ddp={"tokens_per_s": 198.0},
+        transformer_fsdp={"tokens_per_s": 195.0},
+    )
+    figures = transformer(run, 2)["figures"]
+    assert (figures["ddp_ratio"], figures["fsdp_ratio"]) == (1.98, 1.95)
+    assert "--batch-size=48" in run.specs["transformer-ddp"]["workload"]["args"]
+
+
+def test_viewers_share_a_pod():
+    assert viewers(2)["spec"]["podPerWorker"] is False
