@@ -18,7 +18,6 @@ from gpupack_crds.gpujob import (
     DEADLINE_RULE,
     ENDED_RULE,
     FIXED_FIELDS,
-    MPIRUN_RULE,
     NAME_RULES,
     REVISED_FIELDS,
     REVISION_RULE,
@@ -98,7 +97,6 @@ def gpujob() -> dict[str, Any]:
             *GpuJobSpec.rules,
             *map(fixed_rule, FIXED_FIELDS),
             *map(revised_rule, REVISED_FIELDS),
-            MPIRUN_RULE,
             REVISION_RULE,
         )
     ]

@@ -274,7 +274,7 @@ class GpuJobSpec(Wire, frozen=True):
             described(
                 "False: workers of the job on one node share a pod, with a container each, so that "
                 "they reach each other over NVLink and shared memory. True: each worker has a "
-                "pod to itself. Workers of MIG slices, of shares and of backend mpi always have."
+                "pod to itself. Workers of MIG slices and of shares always have."
             ),
         ]
         | None
@@ -424,7 +424,7 @@ class GpuJobSpec(Wire, frozen=True):
         if self.pod_per_worker is not None:
             separate = self.pod_per_worker
         whole_gpus = self.share is None and self.mig is None
-        return not separate and self.least > 1 and whole_gpus and not self.by_mpirun
+        return not separate and self.least > 1 and whole_gpus
 
     @property
     def by_mpirun(self) -> bool:
@@ -662,16 +662,6 @@ def _unchanged(field: str) -> str:
         f"(!has(self.{field}) || self.{field} == oldSelf.{field})"
     )
 
-
-MPIRUN_RULE = Rule(
-    "(has(self.podPerWorker) && self.podPerWorker) || "
-    "(has(self.distributed) && self.distributed.backend == 'mpi') == "
-    "(has(oldSelf.distributed) && oldSelf.distributed.backend == 'mpi')",
-    "distributed.backend cannot become mpi, or another than mpi, unless podPerWorker is true: "
-    "workers that mpirun starts share no pod; delete the job and apply it again",
-    ".distributed",
-)
-"""Which workers share a pod must not change while they run."""
 
 REVISION_RULE = Rule(
     "self.revision >= oldSelf.revision",

@@ -252,13 +252,17 @@ class Actor:
             return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
         if self._provisioning is not None:
             template = consuming(template, seen.job, self._provisioning)
+        container = pod.worker_container(seen.job, seen.template)
         template = with_gang_memory(
             template,
             seen.job,
             pods_of(seen.job.spec, seen.job.status.placement),
             attempt=action.attempt,
-            container=pod.worker_container(seen.job, seen.template),
+            container=container,
         )
+        if seen.job.spec.by_mpirun:
+            shared = shared_pods(seen.job, seen.job.status)
+            template = mpi.with_pods(template, shared, container=container)
         if seen.job.spec.workers > 1:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
             if problem:
@@ -347,8 +351,9 @@ class Actor:
 
     async def _delete_key(self, job: GpuJob, name: str) -> None:
         """Of an attempt whose Job goes: the garbage collector has what is left of it."""
-        attempt = name.removeprefix(names.job_name(job.metadata.name, attempt=0)[:-1])
-        secret = names.mpi_secret(job.metadata.uid, attempt=int(attempt))
+        ending = name.removeprefix(names.job_name(job.metadata.name, attempt=0)[:-1])
+        attempt = int(ending.partition("-")[0])  # NAME-n, or of a pod NAME-n-pI
+        secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
         try:
             await self._api.delete(SECRETS, secret, namespace=job.metadata.namespace)
         except (errors.NotFound, errors.Forbidden) as error:

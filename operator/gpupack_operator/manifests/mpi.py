@@ -10,10 +10,12 @@ The launcher is no part of the user's image, which needs an MPI and nothing of o
 
 import base64
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final
 
-from gpupack_crds import names
+from gpupack_crds import indices, names
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import owner
@@ -34,6 +36,9 @@ INIT_CONTAINER: Final = "gpupack-mpi"
 LAUNCHER_VOLUME: Final = "gpupack-mpi"
 KEY_VOLUME: Final = "gpupack-mpi-key"
 UNPRIVILEGED: Final = 65532
+
+PODS: Final = "GPUPACK_MPI_PODS"
+"""Indices of the workers in each pod, such as 0-3;4-7."""
 
 INIT_NEEDS: Final = {"cpu": "100m", "memory": "64Mi"}
 """Requests and limits: a quota may ask for both of every container."""
@@ -92,6 +97,25 @@ def launched(pod_spec: Json, launching: Launching) -> Json:
             {"name": KEY_VOLUME, "secret": {"secretName": launching.secret}},
         ],
     }
+
+
+def with_pods(template: Json, pods: Sequence[WorkerPod], *, container: str) -> Json:
+    """Return the template with which workers are in which pod, where they share pods.
+
+    Args:
+        template: the pods' template, merged.
+        pods: those of a gang whose workers share pods; empty: each worker has a pod.
+        container: name of the worker container.
+    """
+    if not pods:
+        return template
+    value = ";".join(indices.written(pod.workers) for pod in pods)
+    variable = {"name": PODS, "value": value}
+    containers = [
+        each | {"env": [*(each.get("env") or ()), variable]} if each["name"] == container else each
+        for each in template["spec"]["containers"]
+    ]
+    return template | {"spec": template["spec"] | {"containers": containers}}
 
 
 def _launched(container: Json, launching: Launching) -> Json:

@@ -70,12 +70,6 @@ def _rules(spec: msgspec.Raw) -> msgspec.Raw:
         return UNREADABLE_RULES
 
 
-class PlacedDistributed(objects.View, frozen=True):
-    """Who starts the processes, whatever stands there."""
-
-    backend: Any = None
-
-
 class PlacedJobSpec(objects.View, frozen=True):
     """Of the spec, what tells CPU, memory and the GPUs of a worker, where they may be, how long."""
 
@@ -90,7 +84,6 @@ class PlacedJobSpec(objects.View, frozen=True):
     min_memory: str | None = None
     interconnect: str = "any"
     spread: dict[str, Any] | None = None
-    distributed: PlacedDistributed | None = None
     pod_per_worker: Any = None
     policy: str | None = None
     movable: bool = False
@@ -114,9 +107,8 @@ class PlacedJobSpec(objects.View, frozen=True):
         separate = self.pod_per_worker
         if not isinstance(separate, bool):
             separate = not gpujob.PODS_ARE_SHARED_BY_DEFAULT
-        by_mpirun = self.distributed is not None and self.distributed.backend == "mpi"
         whole_gpus = self.share is None and self.mig is None
-        return not separate and self.least > 1 and whole_gpus and not by_mpirun
+        return not separate and self.least > 1 and whole_gpus
 
 
 class PlacedAttempt(objects.View, frozen=True):

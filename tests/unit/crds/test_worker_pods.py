@@ -79,7 +79,7 @@ SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
         ({"workers": 4, "min_workers": 2}, True),
         ({"mig": "1g.18gb"}, False),
         ({"gpus": None, "share": Share(percent=40, memory="10Gi")}, False),
-        ({"distributed": Distributed(backend="mpi")}, False),
+        ({"distributed": Distributed(backend="mpi")}, True),
         ({"distributed": Distributed(backend="gloo")}, True),
     ],
 )

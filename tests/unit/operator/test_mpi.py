@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from gpupack_crds import names
+from gpupack_crds.worker_pods import WorkerPod
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import mpi
 from gpupack_operator.manifests.pod import PodDefaults, template
@@ -104,3 +105,13 @@ def test_the_secret_goes_with_the_gpujob_and_can_be_nothing_else(build):
     assert base64.b64decode(found["data"]["key"]) == b"k" * 32
     (owner,) = found["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("GPUJob", build.UID, True)
+
+
+def test_workers_that_share_pods_are_told_which_are_in_which(build):
+    job = build.gpujob(distributed=BY_MPIRUN, workers=3, gpus=1, podPerWorker=False)
+    user = own(command=["a.out"])
+    made = template(job, user, attempt=1, defaults=DEFAULTS)
+    pods = (WorkerPod("a", (0, 2)), WorkerPod("b", (1,)))
+    found = mpi.with_pods(made, pods, container="train")["spec"]["containers"][0]
+    assert {"name": mpi.PODS, "value": "0,2;1"} in found["env"]
+    assert mpi.with_pods(made, (), container="train") == made
