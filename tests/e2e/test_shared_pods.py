@@ -95,6 +95,11 @@ def jobs_of(kube):
     return sorted(name.rpartition("/")[2] for name in names.split())
 
 
+def wait_jobs(kube, *names):
+    """Wait until these are all of its Jobs: those that are deleted go after their pods."""
+    wait_for(lambda: jobs_of(kube) == [*names], seconds=SECONDS, what=f"{names} are left")
+
+
 def runs(kube):
     """Wait until it runs; its pods."""
     kube.wait_phase("gang", "Running", seconds=SECONDS)
@@ -142,7 +147,7 @@ def test_one_worker_that_fails_ends_the_others_and_logs_of_its_pod_stay(kube):
     assert containers(pod) == BOTH[0]
     assert codes(pod)[1] == 3
     assert [log_of(kube, pod, name) for name in BOTH[0]] == ["step 1\n"] * 2
-    assert jobs_of(kube) == ["gang-1-p0"]
+    wait_jobs(kube, "gang-1-p0")
 
 
 @pytest.mark.alone
@@ -150,7 +155,7 @@ def test_it_starts_again_when_all_containers_of_the_failed_attempt_have_ended(ku
     kube.submit(gang(ends_with(3, worker=2), maxRestarts=1))
     job = kube.wait_phase("gang", "Failed", seconds=2 * SECONDS)
     assert [each["outcome"] for each in job["status"]["attempts"]] == ["Failed", "Failed"]
-    assert jobs_of(kube) == ["gang-1-p2", "gang-2-p2"]
+    wait_jobs(kube, "gang-1-p2", "gang-2-p2")
 
 
 @pytest.mark.alone
