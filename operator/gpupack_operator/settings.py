@@ -140,6 +140,7 @@ def _pods(environment: Environment) -> PodDefaults:
         shm_size=environment.text("GPUPACK_SHM_SIZE", "8Gi"),
         evict_seconds=environment.whole("GPUPACK_EVICT_SECONDS", 20, least=0),
         multicast=_switch(environment, "GPUPACK_NVLINK_MULTICAST"),
+        socket_defaults=_switch(environment, "GPUPACK_SOCKET_DEFAULTS", usual="true"),
         vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
         launcher_image=environment.text("GPUPACK_LAUNCHER_IMAGE", ""),
         pulling=Pulling(
@@ -149,8 +150,8 @@ def _pods(environment: Environment) -> PodDefaults:
     )
 
 
-def _switch(environment: Environment, name: str) -> bool:
-    return environment.choice(name, ("true", "false"), "false") == "true"
+def _switch(environment: Environment, name: str, usual: str = "false") -> bool:
+    return environment.choice(name, ("true", "false"), usual) == "true"
 
 
 def _limits(environment: Environment) -> Limits:

@@ -18,6 +18,7 @@ from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
 from gpupack_operator.manifests.result_bytes import with_result_bytes
 from gpupack_operator.manifests.shared_pod import SHM_VOLUME, check_sharable
+from gpupack_operator.manifests.socket_defaults import with_socket_defaults
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
 GRACE_SECONDS = 30
@@ -38,6 +39,7 @@ class PodDefaults:
         shm_size: size limit of /dev/shm, where NCCL and data loaders keep their buffers.
         evict_seconds: how long a worker stays bound to a node that does not answer.
         multicast: let workers use NVLink multicast; for clusters that one team has to itself.
+        socket_defaults: set how many sockets NCCL opens between nodes.
         vendors: what is known of each vendor's GPUs.
         launcher_image: image that has the launcher of mpirun: the agent's, which is on each node.
         pulling: how both images are pulled.
@@ -48,6 +50,7 @@ class PodDefaults:
     shm_size: str = "8Gi"
     evict_seconds: int = 20
     multicast: bool = False
+    socket_defaults: bool = True
     vendors: Vendors = NO_VENDORS
     launcher_image: str = ""
     pulling: Pulling = IF_NOT_PRESENT
@@ -71,7 +74,9 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     container = _worker(job, attempt=attempt, defaults=defaults)
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
-    spec = merged(ours, user.get("spec") or {})
+    spec = _resolving(merged(ours, user.get("spec") or {}))
+    if defaults.socket_defaults:
+        spec = with_socket_defaults(spec, job.spec, container=container["name"])
     if job.spec.by_mpirun:
         secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
         launching = mpi.Launching(
@@ -160,6 +165,13 @@ def worker_container(job: GpuJob, user: Json) -> str:
     containers = (user.get("spec") or {}).get("containers") or []
     alone = len(containers) == 1 and job.spec.workload is None
     return containers[0]["name"] if alone else names.WORKER_CONTAINER
+
+
+def _resolving(pod_spec: Json) -> Json:
+    """Let a pod in its node's network find the names of workers, unless the template says how."""
+    if pod_spec.get("hostNetwork") is not True:
+        return pod_spec
+    return {"dnsPolicy": "ClusterFirstWithHostNet"} | pod_spec
 
 
 def _with_last_words(pod_spec: Json) -> Json:

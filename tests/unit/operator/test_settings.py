@@ -73,6 +73,12 @@ def test_nvlink_multicast_is_the_administrators_to_allow(text, allowed):
     assert Settings.from_environ(environ).pods.multicast is allowed
 
 
+@pytest.mark.parametrize(("text", "set_"), [("", True), ("false", False), ("true", True)])
+def test_an_administrator_can_turn_off_the_defaults_of_nccls_sockets(text, set_):
+    environ = NEEDED | {"GPUPACK_SOCKET_DEFAULTS": text}
+    assert Settings.from_environ(environ).pods.socket_defaults is set_
+
+
 def test_nobody_is_asked_for_nodes_unless_the_administrator_says_so():
     assert Settings.from_environ(NEEDED).provisioning is None
     assert Settings.from_environ(NEEDED | {"GPUPACK_PROVISIONING": "true"}).provisioning is not None
