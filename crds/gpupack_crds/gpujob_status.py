@@ -9,6 +9,7 @@ from gpupack_crds import indices
 from gpupack_crds.condition import BY_TYPE, Condition
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
+from gpupack_crds.results import Communication
 from gpupack_crds.wire import FORMER, Timestamp, Wire, described
 
 Phase = Literal["Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
@@ -108,6 +109,10 @@ class WorkerResult(Wire, frozen=True):
             schema={"x-kubernetes-preserve-unknown-fields": True},
         ),
     ] = {}
+    communication: (
+        Annotated[Communication, described("How the processes of the gang reach one another.")]
+        | None
+    ) = None
 
 
 class EndedWorkers(Wire, frozen=True):

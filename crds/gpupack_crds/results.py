@@ -24,6 +24,22 @@ Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar = str | Integer | float | bool
 
 
+class Communication(Wire, frozen=True, rename=None):
+    """How the processes of a gang reach one another, as a built-in workload measured it."""
+
+    transport: Annotated[
+        str,
+        msgspec.Meta(
+            description="What NCCL chose for this worker, the slowest first, such as "
+            "NET/Socket,P2P/CUMEM; tcp with gloo. Empty: unknown.",
+            max_length=64,
+        ),
+    ] = ""
+    bus_gb_per_s: Annotated[
+        float, msgspec.Meta(description="Bus bandwidth of a short all-reduce of the gang.", ge=0)
+    ] = 0.0
+
+
 class Result(Wire, frozen=True):
     """One worker's result."""
 
@@ -33,6 +49,7 @@ class Result(Wire, frozen=True):
     verified: bool | None = None
     simulated: bool | None = None
     metrics: dict[str, Scalar] = {}
+    communication: Communication | None = None
 
 
 def looks_like_result(termination_message: str) -> bool:

@@ -72,6 +72,9 @@ def test_two_workers_sum_exactly_and_agree_on_the_time(port, host):
     assert [worker.returncode for worker in gang] == [0, 0]
     assert [result["metrics"]["ranks"] for result in results] == [2, 2]
     assert results[0]["metrics"]["bus_gb_per_s"] == results[1]["metrics"]["bus_gb_per_s"] > 0
+    found = [result["communication"] for result in results]
+    assert [each["transport"] for each in found] == ["tcp", "tcp"]
+    assert found[0]["bus_gb_per_s"] == found[1]["bus_gb_per_s"] > 0
 
 
 @no_gpu

@@ -11,6 +11,7 @@ whatever its length.
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,19 @@ USUAL_PATH = Path("/dev/termination-log")
 Scalar = str | int | float | bool
 
 
+class Communication(msgspec.Struct, frozen=True, kw_only=True):
+    """How the processes of a gang reach one another.
+
+    Attributes:
+        transport: what NCCL chose for the first process of this worker: P2P/CUMEM, SHM, NET/Socket,
+            NET/IB and the like, the slowest first, joined by commas; tcp with gloo. Empty: unknown.
+        bus_gb_per_s: bus bandwidth of a short all-reduce of the whole gang.
+    """
+
+    transport: str
+    bus_gb_per_s: float
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One worker's result.
 
@@ -39,6 +53,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         simulated: whether no GPU was there, so that times say nothing about one.
         metrics: figures by name; names end with their unit.
         rows: a table of figures, one row per size or kind, where one figure does not tell it all.
+        communication: of a gang of several processes.
     """
 
     schema: str = SCHEMA
@@ -48,6 +63,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool
     metrics: dict[str, Scalar]
     rows: list[dict[str, Scalar]] = []
+    communication: Communication | None = None
 
     def __post_init__(self) -> None:
         """Refuse a headline that no table can show."""
@@ -71,7 +87,7 @@ def encode(result: Result, limit_bytes: int = MESSAGE_BYTES) -> bytes:
         The JSON; without some metrics, and with their number, where there is no space for all. At
         the least the schema alone, whatever the limit.
     """
-    fields = msgspec.to_builtins(result)
+    fields = _fields(result)
     del fields["rows"]
     kept = list(fields["metrics"].items())
     total = len(kept)
@@ -88,7 +104,14 @@ def encode(result: Result, limit_bytes: int = MESSAGE_BYTES) -> bytes:
 
 def in_full(result: Result) -> bytes:
     """Write a result as JSON, whatever its length."""
-    return msgspec.json.encode(result)
+    return msgspec.json.encode(_fields(result))
+
+
+def _fields(result: Result) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(result)
+    if result.communication is None:
+        del fields["communication"]
+    return fields
 
 
 def report(result: Result, path: Path | None, limit_bytes: int = MESSAGE_BYTES) -> None:

@@ -82,15 +82,16 @@ def _of_worker(index: int, result: Result) -> WorkerResult:
         verified=result.verified,
         simulated=result.simulated,
         metrics=dict(result.metrics),
+        communication=result.communication,
     )
 
 
 def _within_budget(results: list[WorkerResult]) -> tuple[WorkerResult, ...]:
-    """All headlines before any metrics; what does not fit is left out."""
+    """All headlines before any figures; what does not fit is left out."""
     left = RESULTS_BYTES
     kept: list[tuple[WorkerResult, WorkerResult]] = []
     for result in results:
-        bare = msgspec.structs.replace(result, metrics={})
+        bare = msgspec.structs.replace(result, metrics={}, communication=None)
         if (size := stored_bytes(bare)) <= left:
             kept.append((result, bare))
             left -= size

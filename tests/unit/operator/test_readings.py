@@ -35,6 +35,12 @@ def test_results_stand_in_the_order_of_the_workers(read):
     assert found.results[0].metrics == {"tflops": 1.5}
 
 
+def test_how_a_gang_communicates_stands_in_its_workers_results(read):
+    found = read(result("a", communication={"transport": "SHM", "bus_gb_per_s": 27.5}))
+    (only,) = found.results
+    assert (only.communication.transport, only.communication.bus_gb_per_s) == ("SHM", 27.5)
+
+
 def test_worker_0_speaks_for_the_job(read):
     assert read(result("a"), result("b")).headline == "a"
     assert read("", result("b")).headline == "b"

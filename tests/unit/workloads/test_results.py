@@ -9,6 +9,7 @@ from gpupack_workloads import results
 from gpupack_workloads.commands.common import show
 from gpupack_workloads.results import (
     MESSAGE_BYTES,
+    Communication,
     Result,
     encode,
     headline,
@@ -40,6 +41,16 @@ def test_the_operator_reads_what_a_workload_writes():
     assert read is not None
     assert (read.workload, read.headline, read.verified, read.simulated, read.metrics) == (
         "matmul", "1 TFLOP/s", True, True, {"tflops": 1.0},
+    )  # fmt: skip
+
+
+def test_the_operator_reads_how_a_gang_communicates():
+    found = Communication(transport="NET/Socket,P2P/CUMEM", bus_gb_per_s=9.2)
+    read = read_result(encode(a_result(communication=found)).decode())
+    assert read is not None
+    assert read.communication is not None
+    assert (read.communication.transport, read.communication.bus_gb_per_s) == (
+        "NET/Socket,P2P/CUMEM", 9.2,
     )  # fmt: skip
 
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
+import msgspec
 import torch.distributed as dist
 
 from gpupack_workloads.devices import Device, choose_device
-from gpupack_workloads.distributed import peers
+from gpupack_workloads.distributed import peers, probe
 from gpupack_workloads.distributed.failure import leave_reason
+from gpupack_workloads.distributed.transports import Log, logged
 from gpupack_workloads.errors import (
     BadArgument,
     Interrupted,
@@ -68,7 +70,8 @@ def run_rank(
     )
     try:
         require_launcher()
-        return recorded_rank(measure)(options, backend)
+        result = recorded_rank(measure)(options, backend)
+        return msgspec.structs.replace(result, communication=probe.measured.get())
     except (WorkloadError, Unsupported) as error:
         told = error if isinstance(error, WorkloadError) else BadArgument(str(error))
         logger.error("%s: %s", type(told).__name__, told)  # noqa: TRY400  expected: no traceback
@@ -106,9 +109,15 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
     local_index = int(os.environ["LOCAL_RANK"])
     device = choose_device(require_gpu=require_gpu, index=local_index)
     backend = choose_backend(backend, device)
-    dist.init_process_group(
-        backend, timeout=TIMEOUT, device_id=None if device.simulated else device.torch
-    )
+    with logged(backend) as log:
+        dist.init_process_group(
+            backend, timeout=TIMEOUT, device_id=None if device.simulated else device.torch
+        )
+        yield from _joined(local_index, device, backend, log)
+
+
+def _joined(local_index: int, device: Device, backend: str, log: Log | None) -> Iterator[Rank]:
+    """Yield this process's place, until its work is done."""
     rank = Rank(
         index=dist.get_rank(),
         ranks=dist.get_world_size(),
@@ -117,8 +126,12 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
         backend=backend,
     )
     try:
-        with peers.watched(os.environ) if rank.ranks > 1 else contextlib.nullcontext():
+        if rank.ranks == 1:
             yield rank
+        else:
+            with peers.watched(os.environ):
+                probe.measured.set(probe.communication(rank, log))
+                yield rank
     except BaseException as error:
         if rank.ranks == 1 or isinstance(error, Interrupted):
             # Nobody waits: all ranks leave with Interrupted at once.
