@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the workers of a gang reach one another, in each network that a pod can have."""
+
+import pytest
+from manifests import gpujob
+from workload_jobs import RUN_SECONDS, logs
+
+ON_TWO_NODES = {"oneWorkerPerNode": True}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["pod", "node"])
+def test_a_gang_meets_and_says_how_it_communicates(kube, network):
+    template = {"spec": {"hostNetwork": network == "node"}}
+    workload = {"name": "allreduce", "args": ["--size=65536"]}
+    size = {"workers": 2, "gpus": 1, "spread": ON_TWO_NODES}
+    kube.submit(gpujob("gang", workload=workload, template=template, **size))
+    job = kube.wait_phase("gang", "Succeeded", "Failed", seconds=RUN_SECONDS)
+    assert job["status"]["phase"] == "Succeeded", logs(kube, "gang")
+    found = [result["communication"] for result in job["status"]["results"]]
+    assert [each["transport"] for each in found] == ["tcp", "tcp"]
+    assert min(each["bus_gb_per_s"] for each in found) > 0
