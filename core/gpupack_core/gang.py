@@ -52,7 +52,7 @@ def plan_gang(
     plan = _Plan(cluster.overlay(), gang, policy, room, workers=fitting)
     placements = tuple(plan.next_worker() for _ in range(fitting))
     if fitting == gang.workers:
-        return placements
+        return by_node(placements)
     refused = refusal(
         cluster,
         gang.request,
@@ -84,7 +84,18 @@ def choose_gang(
     if _reach(room, gang.spread.most_nodes) < gang.workers:
         return None
     plan = _Plan(cluster.overlay(), gang, policy, room, workers=gang.workers)
-    return tuple(plan.next_worker() for _ in range(gang.workers))
+    return by_node([plan.next_worker() for _ in range(gang.workers)])
+
+
+def by_node(placements: Iterable[Placement]) -> tuple[Placement, ...]:
+    """Order a gang's placements so that workers of one node have consecutive indices.
+
+    Workers are alike, so any of them may have any place. Programs take ranks that follow each other
+    for near ones: tensor parallelism and hierarchical collectives group them.
+    """
+    found = tuple(placements)
+    first = {each.node: number for number, each in reversed(list(enumerate(found)))}
+    return tuple(sorted(found, key=lambda each: first[each.node]))
 
 
 class _Plan:

@@ -108,7 +108,7 @@ def runs(kube):
 
 @pytest.mark.alone
 def test_workers_of_a_node_share_a_pod_and_have_ranks_gpus_logs_and_results_of_their_own(kube):
-    kube.submit(gang(MEETS))
+    kube.submit(gang(MEETS, distributed={"processesPerWorker": 1}))
     job = kube.wait_phase("gang", "Succeeded", "Failed", seconds=SECONDS)
     assert job["status"]["phase"] == "Succeeded", job["status"]
     pods = pods_of(kube)

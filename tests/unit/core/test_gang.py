@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
+
 import pytest
 from core_builders import (
     BEST_FIT,
@@ -29,6 +31,15 @@ def test_workers_share_a_node_as_long_as_it_has_room():
     assert plan(cluster, gang(3, whole(2))) == ["a/0 a/1", "a/2 a/3", "b/0 b/1"]
 
 
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_workers_of_one_node_have_consecutive_indices(policy):
+    cluster = cluster_of(node("a", 4), node("b", 4), node("c", 2))
+    nodes = [placement.node for placement in plan_gang(cluster, gang(9, whole(1)), policy)]
+    assert len(nodes) == 9
+    changes = sum(one != other for one, other in itertools.pairwise(nodes))
+    assert changes == len(set(nodes)) - 1
+
+
 def test_shares_of_a_gang_fill_one_gpu_before_the_next():
     cluster = cluster_of(node("a", 2))
     assert plan(cluster, gang(3, share(400))) == ["a/0", "a/0", "a/1"]
@@ -57,7 +68,7 @@ def test_the_policy_chooses_among_the_nodes_that_leave_a_way():
 
 def test_worst_fit_scatters_a_gang():
     cluster = cluster_of(node("a", 4), node("b", 4))
-    assert [p.node for p in plan_gang(cluster, gang(4, whole(1)), WORST_FIT)] == list("abab")
+    assert [p.node for p in plan_gang(cluster, gang(4, whole(1)), WORST_FIT)] == list("aabb")
 
 
 def test_each_worker_has_its_own_nvlink_clique():
