@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import gpu_gangs
 import pytest
 from gpu_gangs import bandwidths, resnet, transformer, viewers
 from gpu_jobs import Broken
@@ -60,3 +61,35 @@ def test_the_transformer_has_as_many_rows_for_each_gpu_as_on_one():
 
 def test_viewers_share_a_pod():
     assert viewers(2)["spec"]["podPerWorker"] is False
+
+
+class TwoGpus:
+    def gpus(self):
+        return [{"model": "NVIDIA H200"}] * 2
+
+
+def test_what_follows_a_broken_promise_is_measured_all_the_same(monkeypatch):
+    def slow(*_):
+        raise Broken("too slow")
+
+    monkeypatch.setattr(gpu_gangs, "isolation", lambda *_: {"check": "isolation"})
+    monkeypatch.setattr(gpu_gangs, "bandwidths", slow)
+    monkeypatch.setattr(gpu_gangs, "resnet", lambda *_: {"check": "resnet"})
+    monkeypatch.setattr(gpu_gangs, "transformer", slow)
+    found = []
+    steps = (each["check"] for each in gpu_gangs.run_gangs(TwoGpus(), lambda _, step: step()))
+    with pytest.raises(Broken, match="too slow; too slow"):
+        found.extend(steps)
+    assert found == ["isolation", "gangs: bandwidth", "resnet", "gangs: transformer"]
+
+
+def test_the_results_of_all_steps_are_kept(monkeypatch):
+    for name in ("isolation", "bandwidths", "resnet", "transformer"):
+        monkeypatch.setattr(gpu_gangs, name, lambda *_, name=name: {"check": name})
+    steps = gpu_gangs.run_gangs(TwoGpus(), lambda _, step: step())
+    assert [each["check"] for each in steps] == [
+        "isolation",
+        "bandwidths",
+        "resnet",
+        "transformer",
+    ]
