@@ -475,7 +475,6 @@ async def _transport_errors(call: str) -> AsyncGenerator[None]:
     try:
         yield
     except aiohttp.ClientHttpProxyError as error:
-        # Its text has the proxy's address with the password, so that it is no cause either.
         message = f"{call}: the proxy refuses the connection: {error.status} {error.message}"
         raise errors.Unreachable(message, sent=False) from None
     except (

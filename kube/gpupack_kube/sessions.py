@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from gpupack_kube.ca_file import CaFile
 from gpupack_kube.kubeconfig import tls
@@ -20,6 +23,36 @@ CONNECTIONS: Final = 64
 
 LINE_BYTES: Final = 2 << 20
 """What is read ahead of one answer; events of a watch are larger than aiohttp's default."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """Connections that never show a proxy's password.
+
+    aiohttp's error for a proxy that refuses has its whole address, and libraries print errors.
+    """
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> Connection:
+        """Connect; the error of a proxy that refuses names its answer and its host."""
+        refused: aiohttp.ClientHttpProxyError | None = None
+        try:
+            return await super().connect(req, traces, timeout)
+        except aiohttp.ClientHttpProxyError as error:
+            refused = error
+        # Not within `except`: the error with the address would be its context.
+        request = refused.request_info
+        masked = request._replace(
+            url=request.url.with_user(None),
+            real_url=request.real_url.with_user(None),
+            headers=CIMultiDictProxy(CIMultiDict()),
+        )
+        raise aiohttp.ClientHttpProxyError(
+            masked, refused.history, status=refused.status, message=refused.message
+        )
 
 
 def session(

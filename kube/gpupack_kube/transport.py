@@ -25,7 +25,7 @@ from gpupack_kube.kubeconfig.credentials import Credentials
 from gpupack_kube.kubeconfig.exec_command import Command
 from gpupack_kube.kubeconfig.presented import NoCredentials, Presented
 from gpupack_kube.kubeconfig.target import ACCOUNT, Target, target_of
-from gpupack_kube.sessions import CONNECTIONS, Contexts, session
+from gpupack_kube.sessions import CONNECTIONS, Connector, Contexts, session
 
 
 class Transport(Protocol):
@@ -72,7 +72,7 @@ async def connect(
     # A command may ask its user something: it is run for the first request.
     if not isinstance(target.sign_in.bearer, Command):
         _try(target, credentials, contexts)
-    async with session(target, aiohttp.TCPConnector(limit=CONNECTIONS)) as opened:
+    async with session(target, Connector(limit=CONNECTIONS)) as opened:
         yield HttpTransport(target, credentials, contexts, opened)
 
 
@@ -99,7 +99,7 @@ async def signed_in(
     presented = await asyncio.to_thread(Credentials(target.sign_in).get)
     headers = _headers(target, presented)
     headers.extend(options.pop("headers", {}))
-    connector = aiohttp.TCPConnector(limit=0, ssl=Contexts(target).of(presented))
+    connector = Connector(limit=0, ssl=Contexts(target).of(presented))
     return target, presented, session(target, connector, headers=headers, **options)
 
 

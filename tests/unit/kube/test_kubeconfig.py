@@ -3,6 +3,7 @@
 (`test_kubeconfig_table`)."""
 
 import asyncio
+import contextlib
 import json
 import os
 import ssl
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import traceback
 
+import aiohttp
 import pytest
 from client_ca import ClientCa
 from fake_api import kubeconfig
@@ -234,7 +236,10 @@ def test_the_password_of_a_proxy_is_not_shown(proxy, shown):
     assert "secret" not in "".join(traceback.format_exception(error.value))
 
 
-async def test_the_password_of_a_proxy_that_refuses_is_not_shown():
+@contextlib.asynccontextmanager
+async def refusing_proxy():
+    """A kubeconfig whose proxy has a password and answers 407."""
+
     async def refuse(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Sign in\r\nContent-Length: 0\r\n\r\n")
@@ -244,10 +249,27 @@ async def test_the_password_of_a_proxy_that_refuses_is_not_shown():
     listening = await asyncio.start_server(refuse, "127.0.0.1", 0)
     proxy = f"http://user:secretly@127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     with kubeconfig("https://far:6443", **{"proxy-url": proxy}) as path:
-        async with listening, Api.connect({"KUBECONFIG": path}) as api:
-            with pytest.raises(Unreachable, match=r"the proxy refuses .*: 407 Sign in") as error:
-                await api.get(LEASES, "a", namespace="n")
+        async with listening:
+            yield path
+
+
+async def test_the_password_of_a_proxy_that_refuses_is_not_shown():
+    async with refusing_proxy() as path, Api.connect({"KUBECONFIG": path}) as api:
+        with pytest.raises(Unreachable, match=r"the proxy refuses .*: 407 Sign in") as error:
+            await api.get(LEASES, "a", namespace="n")
     assert "secretly" not in "".join(traceback.format_exception(error.value))
+
+
+async def test_the_password_of_a_proxy_is_not_shown_to_a_library_that_sends_itself():
+    async with refusing_proxy() as path:
+        _, _, made = await transport.signed_in({"KUBECONFIG": path})
+        async with made:
+            with pytest.raises(aiohttp.ClientHttpProxyError, match="407") as error:
+                await made.get("https://far:6443/version")
+    shown = "".join(traceback.format_exception(error.value)) + repr(error.value)
+    assert "127.0.0.1" in shown
+    assert "secretly" not in shown
+    assert "Authorization" not in shown
 
 
 def test_a_kubeconfig_does_not_load_the_official_client(written):
