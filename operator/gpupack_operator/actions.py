@@ -62,7 +62,6 @@ from gpupack_operator.manifests.job import job_beside, job_of_pod
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.provisioning import consuming
 from gpupack_operator.manifests.service import service
-from gpupack_operator.metrics import Metrics
 from gpupack_operator.planned_spec import planned_pod
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission, first_pod
@@ -90,7 +89,7 @@ class Actor:
         *,
         defaults: pod.PodDefaults,
         reporter: str,
-        metrics: Metrics,
+        tails: LogTails | None,
         provisioning: Provisioning | None = None,
     ) -> None:
         self._api = api
@@ -98,7 +97,7 @@ class Actor:
         self._admission = PodAdmission(api)
         self._defaults = defaults
         self._provisioning = provisioning
-        self._tails = LogTails(api, metrics.logs_left_out)
+        self._tails = tails
         self._events = EventWriter(api, Reporter(CONTROLLER, reporter, "Reconcile"))
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
@@ -217,8 +216,9 @@ class Actor:
                 await self._end_pod(job, action)
 
     async def save_logs(self, job: GpuJob, wanted: SaveLogs) -> None:
-        """Begin to save the last lines of an attempt; it goes on while the pods end."""
-        await self._tails.save(job, wanted)
+        """Begin to save the last lines of an attempt, where logs are saved at all."""
+        if self._tails is not None:
+            await self._tails.save(job, wanted)
 
     async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
         """Write events about the job."""

@@ -32,6 +32,7 @@ from gpupack_operator.decision.quarantine import Rules
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
+from gpupack_operator.log_tails import LogTails
 from gpupack_operator.metrics import Metrics, OperatorCollector
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
@@ -153,7 +154,7 @@ async def _lead(
         plans,
         defaults=settings.pods,
         reporter=settings.lease.holder,
-        metrics=counted.metrics,
+        tails=LogTails(api, counted.metrics.logs_left_out) if settings.saves_logs else None,
         provisioning=settings.provisioning,
     )
     fence = Fence(api, namespace=settings.lease.namespace)

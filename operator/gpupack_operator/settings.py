@@ -68,6 +68,7 @@ class Settings:
         acceptance: how GPUs are tried before they are used; None: time alone decides, as where
             one namespace alone is served and it is another than that of burn-ins.
         max_priority: the largest priority that a GPUJob may give itself as a number.
+        saves_logs: whether the last lines of stopped workers are saved.
         reconcilers: how many GPUJobs are worked on at the same time.
         heartbeat: file by which the probe knows that the operator is well.
         metrics: where /metrics is.
@@ -84,6 +85,7 @@ class Settings:
     probation_seconds: float
     acceptance: Acceptance | None
     max_priority: int
+    saves_logs: bool
     reconcilers: int
     heartbeat: pathlib.Path
     metrics: MetricsSettings
@@ -108,6 +110,7 @@ class Settings:
             probation_seconds=environment.seconds("GPUPACK_PROBATION_SECONDS", 600.0),
             acceptance=_acceptance(environment),
             max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
+            saves_logs=_switch(environment, "GPUPACK_SAVED_LOGS", usual="true"),
             reconcilers=environment.whole("GPUPACK_RECONCILERS", 8),
             heartbeat=heartbeat_path(environ),
             metrics=MetricsSettings.of(environment),

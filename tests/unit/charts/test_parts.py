@@ -588,6 +588,34 @@ def test_a_number_lifts_no_job_above_others_unless_a_value_says_so(render, value
         assert {"name": "GPUPACK_MAX_PRIORITY", "value": str(most)} in container["env"]
 
 
+def test_what_is_published_of_a_release_is_its_namespace_and_names_of_secrets(render):
+    objects = render("api.enabled=true").objects
+    (published,) = (
+        each
+        for each in objects.values()
+        if each["metadata"].get("namespace") == "kube-public" and each["kind"] == "ConfigMap"
+    )
+    assert set(published["data"]) == {"namespace", "extenderCertificate", "apiCertificate"}
+    reader = objects["Role", "gpupack-release-reader"]
+    assert reader["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+
+
+def test_without_saved_logs_the_operator_reads_no_log(render):
+    def granted(rendered):
+        return {
+            resource
+            for role, rule in rules(rendered)
+            if role.startswith("gpupack-operator")
+            for resource in rule.get("resources", [])
+        }
+
+    assert {"pods/log", "configmaps"} <= granted(render())
+    without = render("operator.savedLogs=false")
+    assert not {"pods/log", "configmaps"} & granted(without)
+    variables = environment(without.container("Deployment", "gpupack-operator", "operator"))
+    assert variables["GPUPACK_SAVED_LOGS"] == "false"
+
+
 def test_pods_with_gpus_have_classes_of_the_clusters_own_beside_its_parts_alone(render):
     objects = render('admission.protectHosts.exemptNamespaces=["gpu-tools"]').objects
     validations = objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]["validations"]

@@ -9,10 +9,12 @@ from fake_api import ApiServer, connected, status
 from msgspec import structs
 
 from gpupack_operator import log_tails
+from gpupack_operator.actions import Actor
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import LogSource, SaveLogs
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.log_tails import MAX_SAVED_BYTES, MAX_TAIL_BYTES, LogTails, Tail
+from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.metrics import Metrics
 
 SAVED = "/api/v1/namespaces/team/configmaps/gpupack-log-uid-of-train"
@@ -91,6 +93,15 @@ async def test_the_next_attempt_takes_the_place_of_the_last(kubelet, build):
 async def test_where_no_log_can_be_read_nothing_is_saved_and_nothing_fails(kubelet, build):
     await kubelet.tails.save(build.gpujob(), wanted(0))
     assert await saved(kubelet) is None
+
+
+async def test_an_operator_that_saves_no_logs_reads_none(kubelet, build):
+    async with connected(kubelet.app()) as (api, _):
+        pods = PodDefaults(workload_image="x", launcher_image="x")
+        actor = Actor(api, None, defaults=pods, reporter="o", tails=None)
+        kubelet.printed = {"train-1-0": [b"one\n"]}
+        await actor.save_logs(build.gpujob(), wanted(0))
+        assert "save logs" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
 async def test_a_refused_write_ends_nothing(kubelet, build):

@@ -55,7 +55,7 @@ class Cluster:
             self,
             defaults=defaults,
             reporter="me",
-            metrics=Metrics(),
+            tails=None,
             provisioning=self.settings,
         )
         self.nodes = NodesRequests(api, self.settings, actor.admitted_template)

@@ -18,6 +18,7 @@ from gpupack_operator.creation_backoff import CreationBackoff
 from gpupack_operator.decision.model import DeleteJob, EndPod, Limits
 from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
+from gpupack_operator.log_tails import LogTails
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import Bounds, NodesBounds
@@ -76,7 +77,7 @@ class Scene:
             self.plans,
             defaults=defaults,
             reporter="me",
-            metrics=Metrics(),
+            tails=LogTails(server.api, lambda _: None),
             provisioning=provisioning,
         )
         self.actor = actor
