@@ -47,8 +47,8 @@ class Source(Protocol):
     def get(self) -> Presented:
         """Return what is good, read or issued again where it is due."""
 
-    def renew(self, used: Presented) -> bool:
-        """The server does not know `used`; whether there is another now."""
+    def renew(self) -> bool:
+        """Read or issue again what the server does not know; return whether it is another now."""
 
 
 class Credentials:
@@ -85,7 +85,8 @@ class Credentials:
         with self._turn:
             if _both(self._bearer.get(), self._certificate.get()) != used:
                 return True
-            return self._bearer.renew(used)
+            # The files first: a command may ask its user something.
+            return self._certificate.renew() or self._bearer.renew()
 
 
 class Fixed:
@@ -102,9 +103,8 @@ class Fixed:
         """Return it."""
         return self._presented
 
-    def renew(self, used: Presented) -> bool:
+    def renew(self) -> bool:
         """Return False: it stays as it is."""
-        del used
         return False
 
 
@@ -130,9 +130,10 @@ class FromFiles:
         found = self.kept()
         return self._again() if found is None else found
 
-    def renew(self, used: Presented) -> bool:
+    def renew(self) -> bool:
         """Return whether the files hold something else now."""
-        return self._again().authorization != used.authorization
+        before = self._found
+        return self._again() != before
 
     def _again(self) -> Presented:
         try:
@@ -168,10 +169,11 @@ class Issued:
         found = self.kept()
         return self._again() if found is None else found
 
-    def renew(self, used: Presented) -> bool:
-        """Have it issued again; return whether it is another."""
-        found = self._again()
-        return (found.authorization, found.certificate) != (used.authorization, used.certificate)
+    def renew(self) -> bool:
+        """Have it issued again; return whether it is another, and not the same for longer."""
+        before = self._found
+        found = dataclasses.replace(self._again(), until=None)
+        return before is None or found != dataclasses.replace(before, until=None)
 
     def _again(self) -> Presented:
         if self._failed is not None and time.monotonic() - self._failed_at < FAILED_SECONDS:

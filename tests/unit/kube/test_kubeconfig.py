@@ -39,6 +39,8 @@ def server(tmp_path):
     certificate, key = self_signed(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
+    context.load_verify_locations(cadata=CA.pem)
+    context.verify_mode = ssl.CERT_OPTIONAL
     with running(Recording(context)) as made:
         yield made
 
@@ -140,6 +142,20 @@ async def test_a_client_certificate_that_was_replaced_is_shown_a_minute_later(
         CA.written(tmp_path / "shown", "second")
         await api.get(LEASES, "a", namespace="n")
         assert (await api.identity()).presented.certificate != first
+
+
+async def test_a_client_certificate_that_was_replaced_is_read_when_the_server_does_not_know_it(
+    written, server, tmp_path
+):
+    server.answer = lambda request: 200 if request["certificate"] == "second" else 401
+    CA.written(tmp_path / "shown", "first")
+    user = {"client-certificate": "shown/tls.crt", "client-key": "shown/tls.key"}
+    async with Api.connect(written(user)) as api:
+        with pytest.raises(Forbidden):
+            await api.get(LEASES, "a", namespace="n")
+        CA.written(tmp_path / "shown", "second")
+        await api.get(LEASES, "a", namespace="n")
+    assert [each["certificate"] for each in server.requests] == ["first", "first", "second"]
 
 
 async def test_a_command_that_fails_is_named_and_is_no_fault_of_the_server(issuing, tmp_path):
