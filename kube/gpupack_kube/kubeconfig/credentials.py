@@ -10,6 +10,7 @@ import base64
 import binascii
 import dataclasses
 import datetime as dt
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gpupack_kube.kubeconfig import exec_command
+from gpupack_kube.kubeconfig import exec_command, tls
 from gpupack_kube.kubeconfig.exec_command import Command
 from gpupack_kube.kubeconfig.presented import NOTHING, NoCredentials, Presented
 from gpupack_kube.kubeconfig.sign_in import (
@@ -219,7 +220,10 @@ def _token_of(path: Path) -> Presented:
 
 
 def _pair(certificate: Certificate) -> Presented:
-    return Presented(certificate=_content(certificate.certificate), key=_content(certificate.key))
+    """Read both; raises NoCredentials where one is replaced and the other is not yet."""
+    pair = Presented(certificate=_content(certificate.certificate), key=_content(certificate.key))
+    tls.show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair)
+    return pair
 
 
 def _content(part: bytes | Path) -> bytes:

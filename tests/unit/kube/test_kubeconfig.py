@@ -158,6 +158,20 @@ async def test_a_client_certificate_that_was_replaced_is_read_when_the_server_do
     assert [each["certificate"] for each in server.requests] == ["first", "first", "second"]
 
 
+async def test_a_client_certificate_whose_key_is_not_replaced_yet_is_not_shown(
+    written, server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
+    CA.written(tmp_path / "shown", "first")
+    files = CA.written(tmp_path / "next", "second")
+    user = {"client-certificate": "shown/tls.crt", "client-key": "shown/tls.key"}
+    async with Api.connect(written(user)) as api:
+        for file in files:
+            file.rename(tmp_path / "shown" / file.name)
+            await api.get(LEASES, "a", namespace="n")
+    assert [each["certificate"] for each in server.requests] == ["first", "second"]
+
+
 async def test_a_command_that_fails_is_named_and_is_no_fault_of_the_server(issuing, tmp_path):
     environ = issuing()
     (tmp_path / "plugin").write_text("#!/bin/sh\nexit 3")
