@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from gpu_jobs import IMAGE, VIEW, Bench, Broken, gpu_job, measured
 
+from gpupack_devcluster.errors import NotInTime
+
 Json = dict[str, Any]
 Timed = Callable[[str, Callable[[], Json]], Json]
 
@@ -140,7 +142,7 @@ def run_gangs(bench: Bench, timed: Timed) -> Iterator[Json]:
         # The others are measured all the same: a GPU host may be there once.
         try:
             yield timed(name, step)
-        except Broken as error:
+        except (Broken, NotInTime) as error:
             broken.append(str(error))
             yield {"check": name, "figures": {"broken": str(error)}}
     if broken:

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 IMAGE = "docker.io/gpupack/workloads:dev"
 VIEW = Path(__file__).with_name("gpu_view.py")
-JOB_SECONDS = 240
+JOB_SECONDS = 150
 API = "gpupack.dev/v1alpha1"
 CONTROL_MINOR = 255  # of /dev/nvidiactl, which stands for no GPU
 SHARE_RESOURCE = "gpupack.dev/gpu-share"

@@ -274,7 +274,7 @@ class GpuJobSpec(Wire, frozen=True):
             described(
                 "False: workers of the job on one node share a pod, with a container each, so that "
                 "they reach each other over NVLink and shared memory. True: each worker has a "
-                "pod to itself. Workers of MIG slices and of shares always have."
+                "pod to itself. Workers of MIG slices, of shares and of elastic jobs always have."
             ),
         ]
         | None
@@ -424,7 +424,7 @@ class GpuJobSpec(Wire, frozen=True):
         if self.pod_per_worker is not None:
             separate = self.pod_per_worker
         whole_gpus = self.share is None and self.mig is None
-        return not separate and self.least > 1 and whole_gpus
+        return not separate and self.least > 1 and whole_gpus and not self.extra
 
     @property
     def by_mpirun(self) -> bool:

@@ -14,10 +14,11 @@ from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
     RendezvousTimeoutError,
 )
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from gpupack_workloads.distributed.failure import is_unexpected, leave_reason, unmet, why
-from gpupack_workloads.distributed.launch import launch
+from gpupack_workloads.distributed.launch import launch, tell_apart
 from gpupack_workloads.distributed.rank import require_launcher, run_rank
 from gpupack_workloads.errors import BadArgument, PeersMissing, Terminated, WorkloadError
 from gpupack_workloads.settings import Gang, Options
@@ -139,3 +140,11 @@ def test_a_process_whose_launcher_ended_before_torch_was_there_does_not_wait(mon
 def test_a_process_whose_launcher_lives_or_that_has_none_goes_on(monkeypatch, launcher):
     monkeypatch.setattr("multiprocessing.parent_process", lambda: launcher)
     require_launcher()
+
+
+def test_workers_of_one_address_and_one_process_id_have_names_of_their_own():
+    names = set()
+    for worker in range(3):
+        tell_apart(worker)
+        names.add(DynamicRendezvousHandler._node_desc_generator.generate("10.0.0.1"))
+    assert len(names) == 3

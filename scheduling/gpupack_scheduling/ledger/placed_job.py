@@ -108,7 +108,7 @@ class PlacedJobSpec(objects.View, frozen=True):
         if not isinstance(separate, bool):
             separate = not gpujob.PODS_ARE_SHARED_BY_DEFAULT
         whole_gpus = self.share is None and self.mig is None
-        return not separate and self.least > 1 and whole_gpus
+        return not separate and self.least > 1 and whole_gpus and not self.extra
 
 
 class PlacedAttempt(objects.View, frozen=True):

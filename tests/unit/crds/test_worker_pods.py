@@ -76,7 +76,7 @@ SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
         ({"pod_per_worker": True}, False),
         ({"workers": 1}, False),
         ({"workers": 4, "min_workers": 1}, False),
-        ({"workers": 4, "min_workers": 2}, True),
+        ({"workers": 4, "min_workers": 2}, False),
         ({"mig": "1g.18gb"}, False),
         ({"gpus": None, "share": Share(percent=40, memory="10Gi")}, False),
         ({"distributed": Distributed(backend="mpi")}, True),

@@ -99,9 +99,10 @@ def test_a_pod_that_comes_before_its_plan_is_seen_written_is_asked_about_again(w
     assert world.filter(worker_pod(0, 2)).node_names == [placed[0][0]]
 
 
-def test_an_extra_worker_has_a_pod_to_itself(world):
+def test_each_worker_of_an_elastic_gang_has_a_pod_to_itself(world):
     admitted(world, ("a", [0]), ("a", [1]), ("a", [2]), minWorkers=2)
-    world.bind(worker_pod(0, 2), "a")
+    world.bind(worker_pod(0, 1), "a")
+    world.bind(worker_pod(1, 1), "a")
     world.bind(pod("x", worker=("train", 1, 2)), "a")
     assert world.free("a") == [3]
 

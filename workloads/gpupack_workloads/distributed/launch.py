@@ -16,6 +16,7 @@ from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpupack_workloads.distributed import peers
@@ -73,6 +74,7 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         if gang.workers > 1:
             logger.info("and awaits the other workers, %d s at the most", JOIN_SECONDS)
         with tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
+            tell_apart(gang.index)
             config = launch_config(gang, local, address=address, folder=folder)
             results = elastic_launch(config, run_rank)(measure, options, gang.backend)
     except ChildFailedError as error:
@@ -83,6 +85,16 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         raise told_to_end(error.sigval) from error
     result: Result = results[min(results)]
     return result
+
+
+def tell_apart(worker: int) -> None:
+    """Give this worker a name of its own at the rendezvous.
+
+    torch names a worker by its address, its process id and a number that counts the rendezvous of
+    a process. Workers that share a pod have one address, and each container has process ids of its
+    own, so that all names were equal and the rendezvous waited for workers that had come.
+    """
+    DynamicRendezvousHandler._node_desc_generator._local_id = worker  # noqa: SLF001 - no other way
 
 
 def launch_config(gang: Gang, local: int, *, address: str, folder: str) -> LaunchConfig:
