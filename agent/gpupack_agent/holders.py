@@ -39,6 +39,7 @@ class Record:
     Attributes:
         cdi_name: the CDI device, named after the tickets.
         tickets: ids that the kubelet handed out.
+        peers: devices of other workers in the same pod, which it can open for NVLink; not recorded.
         gang: whose pods on this node have one /dev/shm; empty: the pod has its own.
         memory_of: UID of the pod whose /dev/shm it has, which may be this one; empty: no gang.
     """
@@ -50,6 +51,7 @@ class Record:
     name: str
     container: str
     devices: tuple[DeviceShare, ...]
+    peers: tuple[DeviceShare, ...] = ()
     gang: str = ""
     memory_of: str = ""
 

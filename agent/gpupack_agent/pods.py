@@ -52,6 +52,9 @@ class PodView:
     job: str = ""
     gang: str = ""
 
+    is_shared: bool = False
+    """Whether several workers of a gang are in it, says the pod."""
+
     @property
     def title(self) -> str:
         """How messages name the pod."""
@@ -88,6 +91,7 @@ def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
         finished=pod.finished,
         job=pod.metadata.labels.get(names.JOB_LABEL, ""),
         gang=pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, ""),
+        is_shared=names.WORKERS_ANNOTATION in pod.metadata.annotations,
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )

@@ -37,7 +37,7 @@ from gpupack_agent.errors import (
 from gpupack_agent.gang_memory import GangMemory
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.identity import Identities
-from gpupack_agent.inventory.base import Inventory
+from gpupack_agent.inventory.base import Injection, Inventory
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.injection import is_limited, with_limits
@@ -161,7 +161,7 @@ class PreStart:
             return first
         if wait := self._want_limits(first):
             return wait
-        uuids = [device.uuid for device in first.devices]
+        uuids = [device.uuid for device in (*first.devices, *first.peers)]
         injection = await asyncio.to_thread(self._inventory.injection, uuids)
         current = await self._identities.confirm(start)
 
@@ -179,6 +179,8 @@ class PreStart:
             model = node.devices[share.uuid].model
             threads = self._sound_threads.at_most(share.percent, model)
             injection = with_limits(injection, share, self._mps, threads)
+        if verdict.peers and not simulated:
+            injection = with_own_visible(injection, verdict)
         injection = self._node.gang_memory.into(injection, verdict)
         self._node.specs.write(verdict, injection, simulated=simulated)
         return verdict
@@ -197,6 +199,13 @@ class PreStart:
         if self._mps.is_ready(share.uuid):
             return None
         return Wait("the MPS daemon of the GPU is being started")
+
+
+def with_own_visible(injection: Injection, record: Record) -> Injection:
+    """Add which GPUs CUDA shows, of those that the container can open."""
+    own = ",".join(device.uuid for device in record.devices)
+    variables = {**injection.environment, "CUDA_VISIBLE_DEVICES": own}
+    return dataclasses.replace(injection, environment=variables)
 
 
 def _outcome(error: AgentError) -> str:

@@ -68,7 +68,8 @@ INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """The worker's index; of a pod with several workers, that of the first. The Job controller sets it
 where the Job is indexed, we do elsewhere."""
 WORKERS_ANNOTATION: Final = f"{GROUP}/workers"
-"""On a pod that workers share: their indices, such as 0-3; for people, nothing trusts it."""
+"""On a pod that workers share: their indices, such as 0-3. For people; to the agent it says that
+containers of the pod may open each other's GPUs. No part trusts it beyond its own pod."""
 
 CONSUMED_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 """On a worker: the ProvisioningRequest that brought its node; cluster-autoscaler's own name."""

@@ -168,3 +168,25 @@ def test_the_tickets_of_another_container_of_the_pod_start_nothing(build):
     verdict = admit(build.start(pod, container="y"), build.node(records=[record]))
     assert isinstance(verdict, Wait)
     assert "another pod or container" in verdict.reason
+
+
+def test_workers_of_a_shared_pod_can_open_each_others_gpus(build):
+    asks = tuple(Ask(container=name, resource=names.GPU, count=1) for name in ("w-0", "w-1"))
+    pod = build.pod("a", build.share(2), build.share(3), asks=asks, is_shared=True)
+    first = admit(Start(pod, "w-0", names.GPU, ONE), build.node(pods=[pod]))
+    assert (first.devices, first.peers) == ((build.share(2),), (build.share(3),))
+
+
+def test_containers_of_other_pods_open_their_own_gpus_alone(build):
+    asks = tuple(Ask(container=name, resource=names.GPU, count=1) for name in ("w-0", "w-1"))
+    pod = build.pod("a", build.share(2), build.share(3), asks=asks)
+    assert admit(Start(pod, "w-0", names.GPU, ONE), build.node(pods=[pod])).peers == ()
+
+
+def test_a_worker_waits_while_another_pod_has_a_gpu_that_it_could_open(build):
+    asks = tuple(Ask(container=name, resource=names.GPU, count=1) for name in ("w-0", "w-1"))
+    pod = build.pod("a", build.share(2), build.share(3), asks=asks, is_shared=True)
+    node = build.node(records=[build.record("old", build.share(3), tickets=("gpu-9",))])
+    verdict = admit(Start(pod, "w-0", names.GPU, ONE), node)
+    assert isinstance(verdict, Wait)
+    assert verdict.is_held

@@ -8,7 +8,7 @@ from gpupack_agent.admission import admit
 from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.gang_memory import GangMemory, memory_owner
 from gpupack_agent.inventory.base import Injection
-from gpupack_agent.pods import view
+from gpupack_agent.pods import Start, view
 from gpupack_crds import names
 from gpupack_kube import objects
 
@@ -27,7 +27,7 @@ def member(build):
 
 
 def prepared(pod, node, ticket):
-    return admit(pod, names.GPU, frozenset({ticket}), node)
+    return admit(Start(pod, "worker", names.GPU, frozenset({ticket})), node)
 
 
 def test_the_first_pod_of_a_gang_keeps_its_own_memory(build, member):
