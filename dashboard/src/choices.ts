@@ -23,6 +23,7 @@ export const POLICIES = [
   "pace",
   "random",
   "worst-fit",
+  "default",
 ] as const;
 
 export const LEAST = {

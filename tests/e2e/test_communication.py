@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the workers of a gang reach one another, in each network that a pod can have."""
+"""How the workers of a gang reach one another between nodes."""
 
 import pytest
 from manifests import gpujob
@@ -9,12 +9,10 @@ ON_TWO_NODES = {"oneWorkerPerNode": True}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["pod", "node"])
-def test_a_gang_meets_and_says_how_it_communicates(kube, network):
-    template = {"spec": {"hostNetwork": network == "node"}}
+def test_a_gang_meets_and_says_how_it_communicates(kube):
     workload = {"name": "allreduce", "args": ["--size=65536"]}
     size = {"workers": 2, "gpus": 1, "spread": ON_TWO_NODES}
-    kube.submit(gpujob("gang", workload=workload, template=template, **size))
+    kube.submit(gpujob("gang", workload=workload, **size))
     job = kube.wait_phase("gang", "Succeeded", "Failed", seconds=RUN_SECONDS)
     assert job["status"]["phase"] == "Succeeded", logs(kube, "gang")
     found = [result["communication"] for result in job["status"]["results"]]

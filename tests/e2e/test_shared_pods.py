@@ -249,9 +249,15 @@ def test_a_port_that_two_workers_would_open_is_refused_before_anything_starts(ku
 
 def test_the_operator_ends_no_other_pod_and_changes_nothing_else(kube):
     kube.submit(pod())
-    patch = ("patch", "pod", "idle", "--dry-run=server", AS_OPERATOR, "--type=merge", "--patch")
-    told = kube.kubectl(*patch, '{"spec": {"activeDeadlineSeconds": 1}}').stderr
-    assert "the operator ends pods of GPUJobs whose workers share pods, and no others" in told
-    for other in ('{"spec": {"activeDeadlineSeconds": 9}}', '{"metadata": {"labels": {"a": "b"}}}'):
-        told = kube.kubectl(*patch, other).stderr
-        assert "sets spec.activeDeadlineSeconds, to 1, and nothing else" in told
+
+    def refused(change):
+        """What the API server answers to the operator; a server-side apply reads nothing before."""
+        meta = {"name": "idle", "namespace": kube.namespace} | change.get("metadata", {})
+        body = {"apiVersion": "v1", "kind": "Pod", **change, "metadata": meta}
+        flags = ("--server-side", "--force-conflicts", "--dry-run=server", AS_OPERATOR)
+        return kube.kubectl("apply", *flags, "-f", "-", stdin=json.dumps(body)).stderr
+
+    said = refused({"spec": {"activeDeadlineSeconds": 1}})
+    assert "the operator ends pods of GPUJobs whose workers share pods, and no others" in said
+    for other in ({"spec": {"activeDeadlineSeconds": 9}}, {"metadata": {"labels": {"a": "b"}}}):
+        assert "sets spec.activeDeadlineSeconds, to 1, and nothing else" in refused(other)

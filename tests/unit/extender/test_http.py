@@ -446,7 +446,7 @@ async def test_a_gang_gets_all_its_places(plans):
 async def test_a_gang_that_does_not_fit_is_told_why(plans):
     status, answer = await ask(plans, workers=3, gpus=4)
     assert (status, answer["never"]) == (409, True)
-    assert "2 of 2 nodes have room for a worker" in answer["message"]
+    assert "2 of 2 nodes could run a worker" in answer["message"]
 
 
 async def test_without_a_token_there_is_no_plan(plans, world):
