@@ -17,6 +17,8 @@ JOB_SECONDS = 150
 API = "gpupack.dev/v1alpha1"
 CONTROL_MINOR = 255  # of /dev/nvidiactl, which stands for no GPU
 SHARE_RESOURCE = "gpupack.dev/gpu-share"
+INDEX = "batch.kubernetes.io/job-completion-index"
+SHARED = "gpupack.dev/workers"
 LOAD = Path(__file__).with_name("gpu_load.py")
 SHARE_SECONDS = 4
 # Percent and memory; together less than one GPU of 80 GB.
@@ -153,10 +155,10 @@ class Bench:
                 raise Broken(f"{job['metadata']['name']}: {phase(job)} ({status.get('message')})")
         return jobs
 
-    def view(self, pod: str) -> Json:
+    def view(self, pod: str, *container: str) -> Json:
         """What a viewer's container saw; waits for its end."""
         ended = self._ended("pod", pod)
-        text = self._kubectl("logs", pod)
+        text = self._kubectl("logs", pod, *container)
         if phase(ended) != "Succeeded":
             raise Broken(f"pod {pod}: {phase(ended)}: {text[-800:]}")
         seen: Json = json.loads(text.strip().splitlines()[-1])
@@ -183,11 +185,10 @@ class Bench:
         said = self._list("events.v1.events.k8s.io")
         return [each for each in said if each["regarding"].get("name") == pod]
 
-    def pods_of(self, job: str) -> dict[int, str]:
-        """Pods of a job by worker."""
+    def pods_of(self, job: str) -> dict[int, tuple[str, ...]]:
+        """Pod of each worker of a job, and its container where several workers share the pod."""
         pods = self._list("pods", "--selector", f"gpupack.dev/job={job}")
-        index = "batch.kubernetes.io/job-completion-index"
-        return {int(p["metadata"]["annotations"][index]): p["metadata"]["name"] for p in pods}
+        return {index: where for pod in pods for index, where in workers_in(pod).items()}
 
     def everybody(self) -> list[Json]:
         """All pods there are."""
@@ -199,9 +200,13 @@ class Bench:
         return span
 
     def spans_of(self, job: str) -> list[tuple[str, str]]:
-        """From when to when the container of each of a job's pods ran."""
+        """From when to when each container of a job's pods ran."""
         pods = self._list("pods", "--selector", f"gpupack.dev/job={job}")
-        states = [pod["status"]["containerStatuses"][0]["state"]["terminated"] for pod in pods]
+        states = [
+            container["state"]["terminated"]
+            for pod in pods
+            for container in pod["status"]["containerStatuses"]
+        ]
         return [(ended["startedAt"], ended["finishedAt"]) for ended in states]
 
     def _ended(self, kind: str, name: str) -> Json:
@@ -217,6 +222,15 @@ class Bench:
     def _list(self, *what: str) -> list[Json]:
         items: list[Json] = json.loads(self._kubectl("get", *what, "-o", "json"))["items"]
         return items
+
+
+def workers_in(pod: Json) -> dict[int, tuple[str, ...]]:
+    """Workers of a pod by index: its name, and the container's where there are several."""
+    name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
+    containers = [each["name"] for each in pod["spec"]["containers"]]
+    if SHARED not in pod["metadata"].get("annotations", {}):
+        return {int(labels[INDEX]): (name,)}
+    return {int(each.rpartition("-")[2]): (name, each) for each in containers}
 
 
 def phase(thing: Json) -> str:
@@ -238,7 +252,7 @@ def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
     (job,) = bench.finished("viewers")
     (here,) = job["status"]["placement"]
     placed = dict(enumerate(here["gpus"]))
-    seen = {worker: bench.view(pod) for worker, pod in bench.pods_of("viewers").items()}
+    seen = {worker: bench.view(*pod) for worker, pod in bench.pods_of("viewers").items()}
     for worker, uuid in placed.items():
         views = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
         if views != {(uuid,)}:
@@ -268,7 +282,7 @@ def check_shares(bench: Bench) -> Json:
     spans = [bench.span_of(name) for name in SHARES]
     if max(start for start, _ in spans) > min(end for _, end in spans):
         raise Broken(f"the shares ran one after the other: {spans}")
-    seen = {name: bench.view(pod) for name in SHARES for pod in bench.pods_of(name).values()}
+    seen = {name: bench.view(*pod) for name in SHARES for pod in bench.pods_of(name).values()}
     what = "two shares (60% and 30%, cooperative) on one GPU, containers alive at the same time"
     return {"check": what, "figures": seen}
 

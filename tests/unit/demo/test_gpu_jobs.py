@@ -32,7 +32,7 @@ class Bench:
         return self.views[pod]
 
     def pods_of(self, job):
-        return dict(enumerate(self.views))
+        return {index: (pod,) for index, pod in enumerate(self.views)}
 
     def span_of(self, job):
         return self.spans[job]
@@ -111,3 +111,16 @@ def test_shares_fit_one_gpu_and_leave_some_of_it():
     assert sum(percent for percent, _ in gpu_jobs.SHARES.values()) < 100
     gibibytes = [int(memory.removesuffix("Gi")) for _, memory in gpu_jobs.SHARES.values()]
     assert sum(gibibytes) < 75  # of a GPU of 80 GB
+
+
+def test_workers_of_a_shared_pod_are_told_apart_by_their_containers():
+    labels = {"batch.kubernetes.io/job-completion-index": "0"}
+    meta = {"name": "p0", "labels": labels}
+    alone = {"metadata": meta, "spec": {"containers": [{"name": "worker"}]}}
+    assert gpu_jobs.workers_in(alone) == {0: ("p0",)}
+    meta = meta | {"annotations": {"gpupack.dev/workers": "0-1"}}
+    shared = {
+        "metadata": meta,
+        "spec": {"containers": [{"name": "worker-0"}, {"name": "worker-1"}]},
+    }
+    assert gpu_jobs.workers_in(shared) == {0: ("p0", "worker-0"), 1: ("p0", "worker-1")}
