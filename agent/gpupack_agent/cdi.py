@@ -40,6 +40,7 @@ class _Written(msgspec.Struct, frozen=True):
     name: str
     container: str
     devices: str
+    peers: str = ""
     gang: str = ""
     memory_of: str = ""
 
@@ -114,6 +115,7 @@ def read(spec: bytes) -> Record:
         name=written.name,
         container=written.container,
         devices=decode_devices(written.devices),
+        peers=decode_devices(written.peers) if written.peers else (),
         gang=written.gang,
         memory_of=written.memory_of,
     )
@@ -127,6 +129,7 @@ def _describe(record: Record) -> str:
         name=record.name,
         container=record.container,
         devices=encode_devices(record.devices),
+        peers=encode_devices(record.peers) if record.peers else "",
         gang=record.gang,
         memory_of=record.memory_of,
     )

@@ -39,7 +39,7 @@ class Record:
     Attributes:
         cdi_name: the CDI device, named after the tickets.
         tickets: ids that the kubelet handed out.
-        peers: devices of other workers in the same pod, which it can open for NVLink; not recorded.
+        peers: devices of other workers in the same pod, which it can open for NVLink.
         gang: whose pods on this node have one /dev/shm; empty: the pod has its own.
         memory_of: UID of the pod whose /dev/shm it has, which may be this one; empty: no gang.
     """
@@ -119,7 +119,7 @@ def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
             namespace=theirs[0].namespace,
             name=theirs[0].name,
             uid=uid,
-            devices=tuple(share for record in theirs for share in record.devices),
+            devices=_opened(theirs),
         )
         for uid, theirs in sorted(_by_pod(over).items())
     )
@@ -152,11 +152,20 @@ def holders(node: NodeView) -> tuple[Holder, ...]:
 
 def _holder(records: Sequence[Record], pod: PodView | None) -> Holder:
     """A pod with records; where some are missing it holds what its annotation adds, too."""
-    devices = tuple(share for record in records for share in record.devices)
+    devices = _opened(records)
     if pod and pod.started and len(records) < len(pod.asks):
         known = {share.uuid for share in devices}
         devices += tuple(share for share in annotated(pod) if share.uuid not in known)
     return Holder(uid=records[0].uid, title=records[0].title, devices=devices)
+
+
+def _opened(records: Iterable[Record]) -> tuple[DeviceShare, ...]:
+    """Return what containers of a pod have or can open, each device once.
+
+    A container can open its peers' GPUs, so it holds them too, whether or not these have started.
+    """
+    found = [share for record in records for share in (*record.devices, *record.peers)]
+    return tuple({share.uuid: share for share in found}.values())
 
 
 def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> Obstacle | None:

@@ -273,8 +273,9 @@ class GpuJobSpec(Wire, frozen=True):
             bool,
             described(
                 "False: workers of the job on one node share a pod, with a container each, so that "
-                "they reach each other over NVLink and shared memory. True: each worker has a "
-                "pod to itself. Workers of MIG slices, of shares and of elastic jobs always have."
+                "they reach each other over NVLink and shared memory. True or absent: each "
+                "worker has a pod to itself. Workers of elastic jobs, of MIG slices, of shares "
+                "and of GPUs of other device plugins always have."
             ),
         ]
         | None
@@ -423,7 +424,7 @@ class GpuJobSpec(Wire, frozen=True):
         separate = not PODS_ARE_SHARED_BY_DEFAULT
         if self.pod_per_worker is not None:
             separate = self.pod_per_worker
-        whole_gpus = self.share is None and self.mig is None
+        whole_gpus = self.share is None and self.mig is None and self.resource_name == GPU
         return not separate and self.least > 1 and whole_gpus and not self.extra
 
     @property

@@ -123,7 +123,7 @@ class Worker:
             return False
         states = [s.state.terminated for s in self._all_statuses() if s.name in self.peers]
         peer_failed = any(state is not None and state.exit_code != 0 for state in states)
-        return self._terminated is None or not peer_failed
+        return self._terminated is None or self.exit is not None or not peer_failed
 
     @property
     def ended_at(self) -> dt.datetime | None:

@@ -17,8 +17,8 @@ from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
+from gpupack_operator.manifests.shared_pod import SHM_VOLUME, sized_for
 
-VOLUME: Final = "shm"
 MOUNT_PATH: Final = "/dev/shm"  # noqa: S108 - in the pod
 NODE: Final = "GPUPACK_NODE"
 
@@ -41,10 +41,12 @@ def with_gang_memory(
         attempt: its number.
         container: name of the worker container.
     """
-    has_neighbours = any(number > 1 for number in Counter(pod.node for pod in pods).values())
+    on_node = max(Counter(pod.node for pod in pods).values(), default=0)
     spec = job.spec
     one_gpu_each = spec.gpus == 1 and spec.mig is None and spec.share is None
-    wanted = has_neighbours and not spec.extra and one_gpu_each
+    # The agent mounts the memory, and does so for GPUs that it hands out itself.
+    one_gpu_each = one_gpu_each and spec.resource_name == names.GPU
+    wanted = on_node > 1 and not spec.extra and one_gpu_each
     if not wanted or not _has_volume(template, container):
         return template
     metadata = template["metadata"]
@@ -59,7 +61,8 @@ def with_gang_memory(
                 if each["name"] == container
                 else each
                 for each in template["spec"]["containers"]
-            ]
+            ],
+            "volumes": [sized_for(each, on_node) for each in template["spec"]["volumes"]],
         },
     }
 
@@ -67,7 +70,7 @@ def with_gang_memory(
 def _has_volume(template: Json, container: str) -> bool:
     """Whether the worker has our tmpfs at /dev/shm, and not what its template put there."""
     volumes = template["spec"].get("volumes", [])
-    ours = (each.get("emptyDir") for each in volumes if each.get("name") == VOLUME)
+    ours = (each.get("emptyDir") for each in volumes if each.get("name") == SHM_VOLUME)
     mounted = (
         mount
         for each in template["spec"]["containers"]
@@ -77,7 +80,7 @@ def _has_volume(template: Json, container: str) -> bool:
     )
     has_tmpfs = any(each and each.get("medium") == "Memory" for each in ours)
     return has_tmpfs and any(
-        mount.get("name") == VOLUME and not mount.get("subPath") for mount in mounted
+        mount.get("name") == SHM_VOLUME and not mount.get("subPath") for mount in mounted
     )
 
 

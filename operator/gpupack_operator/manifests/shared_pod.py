@@ -72,7 +72,7 @@ def shared(template: Json, pod: WorkerPod, *, container: str, hostname: str) -> 
     made = spec | {
         "hostname": hostname,
         "containers": list(_containers(spec["containers"], container, pod)),
-        "volumes": [_for_all(each, len(workers)) for each in spec.get("volumes") or ()],
+        "volumes": [sized_for(each, len(workers)) for each in spec.get("volumes") or ()],
     }
     return {
         "metadata": meta | {"annotations": annotations},
@@ -107,8 +107,8 @@ def _for_worker(variable: Json, base: str, index: int) -> Json:
     return variable
 
 
-def _for_all(volume: Json, workers: int) -> Json:
-    """Of /dev/shm each worker has as much as it would have alone."""
+def sized_for(volume: Json, workers: int) -> Json:
+    """Return the volume; of /dev/shm each worker has as much as it would have alone."""
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")
     if volume.get("name") != SHM_VOLUME or limit is None or workers == 1:
         return volume

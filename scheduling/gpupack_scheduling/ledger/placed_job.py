@@ -107,7 +107,8 @@ class PlacedJobSpec(objects.View, frozen=True):
         separate = self.pod_per_worker
         if not isinstance(separate, bool):
             separate = not gpujob.PODS_ARE_SHARED_BY_DEFAULT
-        whole_gpus = self.share is None and self.mig is None
+        is_ours = self.resource_name == names.GPU
+        whole_gpus = self.share is None and self.mig is None and is_ours
         return not separate and self.least > 1 and whole_gpus and not self.extra
 
 

@@ -90,7 +90,9 @@ def test_an_owner_and_a_pod_without_a_gang_get_no_mount(build, owner):
 
 def test_a_record_is_read_back_with_its_gang(build, tmp_path):
     folder = cdi.SpecFolder(tmp_path)
-    record = dataclasses.replace(build.record("b"), gang=GANG, memory_of="uid-a")
+    record = dataclasses.replace(
+        build.record("b"), peers=(build.share(1),), gang=GANG, memory_of="uid-a"
+    )
     folder.write(record, Injection(), simulated=True)
     again = cdi.SpecFolder(tmp_path)
     again.load()

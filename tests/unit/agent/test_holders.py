@@ -42,6 +42,14 @@ def test_only_pods_that_the_api_does_not_know_and_that_have_processes_linger(bui
     )
 
 
+def test_a_pod_holds_the_gpus_that_its_containers_can_open_as_well(build):
+    record = dataclasses.replace(build.record("forced"), peers=(build.share(1),))
+    node = build.node(records=[record])
+    (lingers,) = holders.lingering(node)
+    assert lingers.devices == (build.share(), build.share(1))
+    assert holders.obstacle("uid-next", (build.share(1),), node) is not None
+
+
 def test_a_pod_whose_annotation_is_nested_3000_deep_holds_nothing(build):
     rubbish = dataclasses.replace(build.pod("a", started=True), annotation='[{"x":' * 3_000)
     assert [held.devices for held in holders.holders(build.node(pods=[rubbish]))] == [()]

@@ -71,7 +71,7 @@ SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
     ("changes", "shares"),
     [
         ({}, True),
-        ({"resource_name": "nvidia.com/gpu"}, True),
+        ({"resource_name": "nvidia.com/gpu"}, False),
         ({"pod_per_worker": None}, False),
         ({"pod_per_worker": True}, False),
         ({"workers": 1}, False),

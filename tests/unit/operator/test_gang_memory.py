@@ -54,8 +54,9 @@ def test_what_the_template_sets_stays(build):
         (TOGETHER, {"gpus": 2}),
         (TOGETHER, {"gpus": None, "share": {"percent": 50, "memory": "10Gi"}}),
         (TOGETHER, {"workers": 3, "minWorkers": 2}),
+        (TOGETHER, {"resourceName": "nvidia.com/gpu"}),
     ],
-    ids=["on two nodes", "several GPUs each", "shares", "elastic"],
+    ids=["on two nodes", "several GPUs each", "shares", "elastic", "another plugin's GPUs"],
 )
 def test_other_gangs_stay_as_they_are(build, pods, spec):
     found, changed, _ = made(build, pods, **spec)
@@ -66,3 +67,14 @@ def test_a_volume_of_the_templates_own_at_dev_shm_is_not_shared(build):
     user = {"spec": {"volumes": [{"name": "shm", "hostPath": {"path": "/data"}}]}}
     found, changed, _ = made(build, TOGETHER, user)
     assert changed == found
+
+
+def test_the_common_memory_has_the_size_of_all(build):
+    found, changed, _ = made(build, TOGETHER)
+    sizes = [
+        volume["emptyDir"]["sizeLimit"]
+        for each in (found, changed)
+        for volume in each["spec"]["volumes"]
+        if volume["name"] == "shm"
+    ]
+    assert sizes == ["8Gi", "16Gi"]
