@@ -2,6 +2,7 @@
 """Quotas, and jobs that are stopped for others, with the real scheduler and operator."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -32,7 +33,8 @@ def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judge
     job = kube.wait_reason("second", "BorrowingLimit")
     message = condition(job, "Admitted")["message"]
     assert f"namespace {kube.namespace} uses 1 GPU" in message
-    assert "no start time is known: 1 job or pod without a deadline" in message
+    # Jobs of other tests, which have no deadline either, may hold what it needs as well.
+    assert re.search("no start time is known: [0-9]+ jobs? or pods? without a deadline", message)
 
     def waiting():
         status = kube.get("gpuquota", "default").get("status", {})
