@@ -150,6 +150,7 @@ def test_one_worker_that_fails_ends_the_others_and_logs_of_its_pod_stay(kube):
     wait_jobs(kube, "gang-1-p0")
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_it_starts_again_when_all_containers_of_the_failed_attempt_have_ended(kube):
     kube.submit(gang(ends_with(3, worker=2), maxRestarts=1))
@@ -158,6 +159,7 @@ def test_it_starts_again_when_all_containers_of_the_failed_attempt_have_ended(ku
     wait_jobs(kube, "gang-1-p2", "gang-2-p2")
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_failure_that_is_ignored_ends_no_other_container(kube):
     is_it = "int(__import__('os').environ['GPUPACK_WORKER_INDEX']) == 1"
@@ -169,6 +171,7 @@ def test_a_failure_that_is_ignored_ends_no_other_container(kube):
     assert [codes(pod) for pod in pods_of(kube)] == [[0, 6], [0, 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_it_is_suspended_and_resumed_and_an_evicted_pod_ends_the_attempt(kube):
     kube.submit(gang(FOR_LONG))
@@ -194,6 +197,7 @@ def test_it_is_suspended_and_resumed_and_an_evicted_pod_ends_the_attempt(kube):
     assert jobs_of(kube) == ["gang-3-p0", "gang-3-p2"]
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_it_is_preempted_as_a_whole_and_runs_again(kube, others, judged, cohort):
     kube.submit(quota(limit(4)))
@@ -212,6 +216,7 @@ def test_it_is_preempted_as_a_whole_and_runs_again(kube, others, judged, cohort)
     assert jobs_of(guest) == ["gang-2-p0", "gang-2-p2"]
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_its_deadline_ends_all_of_its_pods(kube):
     kube.submit(gang(FOR_LONG, activeDeadlineSeconds=15))
@@ -224,6 +229,7 @@ def test_its_deadline_ends_all_of_its_pods(kube):
     wait_for(ended, seconds=SECONDS, what="no container runs")
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_workers_of_an_elastic_gang_have_a_pod_each(kube):
     kube.submit(gang(FOR_LONG, minWorkers=2, workers=3))
