@@ -14,21 +14,17 @@ of the owner's volume), the kernel charges pages to the pod that writes them, an
 with the last container that has it mounted.
 
 Pods share memory only within a namespace, and there only those whose annotation has the same
-value. Whoever may create pods in a namespace can join a gang's memory there, as can whoever may
+value. A user who may create pods in a namespace can join a gang's memory there, as can one who may
 exec into its pods.
 """
 
 import dataclasses
-from typing import Final
 
 from gpupack_agent.holders import NodeView, Record, is_live
 from gpupack_agent.inventory.base import Injection, Mount
 from gpupack_agent.kubelet_config import ROOT_DIR
 from gpupack_agent.pods import PodView
-
-CONTAINER_PATH: Final = "/dev/shm"  # noqa: S108 - in the container
-VOLUME: Final = "shm"
-"""Name of the emptyDir that the operator gives each worker."""
+from gpupack_crds import names
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,14 +41,13 @@ class GangMemory:
         """Return the injection with the owner's memory, where that is another pod's."""
         if record.memory_of in {"", record.uid}:
             return injection
-        mount = Mount(self.path(record.memory_of), CONTAINER_PATH, writable=True)
+        mount = Mount(self.path(record.memory_of), names.SHM_PATH, writable=True)
         return dataclasses.replace(injection, mounts=(*injection.mounts, mount))
 
     def path(self, uid: str) -> str:
         """Return where the host has the /dev/shm of a pod."""
-        return (
-            f"{self.kubelet_root.rstrip('/')}/pods/{uid}/volumes/kubernetes.io~empty-dir/{VOLUME}"
-        )
+        volumes = f"{self.kubelet_root.rstrip('/')}/pods/{uid}/volumes"
+        return f"{volumes}/kubernetes.io~empty-dir/{names.SHM_VOLUME}"
 
 
 def memory_owner(pod: PodView, node: NodeView) -> str:

@@ -80,6 +80,9 @@ DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
 """On a worker, `true`: Karpenter does not drain its node to consolidate or replace it."""
 
 WORKER_CONTAINER: Final = "worker"
+SHM_VOLUME: Final = "shm"
+"""Volume of a worker's pod for SHM_PATH, an emptyDir in memory; the agent finds it by this name."""
+SHM_PATH: Final = "/dev/shm"  # noqa: S108 - in the pod
 MAX_CONTAINER_NAME: Final = 63
 RENDEZVOUS_PORT: Final = 29400
 

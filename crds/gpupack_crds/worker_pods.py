@@ -8,9 +8,9 @@ so within one pod. Every part computes the pods from the placement, and nothing 
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from gpupack_crds.devices import DeviceShare
-from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_worker
 
 
@@ -53,7 +53,19 @@ def worker_pods(
     return tuple(sorted(pods, key=lambda pod: pod.index))
 
 
-def pods_of(spec: GpuJobSpec, placement: Iterable[NodePlacement]) -> tuple[WorkerPod, ...]:
+class SharingSpec(Protocol):
+    """What the pods of a GPUJob depend on, as each part reads it from the spec."""
+
+    @property
+    def shares_pods(self) -> bool:
+        """Whether workers that are on one node share a pod."""
+
+    @property
+    def least(self) -> int:
+        """Number of workers that start together."""
+
+
+def pods_of(spec: SharingSpec, placement: Iterable[NodePlacement]) -> tuple[WorkerPod, ...]:
     """Compute the pods of a GPUJob's placement."""
     return worker_pods(placement, shares=spec.shares_pods, least=spec.least)
 

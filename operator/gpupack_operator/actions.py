@@ -260,8 +260,8 @@ class Actor:
             attempt=action.attempt,
             container=container,
         )
+        shared = shared_pods(seen.job, seen.job.status)
         if seen.job.spec.by_mpirun:
-            shared = shared_pods(seen.job, seen.job.status)
             template = mpi.with_pods(template, shared, container=container)
         if seen.job.spec.workers > 1:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
@@ -272,35 +272,31 @@ class Actor:
             if problem:
                 return problem
         self._admission.begins(seen.job.metadata.namespace)
-        manifests = self._jobs(seen, template, action)
-        problems = await _at_once(self._ensure(JOBS, each, seen.job) for each in manifests)
-        found = [problem for problem in problems if problem]
-        return min(found, key=lambda each: isinstance(each, NotYet), default=None)
-
-    def _jobs(self, seen: CachedGpuJob, template: Json, action: CreateChildren) -> list[Json]:
-        """One Job for the workers that start together, or one for each pod that they share."""
-        job = seen.job
-        if shared := shared_pods(job, job.status):
-            return [
+        if shared:
+            manifests = [
                 job_of_pod(
-                    job,
+                    seen.job,
                     template,
                     each,
                     attempt=action.attempt,
-                    container=pod.worker_container(job, seen.template),
+                    container=container,
                     deadline_seconds=action.deadline_seconds,
                 )
                 for each in shared
             ]
-        return [
-            job_manifest(
-                job,
-                template,
-                attempt=action.attempt,
-                nodes=nodes_of(job.status.placement),
-                deadline_seconds=action.deadline_seconds,
-            )
-        ]
+        else:
+            manifests = [
+                job_manifest(
+                    seen.job,
+                    template,
+                    attempt=action.attempt,
+                    nodes=nodes_of(seen.job.status.placement),
+                    deadline_seconds=action.deadline_seconds,
+                )
+            ]
+        problems = await _at_once(self._ensure(JOBS, each, seen.job) for each in manifests)
+        found = [problem for problem in problems if problem]
+        return min(found, key=lambda each: isinstance(each, NotYet), default=None)
 
     async def _create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
         """Where it cannot be created the attempt goes on without it."""

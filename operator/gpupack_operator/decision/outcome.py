@@ -111,15 +111,16 @@ def job_gone(view: AttemptView) -> Finding | None:
 
 def job_failed(view: AttemptView) -> Finding | None:
     """A Job failed, and no pod is left that says why."""
-    failed = [found for job in view.jobs if (found := condition_of(job, "Failed"))]
-    if view.shares_pods:
-        unexplained = (job for job in view.jobs if not _failure_is_ignored(job, view))
-        failed = [found for job in unexplained if (found := condition_of(job, "Failed"))]
-    if not failed:
+    failed = ((job, found) for job in view.jobs if (found := condition_of(job, "Failed")))
+    counts = (
+        found for job, found in failed if not (view.shares_pods and _failure_is_ignored(job, view))
+    )
+    first = next(counts, None)
+    if first is None:
         return None
-    said = failed[0].message
+    said = first.message
     message = f"a pod is gone, and with it the reason why it ended; its Job says: {said}"
-    due = times.after(failed[0].last_transition_time or view.now, NEWS_SECONDS)
+    due = times.after(first.last_transition_time or view.now, NEWS_SECONDS)
     return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
 
 
@@ -129,10 +130,10 @@ def ended_unseen(view: AttemptView) -> Finding | None:
     Only a pod whose deletion was requested goes, and whether that was before its end stood in it.
     """
     completed = [(job, found) for job in view.jobs if (found := condition_of(job, "Complete"))]
-    missing = [index for job, _ in completed for index in _missing_of(job, view)]
-    if not missing:
+    lacking = [(found, of) for job, found in completed if (of := _missing_of(job, view))]
+    if not lacking:
         return None
-    complete = next(found for job, found in completed if _missing_of(job, view))
+    complete, missing = lacking[0][0], [index for _, of in lacking for index in of]
     which = ", ".join(map(str, missing[:MISSING_NAMED]))
     which += f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
     message = (

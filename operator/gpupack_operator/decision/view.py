@@ -186,8 +186,8 @@ class AttemptView:
         overs = [condition_of(job, "Failed") or condition_of(job, "Complete") for job in self.jobs]
         if not overs or self.missing_jobs or any(may_run(each.pod, ()) for each in self.workers):
             return None
-        told = [over.last_transition_time for over in overs if over is not None]
-        moments = [moment for moment in told if moment is not None]
+        times_of = [over.last_transition_time for over in overs if over is not None]
+        moments = [moment for moment in times_of if moment is not None]
         return max(moments) if len(moments) == len(overs) else None
 
     @property

@@ -17,9 +17,9 @@ from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
-from gpupack_operator.manifests.shared_pod import SHM_VOLUME, sized_for
+from gpupack_operator.manifests.containers import with_changed, with_default_variables
+from gpupack_operator.manifests.shared_pod import sized_for
 
-MOUNT_PATH: Final = "/dev/shm"  # noqa: S108 - in the pod
 NODE: Final = "GPUPACK_NODE"
 
 SHARED_MEMORY: Final = {
@@ -45,49 +45,43 @@ def with_gang_memory(
     spec = job.spec
     one_gpu_each = spec.gpus == 1 and spec.mig is None and spec.share is None
     # The agent mounts the memory, and does so for GPUs that it hands out itself.
-    one_gpu_each = one_gpu_each and spec.resource_name == names.GPU
-    wanted = on_node > 1 and not spec.extra and one_gpu_each
+    is_ours = spec.resource_name == names.GPU
+    wanted = on_node > 1 and not spec.extra and one_gpu_each and is_ours
     if not wanted or not _has_volume(template, container):
         return template
     metadata = template["metadata"]
     gang = f"{job.metadata.uid}/{attempt}"
     annotations = metadata.get("annotations", {}) | {names.GANG_MEMORY_ANNOTATION: gang}
+    made = with_changed(
+        template["spec"],
+        {container},
+        lambda worker: with_default_variables(worker, _settings(gang)),
+    )
+    volumes = [sized_for(each, on_node) for each in made["volumes"]]
     return template | {
         "metadata": metadata | {"annotations": annotations},
-        "spec": template["spec"]
-        | {
-            "containers": [
-                each | {"env": _with_settings(each.get("env", []), gang)}
-                if each["name"] == container
-                else each
-                for each in template["spec"]["containers"]
-            ],
-            "volumes": [sized_for(each, on_node) for each in template["spec"]["volumes"]],
-        },
+        "spec": made | {"volumes": volumes},
     }
 
 
 def _has_volume(template: Json, container: str) -> bool:
     """Whether the worker has our tmpfs at /dev/shm, and not what its template put there."""
     volumes = template["spec"].get("volumes", [])
-    ours = (each.get("emptyDir") for each in volumes if each.get("name") == SHM_VOLUME)
+    ours = (each.get("emptyDir") for each in volumes if each.get("name") == names.SHM_VOLUME)
     mounted = (
         mount
         for each in template["spec"]["containers"]
         if each["name"] == container
         for mount in each.get("volumeMounts", [])
-        if mount.get("mountPath") == MOUNT_PATH
+        if mount.get("mountPath") == names.SHM_PATH
     )
     has_tmpfs = any(each and each.get("medium") == "Memory" for each in ours)
     return has_tmpfs and any(
-        mount.get("name") == SHM_VOLUME and not mount.get("subPath") for mount in mounted
+        mount.get("name") == names.SHM_VOLUME and not mount.get("subPath") for mount in mounted
     )
 
 
-def _with_settings(env: list[Json], gang: str) -> list[Json]:
-    """What the template sets stays. A variable is expanded from those before it."""
-    named = {each.get("name") for each in env}
+def _settings(gang: str) -> list[Json]:
     node: Json = {"name": NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    settings = SHARED_MEMORY | {"NCCL_HOSTID": f"$({NODE})/{gang}"}
-    ours = [node, *({"name": name, "value": value} for name, value in settings.items())]
-    return [*(each for each in ours if each["name"] not in named), *env]
+    values = SHARED_MEMORY | {"NCCL_HOSTID": f"$({NODE})/{gang}"}
+    return [node, *({"name": name, "value": value} for name, value in values.items())]

@@ -19,6 +19,7 @@ from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import owner
+from gpupack_operator.manifests.containers import with_changed
 
 WORKLOADS_COMMAND: Final = ("python", "-m", "gpupack_workloads")
 """The entry point of the workloads' image, which a command of ours stands in place of."""
@@ -85,11 +86,10 @@ def launched(pod_spec: Json, launching: Launching) -> Json:
             "distributed.backend mpi needs the image of the launcher: "
             "set GPUPACK_LAUNCHER_IMAGE of the operator, as gpupack's chart does"
         )
-    return pod_spec | {
-        "containers": [
-            _launched(each, launching) if each["name"] == launching.container else each
-            for each in pod_spec["containers"]
-        ],
+    made = with_changed(
+        pod_spec, {launching.container}, lambda worker: _launched(worker, launching)
+    )
+    return made | {
         "initContainers": [_copying(launching), *pod_spec.get("initContainers", ())],
         "volumes": [
             *pod_spec.get("volumes", ()),
@@ -111,11 +111,12 @@ def with_pods(template: Json, pods: Sequence[WorkerPod], *, container: str) -> J
         return template
     value = ";".join(indices.written(pod.workers) for pod in pods)
     variable = {"name": PODS, "value": value}
-    containers = [
-        each | {"env": [*(each.get("env") or ()), variable]} if each["name"] == container else each
-        for each in template["spec"]["containers"]
-    ]
-    return template | {"spec": template["spec"] | {"containers": containers}}
+    spec = with_changed(
+        template["spec"],
+        {container},
+        lambda worker: worker | {"env": [*(worker.get("env") or ()), variable]},
+    )
+    return template | {"spec": spec}
 
 
 def _launched(container: Json, launching: Launching) -> Json:

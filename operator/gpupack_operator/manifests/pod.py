@@ -17,7 +17,7 @@ from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
 from gpupack_operator.manifests.result_bytes import with_result_bytes
-from gpupack_operator.manifests.shared_pod import SHM_VOLUME, check_sharable
+from gpupack_operator.manifests.shared_pod import check_sharable
 from gpupack_operator.manifests.socket_defaults import with_socket_defaults
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
@@ -198,7 +198,10 @@ def _pod_spec(job: GpuJob, worker: Json, *, defaults: PodDefaults) -> Json:
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [worker],
         "volumes": [
-            {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": defaults.shm_size}}
+            {
+                "name": names.SHM_VOLUME,
+                "emptyDir": {"medium": "Memory", "sizeLimit": defaults.shm_size},
+            }
         ],
     }
     if priority_class := job.spec.priority_class_name or defaults.priority_class:
@@ -228,7 +231,7 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
             "capabilities": {"drop": ["ALL"]},
         },
         "terminationMessagePath": RESULT_PATH,
-        "volumeMounts": [{"name": SHM_VOLUME, "mountPath": "/dev/shm"}],  # noqa: S108 - in the pod
+        "volumeMounts": [{"name": names.SHM_VOLUME, "mountPath": names.SHM_PATH}],
     }
     if job.spec.workload:
         container["image"] = defaults.workload_image

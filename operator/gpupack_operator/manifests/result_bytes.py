@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from gpupack_kube.objects import Json
+from gpupack_operator.manifests.containers import with_changed
 
 RESULT_BYTES: Final = "GPUPACK_RESULT_BYTES"
 MAX_CONTAINER_BYTES: Final = 4096
@@ -16,14 +17,9 @@ MAX_POD_BYTES: Final = 12 << 10
 
 def with_result_bytes(pod_spec: Json, workers: Collection[str]) -> Json:
     """Set the variable that says so in these containers."""
-    containers = pod_spec["containers"]
-    count = len(containers) + len(pod_spec.get("initContainers") or ())
+    count = len(pod_spec["containers"]) + len(pod_spec.get("initContainers") or ())
     size = {"name": RESULT_BYTES, "value": str(min(MAX_CONTAINER_BYTES, MAX_POD_BYTES // count))}
-    return pod_spec | {
-        "containers": [
-            _with(each, size) if each["name"] in workers else each for each in containers
-        ]
-    }
+    return with_changed(pod_spec, workers, lambda worker: _with(worker, size))
 
 
 def _with(container: Json, variable: Json) -> Json:

@@ -19,7 +19,6 @@ from gpupack_kube.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests.result_bytes import with_result_bytes
 
-SHM_VOLUME: Final = "shm"
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"
 COMPLETION_INDEX: Final = "JOB_COMPLETION_INDEX"
 """Set by the Job controller where a Job is indexed; programs read their rank from it."""
@@ -110,7 +109,7 @@ def _for_worker(variable: Json, base: str, index: int) -> Json:
 def sized_for(volume: Json, workers: int) -> Json:
     """Return the volume; of /dev/shm each worker has as much as it would have alone."""
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")
-    if volume.get("name") != SHM_VOLUME or limit is None or workers == 1:
+    if volume.get("name") != names.SHM_VOLUME or limit is None or workers == 1:
         return volume
     return volume | {"emptyDir": volume["emptyDir"] | {"sizeLimit": _times(limit, workers)}}
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gpupack_crds.gpujob import Distributed, GpuJobSpec
 from gpupack_kube.objects import Json
+from gpupack_operator.manifests.containers import with_changed, with_default_variables
 
 SOCKETS: Final = {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "8"}
 """32 sockets for each connection; NCCL takes 64 at most."""
@@ -41,26 +42,21 @@ def with_socket_defaults(pod_spec: Json, spec: GpuJobSpec, *, container: str) ->
     """
     if not _may_use_nccl(spec):
         return pod_spec
-    return pod_spec | {
-        "containers": [
-            _with_defaults(each) if each["name"] == container and not _has_rdma(each) else each
-            for each in pod_spec["containers"]
-        ]
-    }
+    return with_changed(pod_spec, {container}, _with_defaults)
 
 
 def _may_use_nccl(spec: GpuJobSpec) -> bool:
-    """Gloo uses other settings, and shares and slices of a GPU are for gloo unless told."""
+    """Gloo uses other settings, and shares and slices of a GPU are for gloo by default."""
     backend = (spec.distributed or Distributed()).backend
     is_for_gloo = backend == "gloo" or (backend == "auto" and bool(spec.share or spec.mig))
     return spec.workers > 1 and not is_for_gloo
 
 
 def _with_defaults(container: Json) -> Json:
-    env = container.get("env", [])
-    named = {each.get("name") for each in env}
-    ours = [{"name": name, "value": value} for name, value in SOCKETS.items() if name not in named]
-    return container | {"env": [*ours, *env]}
+    if _has_rdma(container):
+        return container
+    variables = ({"name": name, "value": value} for name, value in SOCKETS.items())
+    return with_default_variables(container, variables)
 
 
 def _has_rdma(container: Json) -> bool:
