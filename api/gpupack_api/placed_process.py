@@ -11,7 +11,7 @@ from gpupack_api.shown_job import ShownJob
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.placement import WorkerPlacement, by_worker
-from gpupack_crds.worker_pods import worker_pods
+from gpupack_crds.worker_pods import pods_of
 
 ALLOCATION: Final = f"{names.GROUP}/allocation"
 """Label of GPUJobs that only hold GPUs."""
@@ -91,9 +91,8 @@ def _hosts(job: ShownJob) -> dict[int, str]:
     """Name the pod of each worker: workers that share one have the name of its first."""
     name, namespace = job.metadata.name, job.metadata.namespace
     prefix = names.job_name(name, attempt=job.status.attempt)
-    pods = worker_pods(job.status.placement, shares=job.spec.shares_pods, least=job.spec.least)
     return {
         worker: f"{prefix}-{pod.index}.{name}.{namespace}.svc"
-        for pod in pods
+        for pod in pods_of(job.spec, job.status.placement)
         for worker in pod.workers
     }

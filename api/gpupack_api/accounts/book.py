@@ -27,7 +27,7 @@ from gpupack_crds import devices, names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.kinds import GpuNode
-from gpupack_crds.worker_pods import WorkerPod, worker_pods
+from gpupack_crds.worker_pods import WorkerPod, pods_of
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
@@ -263,10 +263,8 @@ class Book:
         status, started = job.status, job.started_at
         if started is None:
             return
-        spec = job.spec
-        pods = worker_pods(status.placement, shares=spec.shares_pods, least=spec.least)
-        for placed in pods:
-            if placed.index >= spec.least:
+        for placed in pods_of(job.spec, status.placement):
+            if placed.index >= job.spec.least:
                 continue
             key = worker_key(job.metadata.namespace, job.metadata.uid, status.attempt, placed.index)
             known = self.claims.get(key)

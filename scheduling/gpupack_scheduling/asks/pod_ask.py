@@ -178,13 +178,13 @@ def _request(
             "plain init containers; at least one container or sidecar must, and no plain init "
             "container may"
         )
-    told = pod.metadata
+    meta = pod.metadata
     parts = [
         gpu_ask.read(
             container.resources.limits,
             observed,
-            annotations=told.annotations,
-            namespace=told.namespace,
+            annotations=meta.annotations,
+            namespace=meta.namespace,
         )
         for container in asking
     ]

@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Final
 
 from gpupack_crds.placement import WorkerPlacement, by_worker
-from gpupack_crds.worker_pods import worker_pods
+from gpupack_crds.worker_pods import pods_of
 from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claim_table import ClaimTable
@@ -137,10 +137,10 @@ class Jobs:
     def _written(self, job: PlacedJob, attempt: AttemptKey) -> dict[WorkerKey, WorkerClaim]:
         if not job.status.holds_placement:
             return {}
-        needs, placement, spec = job.needs, job.status.placement, job.spec
+        needs, placement = job.needs, job.status.placement
         firsts = {
             (pod.node, worker): pod.index
-            for pod in worker_pods(placement, shares=spec.shares_pods, least=spec.least)
+            for pod in pods_of(job.spec, placement)
             if len(pod.workers) > 1
             for worker in pod.workers
         }
