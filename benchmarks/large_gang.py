@@ -154,18 +154,14 @@ def sizes(kube: Kube) -> Json:
     status = json.loads(job)["status"]
     (pod, *_) = kube.insist("get", "pods", "-o", "name", "--chunk-size=500").split()
     (batch_job, *others) = kube.insist("get", "jobs", "-o", "name").split()
+    batch_job = batch_job.rpartition("/")[2]
     return {
         "gpujob_bytes": len(job),
         "placement_bytes": len(msgspec.json.encode(status.get("placement", []))),
         "jobs": 1 + len(others),
-        "job_bytes": len(raw(f"/apis/batch/v1/namespaces/{NAMESPACE}/{_plural(batch_job)}")),
+        "job_bytes": len(raw(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{batch_job}")),
         "pod_bytes": len(raw(f"/api/v1/namespaces/{NAMESPACE}/{pod.replace('pod/', 'pods/')}")),
     }
-
-
-def _plural(named: str) -> str:
-    """The path of an object that kubectl names job.batch/NAME."""
-    return f"jobs/{named.partition('/')[2]}"
 
 
 def memory_mib() -> dict[str, list[int]]:

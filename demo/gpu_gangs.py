@@ -9,7 +9,7 @@ workers with a pod each              shared memory: one /dev/shm (docs/communica
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from gpu_jobs import IMAGE, VIEW, Bench, Broken, gpu_job, measured
+from gpu_jobs import Bench, Broken, gpu_job, measured, viewers, views
 
 from gpupack_devcluster.errors import NotInTime
 
@@ -24,6 +24,7 @@ MIN_SCALING: Final = 1.9
 RESNET: Final = ("--require-gpu", "--steps=10", "--batch-size=256", "--compile=off")
 TRANSFORMER: Final = ("--require-gpu",)
 BUS_BYTES: Final = 1 << 28
+VIEWERS: Final = "shared-viewers"
 
 
 def job(name: str, workload: str, *args: str, **spec: Any) -> Json:
@@ -36,17 +37,9 @@ def gang(name: str, workload: str, *args: str, workers: int, separate: bool = Fa
     return job(name, workload, *args, workers=workers, gpus=1, podPerWorker=separate)
 
 
-def viewers(workers: int) -> Json:
-    """Workers that share a pod and print what they see; as root, with the most rights."""
-    container = {
-        "name": "worker",
-        "image": IMAGE,
-        "imagePullPolicy": "Never",
-        "command": ["python", "-c", VIEW.read_text()],
-        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["MKNOD"]}},
-    }
-    spec = {"workers": workers, "gpus": 1, "podPerWorker": False}
-    return gpu_job("shared-viewers", {**spec, "template": {"spec": {"containers": [container]}}})
+def sharing_viewers(workers: int) -> Json:
+    """Workers that share a pod and print what they see."""
+    return viewers(workers, VIEWERS, podPerWorker=False)
 
 
 class Measured:
@@ -112,13 +105,13 @@ def transformer(run: Measured, count: int) -> Json:
 
 def isolation(bench: Bench, count: int) -> Json:
     """CUDA shows each container of a shared pod its GPU, and nothing shows it one of other pods."""
-    bench.apply(viewers(count))
-    (ended,) = bench.finished("shared-viewers")
+    bench.apply(sharing_viewers(count))
+    (ended,) = bench.finished(VIEWERS)
     (here,) = ended["status"]["placement"]
-    seen = {index: bench.container_view("shared-viewers", index) for index in range(count)}
+    seen = views(bench, VIEWERS)
     for index, uuid in enumerate(here["gpus"]):
-        views = {tuple(seen[index]["cuda"]), (seen[index]["told"],)}
-        if views != {(uuid,)} or not set(seen[index]["nvml"]) <= set(here["gpus"]):
+        shown = {tuple(seen[index]["cuda"]), (seen[index]["told"],)}
+        if shown != {(uuid,)} or not set(seen[index]["nvml"]) <= set(here["gpus"]):
             raise Broken(f"worker {index} was given {uuid} and sees {seen[index]}")
     what = f"each of {count} containers of one pod sees exactly its GPU"
     return {"check": what, "figures": {str(index): each["cuda"] for index, each in seen.items()}}

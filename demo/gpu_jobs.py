@@ -55,8 +55,8 @@ def shares() -> list[Json]:
     ]
 
 
-def viewers(workers: int) -> Json:
-    """Workers with one GPU each that tell what they see; as root, who may try the most."""
+def viewers(workers: int, name: str = "viewers", **spec: Any) -> Json:
+    """Workers with one GPU each that print what they see; as root, with the most rights."""
     container = {
         "name": "worker",
         "image": IMAGE,
@@ -65,7 +65,7 @@ def viewers(workers: int) -> Json:
         "securityContext": {"runAsUser": 0, "capabilities": {"add": ["MKNOD"]}},
     }
     template = {"spec": {"containers": [container]}}
-    return gpu_job("viewers", {"workers": workers, "gpus": 1, "template": template})
+    return gpu_job(name, {"workers": workers, "gpus": 1, "template": template, **spec})
 
 
 def stranger() -> Json:
@@ -164,13 +164,6 @@ class Bench:
         seen: Json = json.loads(text.strip().splitlines()[-1])
         return seen
 
-    def container_view(self, job: str, worker: int) -> Json:
-        """What the container of a worker saw, in whichever pod it was."""
-        label, container = f"gpupack.dev/job={job}", f"worker-{worker}"
-        text = self._kubectl("logs", "--selector", label, "--container", container)
-        seen: Json = json.loads(text.strip().splitlines()[-1])
-        return seen
-
     def running(self, *pods: str) -> None:
         """Wait until the containers of these pods run."""
         for name in pods:
@@ -247,15 +240,20 @@ def check_stranger(bench: Bench) -> Json:
     return {"check": "a container that was given no GPU sees none", "seen": seen}
 
 
+def views(bench: Bench, job: str) -> dict[int, Json]:
+    """What each worker of a job saw."""
+    return {worker: bench.view(*pod) for worker, pod in bench.pods_of(job).items()}
+
+
 def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
     """Containers with one GPU each see that one, together all of them, as placed."""
     (job,) = bench.finished("viewers")
     (here,) = job["status"]["placement"]
     placed = dict(enumerate(here["gpus"]))
-    seen = {worker: bench.view(*pod) for worker, pod in bench.pods_of("viewers").items()}
+    seen = views(bench, "viewers")
     for worker, uuid in placed.items():
-        views = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
-        if views != {(uuid,)}:
+        shown = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
+        if shown != {(uuid,)}:
             raise Broken(f"worker {worker} was given {uuid} and sees {seen[worker]}")
         if uuid not in seen[worker]["smi"]:
             raise Broken(f"worker {worker}: nvidia-smi says {seen[worker]['smi']!r}")

@@ -48,10 +48,11 @@ func (g gang) limitToPod() {
 	}
 }
 
-// siblingOfRank is the worker whose container is to run this rank, where that is not this one.
-func siblingOfRank(get func(string) string) (worker int, isElsewhere bool) {
+// siblingOfRank is the worker whose container is to run this rank, where that is not this one, and
+// the gang by which it is found.
+func siblingOfRank(get func(string) string) (g gang, worker int, isElsewhere bool) {
 	if get("GPUPACK_MPI_PODS") == "" {
-		return 0, false
+		return g, 0, false
 	}
 	g, err := gangFromEnvironment(get)
 	if err != nil {
@@ -60,7 +61,7 @@ func siblingOfRank(get func(string) string) (worker int, isElsewhere bool) {
 	workers, place := g.podOf(g.index)
 	local := number(localRankVariables...)
 	if place != 0 || len(workers) < 2 {
-		return 0, false
+		return g, 0, false
 	}
 	if local < 0 || local >= len(workers)*g.processes {
 		fail(statusBadArgument, fmt.Errorf(
@@ -68,15 +69,11 @@ func siblingOfRank(get func(string) string) (worker int, isElsewhere bool) {
 			local, len(workers)*g.processes, strings.Join(localRankVariables, ", ")))
 	}
 	worker = workers[local/g.processes]
-	return worker, worker != g.index
+	return g, worker, worker != g.index
 }
 
 // forward runs a rank in the container of another worker of this pod.
-func forward(worker int, command []string) int {
-	g, err := gangFromEnvironment(os.Getenv)
-	if err != nil {
-		return refuse(statusBadArgument, err)
-	}
+func forward(g gang, worker int, command []string) int {
 	s, err := readKey(os.Getenv("GPUPACK_MPI_KEY_FILE"))
 	if err != nil {
 		say("%v", err)

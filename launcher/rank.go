@@ -33,8 +33,8 @@ var passedOn = []os.Signal{
 // itself was told to end the status goes to its first process alone, and mpirun sees none: it would
 // kill the others in the middle of what they save.
 func rank(command []string) int {
-	if worker, isElsewhere := siblingOfRank(os.Getenv); isElsewhere {
-		return forward(worker, command)
+	if g, worker, isElsewhere := siblingOfRank(os.Getenv); isElsewhere {
+		return forward(g, worker, command)
 	}
 	runtime.LockOSThread() // the program ends with the thread that started it
 	program := exec.Command(command[0], command[1:]...)

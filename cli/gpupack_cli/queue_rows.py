@@ -4,10 +4,12 @@
 import datetime as dt
 from typing import Any, Final
 
+import msgspec
+
 from gpupack.job_views import QueueRow
 from gpupack_cli.figures import age
+from gpupack_cli.job_rows import JobRow
 from gpupack_cli.output import Column
-from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.kinds import GpuJob
 
 QUEUE_COLUMNS: Final = (
@@ -24,18 +26,7 @@ QUEUE_COLUMNS: Final = (
 
 def row_of(job: GpuJob) -> QueueRow:
     """Read the row of an object, which does not know its position."""
-    status = job.status
-    return QueueRow(
-        namespace=job.metadata.namespace,
-        name=job.metadata.name,
-        phase=status.phase,
-        reason=status.reason,
-        message=status.message,
-        workers=job.spec.workers,
-        gpus=gpu_count(status.gpus),
-        priority=status.priority or job.spec.priority,
-        created=job.metadata.creation_timestamp,
-    )
+    return msgspec.convert(JobRow.of(job), QueueRow, from_attributes=True)
 
 
 def cells(row: QueueRow, now: dt.datetime) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import gpu_gangs
 import pytest
-from gpu_gangs import bandwidths, resnet, transformer, viewers
+from gpu_gangs import bandwidths, resnet, sharing_viewers, transformer
 from gpu_jobs import Broken
 
 
@@ -60,7 +60,7 @@ def test_the_transformer_has_as_many_rows_for_each_gpu_as_on_one():
 
 
 def test_viewers_share_a_pod():
-    assert viewers(2)["spec"]["podPerWorker"] is False
+    assert sharing_viewers(2)["spec"]["podPerWorker"] is False
 
 
 class TwoGpus:
