@@ -355,6 +355,10 @@ generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-choices $(PY) dashboard/choices.py dashboard/src/choices.ts
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
+.PHONY: changelog
+changelog: venv ## Move the files of changes/ into CHANGELOG.md; VERSION=X.Y.Z
+	@$(VENV)/bin/towncrier build --yes --version $(VERSION)
+
 .PHONY: images
 images: app-images host-images ## Build the container images
 

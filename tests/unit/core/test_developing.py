@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worked example of CONTRIBUTING.md runs."""
+"""The worked example of docs/developing.md runs."""
 
 import re
 from pathlib import Path
@@ -13,10 +13,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def example():
-    text = SECTION.search((ROOT / "CONTRIBUTING.md").read_text())[1]
+    text = SECTION.search((ROOT / "docs/developing.md").read_text())[1]
     names = {}
     for block in BLOCK.findall(text):
-        exec(compile(block, "CONTRIBUTING.md", "exec"), names)
+        exec(compile(block, "docs/developing.md", "exec"), names)
     return names
 
 
