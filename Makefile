@@ -322,7 +322,9 @@ fuzz-api: ## schemathesis on the REST API for API_FUZZ_SECONDS=600; API_FUZZ_SEE
 wheels: venv ## Wheels of all components, those for users tried in an environment of their own
 	@$(STEP) wheels .ci/check-wheels $(COMPONENTS)
 
-LINTS := lint-ruff lint-format lint-types lint-layers lint-generated
+# Documents that follow docs/glossary.md; the others join as they are rewritten.
+PLAIN_PAGES := README.md CONTRIBUTING.md CHANGELOG.md RELEASE.md SECURITY.md changes docs/glossary.md docs/developing.md docs/security.md
+LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails
 $(LINTS): venv
@@ -334,6 +336,9 @@ lint-types:
 	@$(STEP) mypy $(VENV)/bin/mypy
 lint-layers:
 	@$(STEP) layers $(VENV)/bin/lint-imports
+# Text in backticks is code, which may still have older names.
+lint-words:
+	@$(STEP) words $(VENV)/bin/codespell --dictionary .ci/words.txt --regex '[A-Za-z]+' --ignore-regex '`[^`]*`' $(PLAIN_PAGES)
 lint-generated:
 	@$(STEP) generated .ci/check-generated $(GENERATED)
 
