@@ -336,9 +336,9 @@ lint-types:
 	@$(STEP) mypy $(VENV)/bin/mypy
 lint-layers:
 	@$(STEP) layers $(VENV)/bin/lint-imports
-# Text in backticks is code, which may still have older names.
+# Text in backticks and targets of links are code, which may still have older names.
 lint-words:
-	@$(STEP) words $(VENV)/bin/codespell --dictionary .ci/words.txt --regex '[A-Za-z]+' --ignore-regex '`[^`]*`' $(PLAIN_PAGES)
+	@$(STEP) words $(VENV)/bin/codespell --dictionary .ci/words.txt --regex '[A-Za-z]+' --ignore-regex '`[^`]*`|\]\([^)]*\)' $(PLAIN_PAGES)
 lint-generated:
 	@$(STEP) generated .ci/check-generated $(GENERATED)
 
