@@ -297,7 +297,8 @@ class GpuJobStatus(Wire, frozen=True):
     conditions: Annotated[
         tuple[Condition, ...],
         described(
-            "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled; NodesRequested.",
+            "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled; NodesRequested, "
+            "FastCommunication.",
             max_length=16,
             schema=BY_TYPE,
         ),

@@ -41,6 +41,7 @@ from gpupack_operator.manifests.pod import has_our_images
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
+from gpupack_operator.nvlink_cliques import NvlinkCliques
 from gpupack_operator.overlooked import overlooked_jobs, overlooked_pods
 from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
@@ -65,6 +66,7 @@ class Sources:
     nodes: NodesRequests
     bounds: NodesBounds
     metrics: Metrics
+    cliques: NvlinkCliques = dataclasses.field(default_factory=NvlinkCliques)
     pull_secrets: tuple[str, ...] = ()
     """Names of those of pods with an image of ours."""
 
@@ -90,6 +92,7 @@ class Reconciler:
         self._preemptions = sources.preemptions
         self._nodes = sources.nodes
         self._bounds = sources.bounds
+        self._cliques = sources.cliques
         self._line = line
         self._limits, self._pull_secrets = limits, sources.pull_secrets
         self._creation = CreationBackoff()
@@ -236,6 +239,7 @@ class Reconciler:
             nodes=await self._nodes.see(seen.job),
             shrinks=self._preemptions.shrinks(seen.job, seen.job.status.attempt),
             grows=self._preemptions.grows(seen.job, seen.job.status.attempt),
+            cliques=self._cliques.of(seen.job.status.placement),
         )
 
     async def _write(

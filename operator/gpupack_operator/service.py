@@ -36,6 +36,7 @@ from gpupack_operator.log_tails import LogTails
 from gpupack_operator.metrics import Metrics, OperatorCollector
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
+from gpupack_operator.nvlink_cliques import NvlinkCliques
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.preemptions import Preemptions
@@ -159,6 +160,7 @@ async def _lead(
     )
     fence = Fence(api, namespace=settings.lease.namespace)
     preemptions, bounds = Preemptions(), NodesBounds(settings.bounds, queue.add)
+    cliques = NvlinkCliques()
     sources = Sources(
         fence=fence,
         priorities=Priorities(api, most=settings.max_priority),
@@ -166,6 +168,7 @@ async def _lead(
         nodes=NodesRequests(api, settings.provisioning, actor.admitted_template),
         bounds=bounds,
         metrics=counted.metrics,
+        cliques=cliques,
         pull_secrets=settings.pods.pulling.secrets,
     )
     reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
@@ -186,7 +189,7 @@ async def _lead(
         metrics=counted.metrics,
     )
     unowned = UnownedGpuNodes(api, now=api.clock.now)
-    gpunodes = Reflector(api, GPUNODES, Both(quarantines, unowned))
+    gpunodes = Reflector(api, GPUNODES, Both(quarantines, Both(unowned, cliques)))
     tried = watches.trials_of(api, quarantines.trials)
     counted.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried})
     counted.now.leads(queue, cache, quarantines)

@@ -6,6 +6,7 @@ from typing import Final
 
 from gpupack_cli.doctor import (
     agentless,
+    communication,
     installed,
     inventories,
     nodes,
@@ -38,6 +39,7 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
     pending_pods.wrong_scheduler,
     pending_pods.withheld_resources,
     nodes.quotas,
+    communication.slow_gangs,
 )
 
 

@@ -106,6 +106,7 @@ class Observed:
     secrets: Read[views.Certificates] = Read()
     nodes: Read[objects.Node] = Read()
     gpu_nodes: Read[GpuNode] = Read()
+    gpu_jobs: Read[views.SeenGpuJob] = Read()
     quotas: Read[GpuQuota] = Read()
     cohorts: Read[GpuCohort] = Read()
     metrics: Probe = Probe()

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 
@@ -231,6 +232,19 @@ class ServingPod(objects.Object, frozen=True):
     status: objects.PodStatus = objects.PodStatus()
 
 
+class SeenGpuJobStatus(objects.View, frozen=True):
+    """The status of a GPUJob, as far as it says how its workers communicate."""
+
+    conditions: tuple[objects.Condition, ...] = ()
+    finished_at: dt.datetime | None = None
+
+
+class SeenGpuJob(objects.Object, frozen=True):
+    """A GPUJob; of a thousand of them nothing else is kept."""
+
+    status: SeenGpuJobStatus = SeenGpuJobStatus()
+
+
 class ServerVersion(msgspec.Struct, rename="camel", frozen=True):
     """What the API server is."""
 
@@ -239,6 +253,7 @@ class ServerVersion(msgspec.Struct, rename="camel", frozen=True):
     minor: str = ""
 
 
+GPUJOBS: Final = Resource(names.API_PREFIX, "gpujobs", SeenGpuJob)
 CRDS: Final = Resource("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Crd)
 DEPLOYMENTS: Final = Resource("/apis/apps/v1", "deployments", Part)
 SERVING_PODS: Final = Resource("/api/v1", "pods", ServingPod)

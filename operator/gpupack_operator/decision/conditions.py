@@ -27,6 +27,12 @@ class Type(enum.StrEnum):
     """True: the operator fails at this GPUJob and tries again; the message says at what."""
     NODES_REQUESTED = "NodesRequested"
     """True: the cluster's autoscaler was asked for nodes. Only where nodes were ever asked for."""
+    FAST_COMMUNICATION = "FastCommunication"
+    """False: workers that NVLink connects say that they use something else. Only where they say."""
+
+
+OCCASIONAL = frozenset({Type.NODES_REQUESTED, Type.FAST_COMMUNICATION})
+"""Those that many jobs never have."""
 
 
 class Writer:
@@ -40,7 +46,7 @@ class Writer:
         """Give a status all conditions: one that is missing would leave `kubectl wait` guessing."""
         there = {condition.type for condition in status.conditions}
         for kind in Type:
-            if kind not in there and kind is not Type.NODES_REQUESTED:
+            if kind not in there and kind not in OCCASIONAL:
                 value: ConditionStatus = "False" if kind is Type.STALLED else "Unknown"
                 status = self.set(status, kind, value, JobReason.NOT_YET, "")
         return status
@@ -97,18 +103,19 @@ def summed_up(status: GpuJobStatus) -> GpuJobStatus:
         status,
         phase=phase,
         reason=deciding.reason if deciding else "",
-        message=clipped(_with_nodes(status, phase, deciding), LONGEST_CHARACTERS),
+        message=clipped(_with_more(status, phase, deciding), LONGEST_CHARACTERS),
     )
 
 
-def _with_nodes(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -> str:
-    """Of a job that waits: what became of asking for nodes, too."""
+def _with_more(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -> str:
+    """Of a job that waits: what became of asking for nodes, too. Of others: slow communication."""
     message = deciding.message if deciding else ""
-    nodes = get(status, Type.NODES_REQUESTED)
-    silent = nodes is None or nodes.reason == JobReason.NODES_GIVEN_BACK
-    if phase != "Pending" or nodes is None or silent:
+    kind = Type.NODES_REQUESTED if phase == "Pending" else Type.FAST_COMMUNICATION
+    more = get(status, kind)
+    silent = {JobReason.NODES_GIVEN_BACK, JobReason.NVLINK_USED}
+    if more is None or more.reason in silent:
         return message
-    return f"{message}; {nodes.message}" if message else nodes.message
+    return f"{message}; {more.message}" if message else more.message
 
 
 _PHASES: tuple[tuple[Type, Phase], ...] = (

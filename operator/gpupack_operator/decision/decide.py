@@ -8,17 +8,28 @@
 | has an attempt that has not ended     | `running.py`: go on, restart, succeed, fail |
 | has none, suspended or not            | `waiting.py`: clear up, wait, plan, admit |
 
-Whoever lacks room may have asked for nodes beside that: `provisioning.py`.
+Whoever lacks room may have asked for nodes beside that: `provisioning.py`. The condition about slow
+communication follows from the results that this has written: `fast_communication.py`.
 
 A pass may take several steps: where an action has an answer (a plan, a refused creation), decide
 is asked again with the answer in the observation. Everything else follows from the API objects, so
 an operator that starts anew at any point goes on from there.
 """
 
+import dataclasses
+
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.decision import attempts, ended, gpus, provisioning, running, waiting
+from gpupack_operator.decision import (
+    attempts,
+    ended,
+    fast_communication,
+    gpus,
+    provisioning,
+    running,
+    waiting,
+)
 from gpupack_operator.decision.conditions import Writer
 from gpupack_operator.decision.model import Decision, Observation
 
@@ -30,7 +41,9 @@ def decide(observation: Observation) -> Decision:
         return Decision(status=job.status)
     write = Writer(now=observation.now, generation=job.metadata.generation)
     status = write.first(_up_to_date(observation))
-    return provisioning.beside(observation, _of_life(observation, status, write), write)
+    decision = provisioning.beside(observation, _of_life(observation, status, write), write)
+    status = fast_communication.reported(observation, decision.status, write)
+    return dataclasses.replace(decision, status=status)
 
 
 def _of_life(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:

@@ -256,6 +256,8 @@ class Observation:
         nodes: of the open request for nodes, as it is now; None: it was not looked at.
         shrinks: workers of it that are to end, by index, and for whom.
         grows: places are held for more workers of it.
+        cliques: of its placement's nodes, by node: NVLink cliques by GPU; nodes without are left
+            out.
         answer: of an action earlier in this pass.
     """
 
@@ -275,6 +277,7 @@ class Observation:
     nodes: SeenRequest | None = None
     shrinks: Mapping[int, Preempted] = dataclasses.field(default_factory=dict)
     grows: bool = False
+    cliques: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     answer: Answer | None = None
 
 

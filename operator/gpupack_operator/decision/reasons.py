@@ -56,6 +56,8 @@ class JobReason(enum.StrEnum):
     RESULTS_READ = "ResultsRead"
     NO_RESULTS = "NoResults"
     RESULT_UNREADABLE = "ResultUnreadable"
+    NVLINK_USED = "NVLinkUsed"
+    NVLINK_NOT_USED = "NVLinkNotUsed"
 
     # The job's own failure
     WORKER_FAILED = "WorkerFailed"

@@ -17,6 +17,7 @@ from gpupack.cluster.release import Release
 from gpupack_cli.commands.doctor import left_out
 from gpupack_cli.doctor import (
     agentless,
+    communication,
     installed,
     inventories,
     nodes,
@@ -556,3 +557,26 @@ def test_at_the_end_it_is_said_how_much_was_skipped_and_why():
     assert left_out([skipped("pods", refused), skipped("REST API", "it is off")]).endswith(
         "(pods, REST API): their lines say why"
     )
+
+
+def gpu_job(name, *, status="False", kind="FastCommunication", hours_ago=None):
+    said = {"type": kind, "status": status, "reason": "NVLinkNotUsed", "message": "uses SHM"}
+    seen = {"conditions": [said]}
+    if hours_ago is not None:
+        seen["finishedAt"] = (NOW - dt.timedelta(hours=hours_ago)).isoformat()
+    return built(views.SeenGpuJob, metadata={"name": name, "namespace": "team"}, status=seen)
+
+
+def test_gangs_that_leave_nvlink_unused_are_named_while_they_run_and_for_a_day(sound):
+    jobs = [
+        gpu_job("runs"),
+        gpu_job("ended", hours_ago=23),
+        gpu_job("long-ended", hours_ago=25),
+        gpu_job("fast", status="True"),
+        gpu_job("failed", kind="Succeeded"),
+    ]
+    seen = dataclasses.replace(sound, gpu_jobs=Read(tuple(jobs)))
+    (found,) = communication.slow_gangs(seen)
+    assert found.level is Level.WARNING
+    assert found.message == "team/runs, team/ended: uses SHM"
+    assert "docs/communication.md" in found.fix

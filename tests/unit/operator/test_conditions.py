@@ -2,7 +2,7 @@
 import pytest
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.decision.conditions import Type, Writer, clipped, get
+from gpupack_operator.decision.conditions import OCCASIONAL, Type, Writer, clipped, get
 from gpupack_operator.decision.reasons import JobReason
 
 
@@ -15,7 +15,7 @@ def written(build, *steps):
 
 
 def test_all_conditions_are_there_from_the_first_write_on(build):
-    assert {found.type for found in written(build).conditions} == set(Type) - {Type.NODES_REQUESTED}
+    assert {found.type for found in written(build).conditions} == set(Type) - OCCASIONAL
 
 
 def test_the_transition_time_moves_only_with_the_value(build):

@@ -7,7 +7,7 @@ import pytest
 from fake_api import status as refusal
 from gpujobs import read_gpujob
 
-from gpupack_crds.kinds import GPUJOBS
+from gpupack_crds.kinds import GPUJOBS, GpuNode
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
 from gpupack_kube.objects import Job
@@ -23,6 +23,7 @@ from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
+from gpupack_operator.nvlink_cliques import NvlinkCliques
 from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
@@ -82,6 +83,7 @@ class Scene:
         )
         self.actor = actor
         fence = Fence(server.api, namespace="gpupack-system")
+        self.cliques = NvlinkCliques()
         sources = Sources(
             fence=fence,
             priorities=Priorities(server.api, most=max_priority),
@@ -89,6 +91,7 @@ class Scene:
             nodes=NodesRequests(server.api, provisioning, actor.admitted_template),
             bounds=NodesBounds(Bounds(between_seconds=0), self.woken.append),
             metrics=Metrics(),
+            cliques=self.cliques,
         )
         self.reconciler = Reconciler(server.api, actor, self.cache, self.line, Limits(), sources)
 
@@ -290,6 +293,26 @@ async def test_an_attempt_ends_although_the_api_server_takes_no_results_of_its_w
     valid = next(each for each in scene.status["conditions"] if each["type"] == "ResultsValid")
     assert (valid["status"], valid["reason"]) == ("False", "ResultUnreadable")
     assert valid["message"].endswith(answer[2])
+
+
+async def test_workers_that_leave_nvlink_unused_are_reported_by_what_the_gpunodes_list(
+    server, build
+):
+    scene = Scene(server, build, workers=2)
+    scene.plans.answer = PlanResponse(placement=build.placement("a", "a"), expires_seconds=10)
+    device = {"uuid": "GPU-1", "index": 0, "model": "H200", "memoryMiB": 1, "nvlinkClique": 0}
+    body = {"metadata": {"name": "a"}, "status": {"devices": [device | {"health": "Healthy"}]}}
+    scene.cliques.upsert(msgspec.convert(body, GpuNode))
+    await scene.reconcile()
+    message = '{"schema": "gpupack.dev/result/v1", "communication": {"transport": "SHM"}}'
+    scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
+    scene.cache.pods = {
+        build.UID: [build.pod(i, phase="Succeeded", exit_code=0, message=message) for i in range(2)]
+    }
+    await scene.reconcile()
+    fast = next(e for e in scene.status["conditions"] if e["type"] == "FastCommunication")
+    assert (scene.status["phase"], fast["status"]) == ("Succeeded", "False")
+    assert fast["message"] in scene.status["message"]
 
 
 async def test_results_are_kept_for_the_next_pass_where_the_api_server_fails_otherwise(

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check of gangs whose workers could use NVLink and say that they do not."""
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Final
+
+from gpupack_cli.doctor.finding import Finding, ok, skipped, warning
+from gpupack_cli.doctor.nodes import some
+from gpupack_cli.doctor.observed import Observed
+from gpupack_cli.doctor.views import SeenGpuJob
+
+FAST_COMMUNICATION: Final = "FastCommunication"
+RECENT: Final = dt.timedelta(days=1)
+"""How long after its end a gang is still named."""
+MESSAGE_CHARACTERS: Final = 400
+
+
+def slow_gangs(seen: Observed) -> Iterator[Finding]:
+    """Gangs that run, or ended in the last day, and are reported as slow."""
+    check = "communication"
+    if seen.gpu_jobs.refused:
+        yield skipped(check, seen.gpu_jobs.refused)
+        return
+    slow = [(job, text) for job in seen.gpu_jobs.items if (text := _said(job, seen.now))]
+    if not slow:
+        yield ok(check, "no gang of the last day says that it leaves NVLink unused")
+        return
+    names = [f"{job.metadata.namespace}/{job.metadata.name}" for job, _ in slow]
+    yield warning(
+        check,
+        f"{some(names)}: {slow[0][1]}",
+        fix="docs/communication.md, How to check: what a gang uses, and why",
+    )
+
+
+def _said(job: SeenGpuJob, now: dt.datetime) -> str:
+    """The message of the condition of such a gang; empty: it is none."""
+    ended = job.status.finished_at
+    if ended is not None and now - ended > RECENT:
+        return ""
+    for condition in job.status.conditions:
+        if condition.type == FAST_COMMUNICATION and condition.status == "False":
+            return condition.message[:MESSAGE_CHARACTERS] or condition.reason
+    return ""
