@@ -91,9 +91,9 @@ func forward(g gang, worker int, command []string) int {
 		return sshStatus
 	}
 	defer connection.Close()
-	words, err := asShell(command)
+	wanted, err := startOf(command)
 	if err == nil {
-		err = json.NewEncoder(connection).Encode(request{Command: words})
+		err = json.NewEncoder(connection).Encode(request{Rank: wanted})
 	}
 	if err != nil {
 		say("worker %d of this pod: %v", worker, err)
@@ -109,29 +109,22 @@ func forward(g gang, worker int, command []string) int {
 	return passOutput(stream, fmt.Sprintf("%d of this pod", worker))
 }
 
-// asShell is the rank as a shell's command: in this folder, with what its MPI has set for it.
-func asShell(command []string) (string, error) {
+// startOf is the rank in this folder, with what its MPI has set for it.
+func startOf(command []string) (*rankStart, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	given, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv(socketVariable)), environmentFile))
 	if err != nil {
-		return "", fmt.Errorf("what the container was given is not known: %w", err)
+		return nil, fmt.Errorf("what the container was given is not known: %w", err)
 	}
-	var words strings.Builder
-	if folder, err := os.Getwd(); err == nil {
-		fmt.Fprintf(&words, "cd %s 2>/dev/null; ", quoted(folder))
-	}
-	for _, each := range added(strings.Split(string(given), "\x00"), os.Environ()) {
-		name, value, _ := strings.Cut(each, "=")
-		fmt.Fprintf(&words, "export %s=%s; ", name, quoted(value))
-	}
-	words.WriteString("exec " + quoted(self) + " rank --")
-	for _, each := range command {
-		words.WriteString(" " + quoted(each))
-	}
-	return words.String(), nil
+	folder, _ := os.Getwd()
+	return &rankStart{
+		Arguments: append([]string{self, "rank", "--"}, command...),
+		Variables: added(strings.Split(string(given), "\x00"), os.Environ()),
+		Folder:    folder,
+	}, nil
 }
 
 // added are the variables that were set or changed; those of a shell's own are left out.
@@ -149,10 +142,6 @@ func added(before, now []string) []string {
 		}
 	}
 	return found
-}
-
-func quoted(text string) string {
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // saveEnvironment is called by a container's first process, once it has set its own variables.

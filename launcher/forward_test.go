@@ -13,24 +13,31 @@ import (
 
 // sharingPods has workers 0, 1 and 4 in one pod and 2 and 3 in another, with one process in each.
 func sharingPods(t *testing.T, script string) []*launched {
+	return ofPods(t, "0-1,4;2-3", 5, script)
+}
+
+// ofPods starts workers with one process each.
+func ofPods(t *testing.T, layout string, count int, script string, arguments ...string) []*launched {
 	t.Parallel()
 	hosts := fmt.Sprintf("127.%d.%d.{}", 1+rand.Intn(254), rand.Intn(256))
 	key := keyFile(t, 1, keyBytes)
-	pods, err := parsePods("0-1,4;2-3", 5)
+	pods, err := parsePods(layout, count)
 	if err != nil {
 		t.Fatal(err)
 	}
 	shared := gang{hosts: hosts, pods: pods}
 	var found []*launched
-	for index := 0; index < 5; index++ {
+	for index := 0; index < count; index++ {
 		workers, _ := shared.podOf(index)
 		found = append(found, start(t, []string{
-			"GPUPACK_WORKERS=5", fmt.Sprintf("GPUPACK_WORKER_INDEX=%d", index),
+			fmt.Sprintf("GPUPACK_WORKERS=%d", count), fmt.Sprintf("GPUPACK_WORKER_INDEX=%d", index),
 			"GPUPACK_PROCESSES_PER_WORKER=1", "GPUPACK_MPI_HOSTS=" + hosts,
-			"GPUPACK_MPI_PODS=0-1,4;2-3",
+			"GPUPACK_MPI_PODS=" + layout,
 			"GPUPACK_MPI_LISTEN=" + shared.host(index), "GPUPACK_MPI_KEY_FILE=" + key,
 			fmt.Sprintf("HOSTNAME=train-1-%d", workers[0]),
-		}, "run", "--", "/bin/sh", "-c", "rank=$OMPI_COMM_WORLD_RANK\n"+script))
+		}, append([]string{
+			"run", "--", "/bin/sh", "-c", "rank=$OMPI_COMM_WORLD_RANK\n" + script, "sh",
+		}, arguments...)...))
 	}
 	return found
 }
@@ -50,6 +57,30 @@ func TestEachRankOfASharedPodRunsInTheContainerOfItsWorker(t *testing.T) {
 	}
 	if found := workers[0].said.lines("rank "); strings.Join(found, "\n") != strings.Join(expected, "\n") {
 		t.Errorf("%s", strings.Join(found, "\n"))
+	}
+}
+
+func TestARankHasMoreArgumentsThanAShellsCommandCanBeLong(t *testing.T) {
+	long := strings.Repeat("'", 100_000)
+	workers := ofPods(t, "0-1", 2, `[ "$1" = "$2" ] && echo "rank $rank has $# arguments of ${#1} characters"`, long, long)
+	for index, each := range workers {
+		if status := each.ends(t); status != 0 {
+			t.Errorf("worker %d: %d: %.200s", index, status, each.said)
+		}
+	}
+	for rank, line := range workers[0].said.lines("rank ") {
+		if line != fmt.Sprintf("rank %d has 2 arguments of 100000 characters", rank) {
+			t.Errorf("%.200s", line)
+		}
+	}
+}
+
+func TestARankRunsInTheFolderOfMpirunsHelperWhereItIsThere(t *testing.T) {
+	for folder, expected := range map[string]string{"/": "/", "/no/such/folder": ""} {
+		wanted := request{Rank: &rankStart{Arguments: []string{"pwd"}, Folder: folder}}
+		if found := wanted.program().Dir; found != expected {
+			t.Errorf("%s: %q", folder, found)
+		}
 	}
 }
 
@@ -122,9 +153,6 @@ func TestWhatAnMPIAddsIsPassedOnAndNothingElse(t *testing.T) {
 	now := []string{"A=1", "B=3", "PATH=/bin", "PMIX_RANK=4", "PWD=/tmp", "BASH_FUNC_x%%=() {}", "WORDS=it's\nhere"}
 	if found := strings.Join(added(before, now), "|"); found != "B=3|PMIX_RANK=4|WORDS=it's\nhere" {
 		t.Errorf("%q", found)
-	}
-	if found := quoted("it's"); found != `'it'\''s'` {
-		t.Errorf("%s", found)
 	}
 }
 

@@ -143,7 +143,7 @@ func (s *server) letIn(connection *tls.Conn) {
 		return
 	}
 	if !wanted.Join {
-		s.execute(wanted.Command, &frames{ReadWriter: readWriter{lines, connection}})
+		s.execute(wanted.program(), &frames{ReadWriter: readWriter{lines, connection}})
 		return
 	}
 	joined := &session{connection: connection, lines: lines}
@@ -174,18 +174,31 @@ type readWriter struct {
 	io.Writer
 }
 
-// execute runs a command by the shell, as ssh does, in this container's own environment. It ends
-// when the connection does, unless it has become a daemon, as Open MPI's does by itself.
-func (s *server) execute(command string, stream *frames) {
-	shell := exec.Command("/bin/sh", "-c", command)
-	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	shell.Stdout, shell.Stderr = sender{stream, frameOutput}, sender{stream, frameErrors}
-	input, err := shell.StdinPipe()
+// program is what to run, in this container's own environment: a command by the shell, as ssh does,
+// or a rank.
+func (r request) program() *exec.Cmd {
+	if r.Rank == nil || len(r.Rank.Arguments) == 0 {
+		return exec.Command("/bin/sh", "-c", r.Command)
+	}
+	found := exec.Command(r.Rank.Arguments[0], r.Rank.Arguments[1:]...)
+	found.Env = append(os.Environ(), r.Rank.Variables...)
+	if _, err := os.ReadDir(r.Rank.Folder); err == nil {
+		found.Dir = r.Rank.Folder
+	}
+	return found
+}
+
+// execute runs a program. It ends when the connection does, unless it has become a daemon, as Open
+// MPI's does by itself.
+func (s *server) execute(program *exec.Cmd, stream *frames) {
+	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	program.Stdout, program.Stderr = sender{stream, frameOutput}, sender{stream, frameErrors}
+	input, err := program.StdinPipe()
 	if err == nil {
-		err = shell.Start()
+		err = program.Start()
 	}
 	if err != nil {
-		stream.send(frameErrors, []byte(fmt.Sprintf("gpupack-mpi: /bin/sh: %v\n", err)))
+		stream.send(frameErrors, []byte(fmt.Sprintf("gpupack-mpi: %s: %v\n", program.Path, err)))
 		stream.send(frameStatus, binary.BigEndian.AppendUint32(nil, uint32(startStatus(err))))
 		return
 	}
@@ -198,7 +211,7 @@ func (s *server) execute(command string, stream *frames) {
 			}
 			switch {
 			case kind == frameSignal && len(content) == 1:
-				shell.Process.Signal(syscall.Signal(content[0]))
+				program.Process.Signal(syscall.Signal(content[0]))
 			case kind == frameInput && len(content) == 0:
 				input.Close()
 			case kind == frameInput:
@@ -212,15 +225,15 @@ func (s *server) execute(command string, stream *frames) {
 			return
 		default:
 		}
-		syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
+		syscall.Kill(-program.Process.Pid, syscall.SIGTERM)
 		time.Sleep(killTime)
-		syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		syscall.Kill(-program.Process.Pid, syscall.SIGKILL)
 	}()
-	shell.Wait()
+	program.Wait()
 	close(left)
-	status := shell.ProcessState.ExitCode()
+	status := program.ProcessState.ExitCode()
 	if status < 0 {
-		status = 128 + int(shell.ProcessState.Sys().(syscall.WaitStatus).Signal())
+		status = 128 + int(program.ProcessState.Sys().(syscall.WaitStatus).Signal())
 	}
 	stream.send(frameStatus, binary.BigEndian.AppendUint32(nil, uint32(status)))
 }

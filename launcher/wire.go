@@ -25,8 +25,17 @@ const (
 
 // request is the first line on a connection: a session, or a command to run.
 type request struct {
-	Join    bool   `json:"join,omitempty"`
-	Command string `json:"command,omitempty"` // as a shell's
+	Join    bool       `json:"join,omitempty"`
+	Command string     `json:"command,omitempty"` // as a shell's
+	Rank    *rankStart `json:"rank,omitempty"`
+}
+
+// rankStart is a rank to run as it was to run elsewhere. No shell reads it: Linux allows one argument
+// 128 KiB, and a rank's arguments and variables may have more together.
+type rankStart struct {
+	Arguments []string `json:"arguments"`
+	Variables []string `json:"variables"`
+	Folder    string   `json:"folder,omitempty"` // where there is such a one
 }
 
 // word is what the two sides of a session tell each other, a line each.
