@@ -201,8 +201,13 @@ class Actor:
         return None
 
     async def patch(self, job: GpuJob, actions: Iterable[Patch]) -> None:
-        """Carry out actions that have no answer."""
-        await _at_once(self._patched(job, action) for action in actions)
+        """Carry out actions that have no answer; an attempt has one key, whatever its Jobs are."""
+        wanted = tuple(actions)
+        writes: list[Awaitable[None]] = [self._patched(job, action) for action in wanted]
+        if job.spec.by_mpirun:
+            ended = {action.attempt for action in wanted if isinstance(action, DeleteJob)}
+            writes += [self._delete_key(job, attempt=attempt) for attempt in sorted(ended)]
+        await _at_once(writes)
 
     async def _patched(self, job: GpuJob, action: Patch) -> None:
         match action:
@@ -345,10 +350,8 @@ class Actor:
             return NotCreated(reason=reason, message=error.said, for_good=False)
         return None
 
-    async def _delete_key(self, job: GpuJob, name: str) -> None:
-        """Of an attempt whose Job goes: the garbage collector has what is left of it."""
-        ending = name.removeprefix(names.job_name(job.metadata.name, attempt=0)[:-1])
-        attempt = int(ending.partition("-")[0])  # NAME-n, or of a pod NAME-n-pI
+    async def _delete_key(self, job: GpuJob, *, attempt: int) -> None:
+        """Delete the Secret of an attempt; one that stays goes with the GPUJob."""
         secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
         try:
             await self._api.delete(SECRETS, secret, namespace=job.metadata.namespace)
@@ -378,8 +381,6 @@ class Actor:
             await self._api.delete(JOBS, action.name, namespace=namespace, uid=action.uid)
         except (errors.NotFound, errors.Conflict):
             log.debug("Job %s is gone already", action.name)
-        if job.spec.by_mpirun:
-            await self._delete_key(job, action.name)
 
     async def _patch_job(self, job: GpuJob, name: str, spec: Json) -> None:
         try:

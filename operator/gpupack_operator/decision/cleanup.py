@@ -99,7 +99,8 @@ def deletion(job: Job) -> tuple[Action, ...]:
     """Delete a Job, unless that is under way."""
     if job.metadata.deletion_timestamp is not None:
         return ()
-    return (DeleteJob(name=job.metadata.name, uid=job.metadata.uid),)
+    number = attempt_of(job)
+    return (DeleteJob(name=job.metadata.name, uid=job.metadata.uid, attempt=number),)
 
 
 def _was_forbidden(status: GpuJobStatus) -> bool:

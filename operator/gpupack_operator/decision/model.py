@@ -326,10 +326,11 @@ class CreateChildren:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete a Job and its pods."""
+    """Delete a Job and its pods, and the key of the attempt that it belongs to."""
 
     name: str
     uid: str
+    attempt: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def test_without_places_it_asks_again_later(build, runs, answer, seconds):
 def test_who_is_to_end_for_another_is_out_of_the_status_before_its_job_is_deleted(wide):
     decision = wide.look(jobs=wide.jobs, pods=wide.pods, shrinks={3: URGENT})
     assert wide.placed == [0, 1, 2]
-    assert decision.actions == (DeleteJob(name="train-1-x3", uid="uid-of-x3"),)
+    assert decision.actions == (DeleteJob(name="train-1-x3", uid="uid-of-x3", attempt=1),)
     assert (decision.status.phase, decision.status.attempt) == ("Running", 1)
     assert decision.status.attempts[-1].outcome is None
 
@@ -247,7 +247,7 @@ def test_while_a_job_of_that_name_goes_nothing_is_created(build, runs):
 def test_after_a_restart_a_job_that_lacks_is_created_and_one_too_many_deleted(build, runs):
     runs.start("a", "b", "c")
     assert runs.look(jobs=(job_of(build, 3),)).actions == (
-        DeleteJob(name="train-1-x3", uid="uid-of-x3"),
+        DeleteJob(name="train-1-x3", uid="uid-of-x3", attempt=1),
         CreateBeside(attempt=1, worker=2, node="c"),
     )
 

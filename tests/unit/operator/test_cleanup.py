@@ -64,7 +64,7 @@ def test_jobs_of_the_last_two_failed_attempts_stay_and_earlier_ones_go(build):
     job = structs.replace(job, status=structs.replace(job.status, attempt=3, attempts=attempts))
     jobs = [build.job(attempt=number, conditions=[("Failed", 10)]) for number in (1, 2, 3)]
     decision = decide(build.see(job, jobs=jobs, now=60))
-    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1", attempt=1),)
 
 
 def test_nothing_stays_while_a_quota_of_objects_may_count_it(build):
@@ -74,7 +74,7 @@ def test_nothing_stays_while_a_quota_of_objects_may_count_it(build):
     status = structs.replace(job.status, attempt=2, attempts=(first, refused))
     over = [build.job(conditions=[("Failed", 10)])]
     decision = decide(build.see(structs.replace(job, status=status), jobs=over, now=11))
-    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1", attempt=1),)
 
 
 def test_nothing_stays_while_the_next_attempt_s_pods_are_refused(build):
@@ -85,7 +85,7 @@ def test_nothing_stays_while_the_next_attempt_s_pods_are_refused(build):
     told = decide(build.see(job, jobs=over, now=20, answer=refused))
     assert told.actions == ()
     decision = decide(build.see(build.after(job, told), jobs=over, now=25))
-    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1", attempt=1),)
 
 
 def test_a_deadline_leaves_what_failed_before_it(build):

@@ -216,7 +216,7 @@ def test_a_deleted_pod_that_was_never_bound_runs_nowhere(build):
 
 def test_a_job_left_over_from_an_ended_attempt_is_deleted_after_an_operator_restart(build):
     decision = decide(build.see(_lost(build), jobs=[build.job()], now=60))
-    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1"),)
+    assert decision.actions == (DeleteJob(name="train-1", uid="uid-of-train-1", attempt=1),)
 
 
 def test_what_broke_a_worker_is_told_with_its_node_and_gpus_and_avoided_from_then_on(build):

@@ -50,7 +50,7 @@ def test_a_stopped_job_is_not_stopped_again(build):
 def test_jobs_of_earlier_attempts_are_deleted(build):
     stray = build.job(attempt=7)
     decision = decide(build.see(failed(build), jobs=[stray], now=60))
-    assert decision.actions == (DeleteJob(name="train-7", uid="uid-of-train-7"),)
+    assert decision.actions == (DeleteJob(name="train-7", uid="uid-of-train-7", attempt=7),)
 
 
 def test_nothing_that_happens_later_changes_the_outcome(build):

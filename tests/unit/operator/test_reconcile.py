@@ -225,8 +225,18 @@ async def test_the_key_goes_with_the_job_of_its_attempt(ranks):
     await ranks.reconcile()
     job = ranks.server.objects[f"{JOBS}/train-1"]
     seen = ranks.cache.gpujob(KEY)
-    await ranks.actor.act(seen, DeleteJob(name="train-1", uid=job["metadata"].get("uid", "")))
+    uid = job["metadata"].get("uid", "")
+    await ranks.actor.act(seen, DeleteJob(name="train-1", uid=uid, attempt=1))
     assert ranks.server.names("DELETE") == [f"{JOBS}/train-1", KEY_OF_THE_FIRST]
+
+
+async def test_the_key_of_an_attempt_with_many_jobs_is_deleted_once(ranks):
+    """The attempt stands in the Jobs' label: no name of a GPUJob or pod is taken for it."""
+    await ranks.reconcile()
+    jobs = [f"train-1-p{index}" for index in (0, 2, 4)]
+    actions = [DeleteJob(name=name, uid="", attempt=1) for name in jobs]
+    await ranks.actor.patch(ranks.cache.gpujob(KEY).job, actions)
+    assert ranks.server.names("DELETE").count(KEY_OF_THE_FIRST) == 1
 
 
 async def test_the_whole_template_reaches_the_job(scene):

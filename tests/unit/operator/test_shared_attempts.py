@@ -123,7 +123,7 @@ def test_a_worker_that_fails_ends_the_others_of_its_pod_and_keeps_their_logs(fai
     assert "container worker-1 ended with exit code 3" in decision.status.attempts[-1].message
     assert decision.actions == (
         EndPod(name=first.metadata.name, uid=first.metadata.uid),
-        DeleteJob(name="train-1-p2", uid="uid-of-p2"),
+        DeleteJob(name="train-1-p2", uid="uid-of-p2", attempt=1),
     )
 
 
@@ -137,7 +137,7 @@ def test_a_job_that_fails_for_good_ends_them_likewise(fails):
     assert decision.status.phase == "Failed"
     assert decision.actions == (
         EndPod(name=first.metadata.name, uid=first.metadata.uid),
-        DeleteJob(name="train-1-p2", uid="uid-of-p2"),
+        DeleteJob(name="train-1-p2", uid="uid-of-p2", attempt=1),
     )
 
 
@@ -247,7 +247,7 @@ def test_a_job_that_is_deleted_after_a_worker_began_ends_the_attempt(build, look
     starting = pod_of(build, 0, RUNS, None)
     found = look(starting, jobs=[job_of(build, 0)], now=5)
     assert outcome(found) == ("Infrastructure", "JobDeleted")
-    assert found.actions == (DeleteJob(name="train-1-p0", uid="uid-of-p0"),)
+    assert found.actions == (DeleteJob(name="train-1-p0", uid="uid-of-p0", attempt=1),)
 
 
 def test_where_one_job_is_refused_the_attempt_ends(look):
