@@ -236,7 +236,11 @@ def refusals():
 
 @pytest.fixture
 def peaks(idle):
-    """By GPU, the most that shares held of it at once during the test."""
+    """By GPU, the most that shares held of it at once during the test.
+
+    The judge in each container writes it once it holds its share, which is after the pod runs: wait
+    for it (`wait_equal`).
+    """
     LOCKS.mkdir(parents=True, exist_ok=True)
     for old in LOCKS.glob("peak-*"):
         old.unlink()

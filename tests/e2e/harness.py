@@ -71,6 +71,25 @@ def wait_for(
         raise StillWaiting(f"not within {seconds} s: {what}") from error
 
 
+def wait_equal(look: Callable[[], T], expected: T, *, seconds: float = 30, what: str) -> None:
+    """Wait until this is seen; StillWaiting says what was seen last.
+
+    A phase is Running when the kubelet has started the containers. What their programs write comes
+    later.
+    """
+    last: T | None = None
+
+    def is_seen() -> bool:
+        nonlocal last
+        last = look()
+        return last == expected
+
+    try:
+        wait_for(is_seen, seconds=seconds, what=what)
+    except StillWaiting as error:
+        raise StillWaiting(f"{error}; expected {expected}, seen {last}") from error
+
+
 @dataclasses.dataclass(frozen=True)
 class Kube:
     """The cluster in one namespace."""

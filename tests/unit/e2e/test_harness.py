@@ -48,3 +48,10 @@ def test_a_refusal_fails_the_test(kube):
 @pytest.mark.parametrize(("verb", "said"), [("create", "AlreadyExists"), ("delete", "NotFound")])
 def test_what_was_done_before_its_answer_was_lost_is_no_refusal(kube, verb, said):
     kube("unexpected EOF", f"Error from server ({said}): x").insist(verb, "namespace", "x")
+
+
+def test_a_state_that_comes_late_is_waited_for_and_one_that_never_comes_is_shown(harness):
+    seen = [1, 2, 3]
+    harness.wait_equal(lambda: seen.pop(0), 3, what="three")
+    with pytest.raises(harness.StillWaiting, match="three; expected 3, seen 4"):
+        harness.wait_equal(lambda: 4, 3, seconds=0.1, what="three")
