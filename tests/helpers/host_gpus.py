@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import traceback
 import warnings
 
 from gpupack import NotEnoughGpus, SimulatedGpuWarning, TrainingGPUConfig, open_manager
@@ -57,11 +58,20 @@ class Holder:
             self.wait()
 
     def wait(self):
-        """Until it has said what it holds."""
+        """Until it has said what it holds; AssertionError has the traceback of one that failed."""
         with os.fdopen(self._says) as said:
-            answer = json.loads(said.readline() or '{"refused": "it died"}')
+            answer = json.loads(said.readline() or '{"failed": "it died and said nothing"}')
+        if "failed" in answer:
+            raise AssertionError(answer["failed"])
         self.held, self.refused = answer.get("held"), answer.get("refused", "")
         return self
+
+    @property
+    def granted(self):
+        """What it holds; AssertionError has the reason of one that was refused."""
+        if self.held is None:
+            raise AssertionError(self.refused)
+        return self.held
 
     def kill(self, how=signal.SIGKILL):
         os.kill(self.pid, how)
@@ -102,20 +112,22 @@ def _run(work, *arguments):
 
 
 def _hold(folder, asked, timeout_seconds, user, says, lives):
-    if user is not None:
-        os.setgroups([])
-        os.setgid(user)
-        os.setuid(user)
-    here = manager(folder)
-    try:
-        gpus = here.allocate_gpu_resources(
-            TrainingGPUConfig(**asked), timeout_seconds=timeout_seconds
-        )
-        answer = {"held": list(gpus.device_uuids)}
-    except NotEnoughGpus as error:
-        answer = {"refused": str(error)}
-    os.write(says, json.dumps(answer).encode() + b"\n")
-    os.close(says)
-    with contextlib.suppress(OSError):
-        os.read(lives, 1)
-    here.close()
+    with contextlib.ExitStack() as stack:
+        try:
+            if user is not None:
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+            here = stack.enter_context(manager(folder))
+            gpus = here.allocate_gpu_resources(
+                TrainingGPUConfig(**asked), timeout_seconds=timeout_seconds
+            )
+            answer = {"held": list(gpus.device_uuids)}
+        except NotEnoughGpus as error:
+            answer = {"refused": str(error)}
+        except Exception:  # noqa: BLE001 - the parent shows it
+            answer = {"failed": traceback.format_exc()}
+        os.write(says, json.dumps(answer).encode() + b"\n")
+        os.close(says)
+        with contextlib.suppress(OSError):
+            os.read(lives, 1)

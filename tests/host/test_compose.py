@@ -10,6 +10,7 @@ import time
 import host_gpus
 import httpx
 import pytest
+from open_folder import open_folder
 from ports import free_port
 
 from gpupack import TrainingGPUConfig
@@ -26,8 +27,6 @@ class Machine:
         self.ledger = folder / "ledger"
         self.ledger.mkdir()
         self.ledger.chmod(0o1777)
-        for each in (folder, *folder.parents):
-            each.chmod(each.stat().st_mode | 0o055)
         self.api, self.metrics = free_port(), free_port()
         limits = folder / "containers.conf"
         # Podman asks for more than root may have on hosts that are containers themselves.
@@ -82,12 +81,13 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    made = Machine(tmp_path_factory.mktemp("machine"))
-    made.compose("down", "-v")
-    made.up()
-    yield made
-    made.compose("down", "-v")
+def machine():
+    with open_folder() as folder:
+        made = Machine(folder)
+        made.compose("down", "-v")
+        made.up()
+        yield made
+        made.compose("down", "-v")
 
 
 def held(answer):

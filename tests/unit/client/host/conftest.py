@@ -3,15 +3,14 @@ import contextlib
 
 import host_gpus
 import pytest
+from open_folder import open_folder
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder():
     """Of a ledger; other users may come to it."""
-    for each in (tmp_path, *tmp_path.parents):
-        with contextlib.suppress(PermissionError):
-            each.chmod(each.stat().st_mode | 0o055)
-    return tmp_path / "ledger"
+    with open_folder() as above:
+        yield above / "ledger"
 
 
 @pytest.fixture

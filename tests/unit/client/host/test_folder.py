@@ -34,7 +34,7 @@ def test_users_share_the_gpus_and_see_who_holds_them(holder, machine):
     machine.get_gpu_status()
     theirs = holder(user=NOBODY, gpu_count=5)
     ours = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=3))
-    assert not set(theirs.held) & set(ours.device_uuids)
+    assert not set(theirs.granted) & set(ours.device_uuids)
     refused = holder(user=NOBODY, gpu_count=1).refused
     assert f"of user {NOBODY}" in refused
     assert "of user 0" in refused
@@ -43,7 +43,7 @@ def test_users_share_the_gpus_and_see_who_holds_them(holder, machine):
 @as_root
 def test_what_a_killed_process_of_another_user_leaves_is_nobodys(holder):
     holder(gpu_count=8).kill()
-    assert len(holder(user=NOBODY, gpu_count=8).held) == 8
+    assert len(holder(user=NOBODY, gpu_count=8).granted) == 8
 
 
 @as_root
@@ -159,10 +159,10 @@ def test_fifos_and_other_files_in_the_folder_are_passed_over(machine, folder):
     assert (folder / "mine.txt").exists()
 
 
-def test_a_folder_that_is_replaced_while_its_lock_is_waited_for_is_not_used(folder, tmp_path):
+def test_a_folder_that_is_replaced_while_its_lock_is_waited_for_is_not_used(folder):
     one = HostFolder(folder)
     with one.locked():
-        folder.rename(tmp_path / "old")
+        folder.rename(folder.with_name("old"))
         with one.locked():
             assert one.records() == {}
             assert folder.exists()

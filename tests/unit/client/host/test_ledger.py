@@ -28,7 +28,7 @@ def eventually(look, seconds=30):
 
 def test_processes_get_different_gpus_and_who_comes_too_late_is_told_who_holds_them(holder):
     first, second = holder(gpu_count=4), holder(gpu_count=4)
-    assert len({*first.held, *second.held}) == 8
+    assert len({*first.granted, *second.granted}) == 8
     refused = holder(gpu_count=1)
     assert refused.held is None
     assert f"held by process {first.pid}" in refused.refused
@@ -41,7 +41,7 @@ def test_a_process_that_ends_gives_its_gpus_back_however_it_ends(how, holder, ma
     assert free(machine) == 0
     getattr(gone, how)()
     assert free(machine) == 8
-    assert len(holder(gpu_count=8).held) == 8
+    assert len(holder(gpu_count=8).granted) == 8
 
 
 def test_what_is_released_is_anothers_at_once(machine, holder):
@@ -49,20 +49,20 @@ def test_what_is_released_is_anothers_at_once(machine, holder):
         assert gpus.held
         assert holder(gpu_count=1).held is None
     assert not gpus.held
-    assert holder(gpu_count=8).held is not None
+    assert holder(gpu_count=8).granted
 
 
 def test_shares_go_together_on_one_gpu_up_to_its_time_and_memory(holder):
     first, second, third = (holder(**SHARE) for _ in range(3))
-    assert first.held == second.held == third.held
-    assert holder(**SHARE).held != first.held, "a fourth of 30 % does not fit beside three"
-    assert holder(compute_ratio=0.01, memory_gb=25.0).held != first.held, "80 GB, 60 are held"
+    assert first.granted == second.granted == third.granted
+    assert holder(**SHARE).granted != first.granted, "a fourth of 30 % does not fit beside three"
+    assert holder(compute_ratio=0.01, memory_gb=25.0).granted != first.granted, "80 GB, 60 are held"
 
 
 def test_shares_and_whole_gpus_never_mix(holder, machine):
     share = holder(**SHARE)
     whole = holder(gpu_count=7)
-    assert not set(share.held) & set(whole.held)
+    assert not set(share.granted) & set(whole.granted)
     assert free(machine) == 0
     assert holder(gpu_count=1).held is None
 
@@ -71,7 +71,7 @@ def test_who_waits_gets_the_gpus_of_one_that_is_killed(holder):
     holds = holder(gpu_count=8)
     waits = holder(gpu_count=2, timeout_seconds=30, told=False)
     holds.kill()
-    assert len(waits.wait().held) == 2
+    assert len(waits.wait().granted) == 2
 
 
 def test_who_came_first_is_served_first_and_nobody_overtakes(holder, machine):
@@ -81,7 +81,7 @@ def test_who_came_first_is_served_first_and_nobody_overtakes(holder, machine):
     small = holder(gpu_count=1)
     assert "waits before: 8 GPUs" in small.refused
     holds.end()
-    assert len(large.wait().held) == 8
+    assert len(large.wait().granted) == 8
 
 
 def test_one_that_waits_and_is_killed_holds_nobody_up(holder, machine):
@@ -89,7 +89,7 @@ def test_one_that_waits_and_is_killed_holds_nobody_up(holder, machine):
     large = holder(gpu_count=8, timeout_seconds=30, told=False)
     eventually(lambda: "waits" in said_to_one_more(machine))
     large.kill()
-    assert holder(gpu_count=2).held is not None
+    assert holder(gpu_count=2).granted
 
 
 def said_to_one_more(machine):
