@@ -1,42 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast gloo is between two workers of one node: with a pod each, and in one pod.
+"""How fast gloo and Open MPI are between two workers of one node: with a pod each, and in one pod.
 
-    python benchmarks/gang_bandwidth.py --node NODE [--rounds 3] [--size BYTES]
+    python benchmarks/gang_bandwidth.py --node NODE [--backend mpi] [--rounds 3] [--json FILE]
 
 It needs kubectl, KUBECONFIG and a cluster with gpupack and two free GPUs, simulated or not, on the
 node. The ways take turns, since other work on the node changes from minute to minute. Printed:
-bus bandwidth and latency of each run, medians, and the ratio of one pod to two.
+the figures of each run, medians, and the ratio of one pod to two. A file that is there keeps what
+it has of other backends.
 """
 
 import argparse
+import dataclasses
 import json
+import pathlib
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 Json = dict[str, Any]
 
 API: Final = "gpupack.dev/v1alpha1"
 JOB: Final = "gang-bandwidth"
+WORKER: Final = "worker"
 SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 1.0
 ENDED: Final = {"Succeeded", "Failed"}
-WAYS: Final = {"two pods": True, "one pod": False}
-"""podPerWorker of each."""
-FIGURES: Final = {"bus_gb_per_s": "GB/s", "latency_us": "us"}
 
 
-def gang(node: str, *, pod_per_worker: bool, size_bytes: int) -> Json:
-    """Two workers of one node that sum buffers by gloo."""
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """How the workers of a gang are laid out.
+
+    Attributes:
+        pod_per_worker: whether each has a pod.
+        variables: that their containers have.
+    """
+
+    pod_per_worker: bool
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """What is measured, and how.
+
+    Attributes:
+        workload: name of the workload.
+        figures: names of its metrics, with the unit of each.
+        ways: by name; the first is what the others are compared with.
+    """
+
+    workload: str
+    figures: Mapping[str, str]
+    ways: Mapping[str, Way]
+
+
+TWO_PODS: Final = "two pods"
+ONE_POD: Final = "one pod"
+BACKENDS: Final = {
+    "gloo": Backend(
+        "allreduce",
+        {"bus_gb_per_s": "GB/s", "latency_us": "us"},
+        {TWO_PODS: Way(pod_per_worker=True), ONE_POD: Way(pod_per_worker=False)},
+    ),
+    "mpi": Backend(
+        "mpi",
+        {"ring_gb_per_s": "GB/s", "allreduce_bus_gb_per_s": "GB/s", "latency_us": "us"},
+        {
+            TWO_PODS: Way(pod_per_worker=True),
+            ONE_POD: Way(pod_per_worker=False),
+            "one pod, TCP": Way(pod_per_worker=False, variables={"OMPI_MCA_btl": "self,tcp"}),
+        },
+    ),
+}
+
+
+def gang(node: str, backend: str, way: Way, *, size_bytes: int) -> Json:
+    """Two workers of one node that measure each other."""
+    variables = [{"name": name, "value": value} for name, value in way.variables.items()]
+    pod: Json = {"nodeSelector": {"kubernetes.io/hostname": node}}
+    if variables:
+        pod["containers"] = [{"name": WORKER, "env": variables}]
     spec = {
         "workers": 2,
         "gpus": 1,
-        "podPerWorker": pod_per_worker,
-        "distributed": {"backend": "gloo"},
-        "workload": {"name": "allreduce", "args": [f"--size={size_bytes}"]},
-        "template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}},
+        "podPerWorker": way.pod_per_worker,
+        "distributed": {"backend": backend},
+        "workload": {"name": BACKENDS[backend].workload, "args": [f"--size={size_bytes}"]},
+        "template": {"spec": pod},
     }
     return {"apiVersion": API, "kind": "GPUJob", "metadata": {"name": JOB}, "spec": spec}
 
@@ -61,7 +115,7 @@ def measured(job: Json) -> Json:
     (place,) = status["placement"]
     if place["node"] != job["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"]:
         raise RuntimeError(f"{JOB} ran on {place['node']}")
-    first: Json = results[0]
+    first: Json = results[0]["metrics"]
     return first
 
 
@@ -76,38 +130,55 @@ def kubectl(*arguments: str, text: str | None = None) -> str:
     return done.stdout
 
 
-def medians(runs: dict[str, list[Json]]) -> dict[str, dict[str, float]]:
-    """Return the median of each figure, by way."""
-    return {
-        way: {name: statistics.median(one[name] for one in of_way) for name in FIGURES}
-        for way, of_way in runs.items()
+def summary(runs: Mapping[str, list[Json]], figures: Mapping[str, str]) -> Json:
+    """Return the runs' figures, the median of each, and the ratio of each way to the first."""
+    kept = {way: [{name: one[name] for name in figures} for one in of] for way, of in runs.items()}
+    middle = {
+        way: {name: statistics.median(one[name] for one in of) for name in figures}
+        for way, of in kept.items()
     }
+    first, *others = middle
+    ratios = {
+        way: {name: round(middle[way][name] / middle[first][name], 3) for name in figures}
+        for way in others
+    }
+    return {"runs": kept, "medians": middle, f"ratio_to_{first.replace(' ', '_')}": ratios}
 
 
-def ratio(middle: dict[str, dict[str, float]], figure: str) -> float:
-    """Return how many times two pods' figure one pod's is."""
-    return middle["one pod"][figure] / middle["two pods"][figure]
+def written(path: pathlib.Path, backend: str, found: Json) -> None:
+    """Add what was found to a report."""
+    report = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(report | {backend: found}, indent=2, sort_keys=True) + "\n")
+
+
+def shown(figures: Json, units: Mapping[str, str]) -> str:
+    """Return figures in one line."""
+    return ", ".join(f"{name} {figures[name]:.3f} {unit}" for name, unit in units.items())
 
 
 def main() -> int:
-    """Measure both ways in turns, and print what came out."""
+    """Measure all ways in turns, and print what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--node", required=True, help="Name of the node.")
+    parser.add_argument("--backend", choices=BACKENDS, default="gloo", help="What is measured.")
     parser.add_argument("--rounds", type=int, default=3, help="Runs of each way.")
     parser.add_argument("--size", type=int, default=2**24, help="Bytes of the largest buffer.")
+    parser.add_argument("--json", type=pathlib.Path, help="Report to add the figures to.")
     arguments = parser.parse_args()
-    runs: dict[str, list[Json]] = {way: [] for way in WAYS}
+    backend = BACKENDS[arguments.backend]
+    runs: dict[str, list[Json]] = {way: [] for way in backend.ways}
     for number in range(arguments.rounds):
-        for way, pod_per_worker in WAYS.items():
-            job = gang(arguments.node, pod_per_worker=pod_per_worker, size_bytes=arguments.size)
-            figures = measured(job)["metrics"]
-            runs[way].append(figures)
-            shown = ", ".join(f"{figures[name]:.3f} {unit}" for name, unit in FIGURES.items())
-            print(f"round {number + 1}, {way}: {shown}", flush=True)
-    middle = medians(runs)
-    for name, unit in FIGURES.items():
-        both = ", ".join(f"{way} {middle[way][name]:.3f} {unit}" for way in WAYS)
-        print(f"{name}: median {both}; one pod / two pods {ratio(middle, name):.2f}")
+        for name, way in backend.ways.items():
+            job = gang(arguments.node, arguments.backend, way, size_bytes=arguments.size)
+            runs[name].append(measured(job))
+            print(
+                f"round {number + 1}, {name}: {shown(runs[name][-1], backend.figures)}", flush=True
+            )
+    found = summary(runs, backend.figures)
+    for name, middle in found["medians"].items():
+        print(f"median, {name}: {shown(middle, backend.figures)}")
+    if arguments.json is not None:
+        written(arguments.json, arguments.backend, {"size_bytes": arguments.size, **found})
     kubectl("delete", "gpujob", JOB, "--ignore-not-found", "--wait=false")
     return 0
 
