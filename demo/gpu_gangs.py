@@ -48,12 +48,25 @@ class Measured:
     def __init__(self, bench: Bench, gpus: list[Json]) -> None:
         self._bench = bench
         self._gpus = gpus
+        self._statuses: dict[str, Json] = {}
+
+    @property
+    def has_nvlink(self) -> bool:
+        """Whether NVLink connects all GPUs."""
+        cliques = {gpu.get("nvlinkClique") for gpu in self._gpus}
+        return len(cliques) == 1 and None not in cliques
 
     def run(self, manifest: Json) -> Json:
         """Run a job to its end; raises Broken."""
         self._bench.apply(manifest)
-        (ended,) = self._bench.finished(manifest["metadata"]["name"])
+        name = manifest["metadata"]["name"]
+        (ended,) = self._bench.finished(name)
+        self._statuses[name] = ended["status"]
         return dict(measured(ended, self._gpus)["metrics"])
+
+    def status(self, name: str) -> Json:
+        """Return the status of a job that ended."""
+        return self._statuses.get(name, {})
 
 
 def bandwidths(run: Measured, count: int) -> Json:
@@ -75,6 +88,20 @@ def bandwidths(run: Measured, count: int) -> Json:
     if speeds["separate_pods"] < MIN_SEPARATE_GB_PER_S:
         raise Broken(f"workers with a pod each reach less than shared memory does: {figures}")
     return {"check": f"all-reduce of 256 MiB over {count} GPUs, GB/s (bus)", "figures": figures}
+
+
+def communication(run: Measured) -> Json:
+    """What the gangs' own probe found, and whether their status reports the one without NVLink."""
+    figures: Json = {}
+    expected = {"bus-shared": "True", "bus-separate": "False"} if run.has_nvlink else {}
+    for name, wanted in expected.items():
+        status = run.status(name)
+        found = {each["type"]: each["status"] for each in status.get("conditions", [])}
+        probes = [each.get("communication", {}) for each in status.get("results", [])]
+        figures[name] = {"FastCommunication": found.get("FastCommunication"), "probes": probes}
+        if found.get("FastCommunication") != wanted:
+            raise Broken(f"FastCommunication of {name} is not {wanted}: {figures[name]}")
+    return {"check": "what gangs report of their communication", "figures": figures}
 
 
 def resnet(run: Measured, count: int) -> Json:
@@ -127,6 +154,7 @@ def run_gangs(bench: Bench, timed: Timed) -> Iterator[Json]:
     steps: dict[str, Callable[[], Json]] = {
         "isolation in a shared pod": lambda: isolation(bench, count),
         "gangs: bandwidth": lambda: bandwidths(run, count),
+        "gangs: communication": lambda: communication(run),
         "gangs: ResNet-50": lambda: resnet(run, count),
         "gangs: transformer": lambda: transformer(run, count),
     }

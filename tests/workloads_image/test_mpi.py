@@ -232,5 +232,6 @@ def test_the_workload_is_verified_and_one_rank_reports(tmp_path):
     assert (metrics["ranks"], metrics["workers"], metrics["grid"]) == (2, 1, 16)
     assert metrics["halo_error"] <= metrics["halo_error_bound"]
     assert metrics["last_change"] > 0
+    assert result["communication"]["transport"] == ""
     assert {"gloo_bus_gb_per_s", "nccl_bus_gb_per_s"} & metrics.keys()
     assert [row["size_bytes"] for row in result["rows"]] == [8, 64, 512]

@@ -41,6 +41,44 @@ def test_a_layout_that_is_slower_than_promised_breaks_the_demo(slow):
         bandwidths(buses(**slow), 2)
 
 
+class Statuses:
+    """Statuses of gangs that have ended, by what they say of NVLink."""
+
+    def __init__(self, *, has_nvlink=True, shared="True", separate="False"):
+        self.has_nvlink = has_nvlink
+        self.said = {"bus-shared": shared, "bus-separate": separate}
+
+    def status(self, name):
+        probe = {"transport": "P2P/CUMEM", "bus_gb_per_s": 290.0}
+        return {
+            "conditions": [{"type": "FastCommunication", "status": self.said[name]}],
+            "results": [{"worker": 0, "communication": probe}],
+        }
+
+
+def test_what_gangs_report_of_nvlink_is_shown_with_what_their_probe_found():
+    figures = gpu_gangs.communication(Statuses())["figures"]
+    assert figures["bus-shared"]["FastCommunication"] == "True"
+    assert figures["bus-separate"]["probes"][0]["bus_gb_per_s"] == 290.0
+    assert gpu_gangs.communication(Statuses(has_nvlink=False))["figures"] == {}
+
+
+@pytest.mark.parametrize("wrong", [{"shared": "False"}, {"separate": "True"}])
+def test_a_report_that_says_the_contrary_breaks_the_demo(wrong):
+    with pytest.raises(Broken, match="FastCommunication of bus-"):
+        gpu_gangs.communication(Statuses(**wrong))
+
+
+def test_nvlink_connects_gpus_of_one_clique():
+    def connects(*cliques):
+        gpus = [{} if each is None else {"nvlinkClique": each} for each in cliques]
+        return gpu_gangs.Measured(None, gpus).has_nvlink
+
+    assert connects(0, 0)
+    assert not connects(0, 1)
+    assert not connects(None, None)
+
+
 def test_a_gang_that_does_not_scale_breaks_the_demo():
     metrics = {"images_per_s": 5260, "one_gpu_images_per_s": 4854, "scaling_ratio": 1.08}
     with pytest.raises(Broken, match=r"1\.08 times"):
@@ -74,22 +112,30 @@ def test_what_follows_a_broken_promise_is_measured_all_the_same(monkeypatch):
 
     monkeypatch.setattr(gpu_gangs, "isolation", lambda *_: {"check": "isolation"})
     monkeypatch.setattr(gpu_gangs, "bandwidths", slow)
+    monkeypatch.setattr(gpu_gangs, "communication", lambda *_: {"check": "communication"})
     monkeypatch.setattr(gpu_gangs, "resnet", lambda *_: {"check": "resnet"})
     monkeypatch.setattr(gpu_gangs, "transformer", slow)
     found = []
     steps = (each["check"] for each in gpu_gangs.run_gangs(TwoGpus(), lambda _, step: step()))
     with pytest.raises(Broken, match="too slow; too slow"):
         found.extend(steps)
-    assert found == ["isolation", "gangs: bandwidth", "resnet", "gangs: transformer"]
+    assert found == [
+        "isolation",
+        "gangs: bandwidth",
+        "communication",
+        "resnet",
+        "gangs: transformer",
+    ]
 
 
 def test_the_results_of_all_steps_are_kept(monkeypatch):
-    for name in ("isolation", "bandwidths", "resnet", "transformer"):
+    for name in ("isolation", "bandwidths", "communication", "resnet", "transformer"):
         monkeypatch.setattr(gpu_gangs, name, lambda *_, name=name: {"check": name})
     steps = gpu_gangs.run_gangs(TwoGpus(), lambda _, step: step())
     assert [each["check"] for each in steps] == [
         "isolation",
         "bandwidths",
+        "communication",
         "resnet",
         "transformer",
     ]

@@ -9,6 +9,7 @@ from functools import partial
 from mpi4py import MPI
 
 from gpupack_workloads.devices import describe, memory_errors
+from gpupack_workloads.distributed.transports import UNKNOWN
 from gpupack_workloads.mpi import beside, halo, ring, sums
 from gpupack_workloads.mpi.halo import Swept
 from gpupack_workloads.mpi.options import MpiOptions
@@ -16,7 +17,7 @@ from gpupack_workloads.mpi.ring import Shift
 from gpupack_workloads.mpi.room import require_room
 from gpupack_workloads.mpi.sums import Summed
 from gpupack_workloads.mpi.world import Memory, World, join
-from gpupack_workloads.results import Result, Scalar, headline
+from gpupack_workloads.results import Communication, Result, Scalar, headline
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +107,7 @@ def summarise(world: World, found: Measured) -> Result:
         verified=True,
         simulated=world.device.simulated,
         metrics=metrics | describe(world.device),
+        communication=_communication(world, found),
         rows=[
             {
                 "size_bytes": each.size_bytes,
@@ -115,3 +117,10 @@ def summarise(world: World, found: Measured) -> Result:
             for each in found.shifts
         ],
     )
+
+
+def _communication(world: World, found: Measured) -> Communication | None:
+    """By MPI's all-reduce; no call of MPI's tells which transport it took."""
+    if world.ranks == 1:
+        return None
+    return Communication(transport=UNKNOWN, bus_gb_per_s=round(found.large.bus_gb_per_s, 3))
