@@ -9,9 +9,11 @@ ON_TWO_NODES = {"oneWorkerPerNode": True}
 
 
 @pytest.mark.slow
-def test_a_gang_meets_and_says_how_it_communicates(kube):
+@pytest.mark.parametrize("of_node", [False, True], ids=["pods' network", "nodes' network"])
+def test_a_gang_meets_and_says_how_it_communicates(kube, of_node):
     workload = {"name": "allreduce", "args": ["--size=65536"]}
     size = {"workers": 2, "gpus": 1, "spread": ON_TWO_NODES}
+    size |= {"template": {"spec": {"hostNetwork": True}}} if of_node else {}
     kube.submit(gpujob("gang", workload=workload, **size))
     job = kube.wait_phase("gang", "Succeeded", "Failed", seconds=RUN_SECONDS)
     assert job["status"]["phase"] == "Succeeded", logs(kube, "gang")

@@ -25,6 +25,7 @@ from gpupack_workloads.distributed.failure import (
     unmet,
     why,
 )
+from gpupack_workloads.distributed.interface import keep_gloo_off_loopback
 from gpupack_workloads.distributed.rank import AnyOptions, run_rank
 from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
 from gpupack_workloads.errors import told_to_end
@@ -70,6 +71,7 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
             os.environ.setdefault(*STORE_OF_EACH_ROUND)
         meeting_point = wait_for_name(gang.host, Patience())
         address = own_address(meeting_point)
+        keep_gloo_off_loopback(address)
         logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
         if gang.workers > 1:
             logger.info("and awaits the other workers, %d s at the most", JOIN_SECONDS)
