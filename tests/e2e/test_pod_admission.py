@@ -39,11 +39,11 @@ def test_a_job_without_quota_holds_nothing_and_starts_when_it_has_one(kube, judg
 def test_a_quota_too_small_for_a_gang_pauses_its_namespace_and_not_only_the_job(kube, judged):
     one_pod = NO_PODS | {"spec": {"hard": {"pods": "1"}}}
     kube.submit(one_pod)
-    kube.submit(judged.job("poor", workers=2, seconds=60))
+    kube.submit(judged.job("poor", workers=2, seconds=60, podPerWorker=True))
     job = kube.wait_reason("poor", "Restarting")
     assert job["status"]["attempts"][0]["reason"] == "CreationForbidden"
     kube.delete("gpujob", "poor")
-    kube.submit(judged.job("again", workers=2), judged.job("alone"))
+    kube.submit(judged.job("again", workers=2, podPerWorker=True), judged.job("alone"))
     job = kube.wait_reason("again", "CreationForbidden", seconds=60)
     assert "attempts" not in job["status"]
     assert "1 of 2 pods exist" in condition(job, "Admitted")["message"]
@@ -56,7 +56,7 @@ def test_a_quota_too_small_for_a_gang_pauses_its_namespace_and_not_only_the_job(
 def test_however_a_gang_ends_before_all_its_pods_exist_its_namespace_pauses(kube, judged, how):
     kube.submit(NO_PODS | {"spec": {"hard": {"pods": "1"}}})
     limit = {"activeDeadlineSeconds": 5} if how == "deadline" else {}
-    kube.submit(judged.job("poor", workers=2, seconds=60, **limit))
+    kube.submit(judged.job("poor", workers=2, seconds=60, podPerWorker=True, **limit))
     kube.wait_phase("poor", "Admitted")
     wait_for(lambda: kube.pods("poor"), seconds=60, what="the one pod that the quota allows")
     match how:
@@ -71,7 +71,7 @@ def test_however_a_gang_ends_before_all_its_pods_exist_its_namespace_pauses(kube
             kube.wait_phase("poor", "Pending", seconds=60)
         case "GPUJob deleted":
             kube.delete("gpujob", "poor")
-    kube.submit(judged.job("fresh", workers=2))
+    kube.submit(judged.job("fresh", workers=2, podPerWorker=True))
     job = kube.wait_reason("fresh", "CreationForbidden", seconds=60)
     assert "ended before all its pods existed" in condition(job, "Admitted")["message"]
     assert "attempts" not in job["status"]

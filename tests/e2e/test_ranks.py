@@ -5,7 +5,7 @@ import json
 import textwrap
 
 import pytest
-from manifests import JUDGE_IMAGE, gpujob
+from manifests import JUDGE_IMAGE, gpujob, on_node
 
 RUN_SECONDS = 120
 
@@ -59,7 +59,14 @@ def of(workers, **spec):
 def printed(kube):
     """What each worker printed, in the order of their indices."""
     pods = sorted(kube.pods("ranks"), key=lambda pod: pod["metadata"]["name"])
-    return [json.loads(kube.insist("logs", pod["metadata"]["name"])) for pod in pods]
+    workers = [
+        (pod["metadata"]["name"], container["name"])
+        for pod in pods
+        for container in pod["spec"]["containers"]
+    ]
+    return [
+        json.loads(kube.insist("logs", pod, "--container", container)) for pod, container in workers
+    ]
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
@@ -69,8 +76,9 @@ def test_a_script_in_a_job_of_one_worker_is_not_distributed(kube, gpus):
     assert printed(kube) == [{"local": ["alone"] * 3}]
 
 
-def test_scripts_of_two_workers_are_two_ranks_and_meet_however_they_decide(kube):
-    kube.submit(of(2))
+@pytest.mark.parametrize("separate", [True, False], ids=["separate pods", "one pod"])
+def test_scripts_of_two_workers_are_two_ranks_and_meet_however_they_decide(kube, separate):
+    kube.submit(on_node(of(2, podPerWorker=separate), "gpupack-1"))
     kube.wait_phase("ranks", "Succeeded", seconds=RUN_SECONDS)
     local = [0, 0, 0]
     assert printed(kube) == [

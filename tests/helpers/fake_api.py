@@ -29,7 +29,8 @@ class ApiServer:
     `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
     one is answered; `forbidden` holds paths that nobody may read; `slow` delays writes by their
     method, seconds; `date` is the header of every answer; `admit` is what admission makes of an
-    object that is tried; `logs` has texts by path and container.
+    object that is tried; `logs` has texts by path and container;
+    `deleted_at_read` has paths of logs whose pods are deleted when their log is read.
     """
 
     def __init__(self):
@@ -37,6 +38,7 @@ class ApiServer:
         self.writes = []
         self.dry_runs = []
         self.logs = {}
+        self.deleted_at_read = set()
         self.down = False
         self.silent = False
         self.refuse = {}
@@ -115,6 +117,9 @@ class ApiServer:
             await response.write(line.encode())
 
     def _log(self, path, container):
+        if path in self.deleted_at_read:
+            self.objects.pop(path.removesuffix("/log"), None)
+            return status(404, "NotFound", f'pods "{path.split("/")[-2]}" not found')
         if container not in self.logs.get(path, {}):
             return status(400, "BadRequest", f"container {container} is waiting to start")
         return web.Response(text=f"2026-11-25T12:00:00.1Z {self.logs[path][container]}\n")

@@ -90,23 +90,41 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
         job = await job_named(api, name, await session.here(api))
         require_workers(job, wanted.workers)
         chosen = ChosenWorkers.of(job.spec, wanted.workers)
-        workers = await _workers(api, job)
-        newest = max((each.attempt for each in workers), default=0)
-        attempt = wanted.attempt or newest
-        shown = [each for each in workers if each.attempt == attempt]
-        shown = [each for each in shown if each.index in chosen.indices]
-        # An attempt that was stopped leaves no pods, and is newer than those that failed.
-        if not shown or (wanted.attempt is None and newest < job.status.attempt):
-            saved = await saved_log(api, job)
-            if saved is not None and saved.attempt == (wanted.attempt or job.status.attempt):
-                await _print_saved(saved, wanted, chosen)
-                return
-        if not shown:
-            raise NotThere(nothing(job, wanted.attempt))
-        await _print_all(api, job, shown, wanted, chosen)
-        gone = chosen.expected(job, attempt) - {each.index for each in shown}
-        if gone:
-            note(f"not shown: {_named(gone)}: no pod; it was deleted, or is not created yet")
+        try:
+            await _show_attempt(api, job, wanted, chosen)
+        except _PodsDeletedError:
+            # The pods were deleted after the list: the second list shows which log is left.
+            await _show_attempt(api, job, wanted, chosen)
+
+
+async def _show_attempt(api: Api, job: GpuJob, wanted: Wanted, chosen: ChosenWorkers) -> None:
+    """Print the logs of an attempt's pods, or the saved ones of an attempt that was stopped.
+
+    Raises:
+        NotThere: there are neither.
+    """
+    workers = await _workers(api, job)
+    newest = max((each.attempt for each in workers), default=0)
+    attempt = wanted.attempt or newest
+    shown = [each for each in workers if each.attempt == attempt]
+    shown = [each for each in shown if each.index in chosen.indices]
+    gone = chosen.expected(job, attempt) - {each.index for each in shown}
+    # The pods of a stopped attempt are deleted one by one, after their logs were saved. An
+    # attempt without pods is newer than one that failed.
+    if gone or not shown or (wanted.attempt is None and newest < job.status.attempt):
+        saved = await saved_log(api, job)
+        if saved is not None and saved.attempt == (wanted.attempt or job.status.attempt):
+            await _print_saved(saved, wanted, chosen)
+            return
+    if not shown:
+        raise NotThere(nothing(job, wanted.attempt))
+    await _print_all(api, job, shown, wanted, chosen)
+    if gone:
+        note(f"not shown: {_named(gone)}: no pod; it was deleted, or is not created yet")
+
+
+class _PodsDeletedError(NotThere):
+    """All pods of an attempt were deleted between the list and the request for their logs."""
 
 
 async def _print_saved(saved: SavedLog, wanted: Wanted, chosen: ChosenWorkers) -> None:
@@ -129,7 +147,7 @@ async def _print_all(
     api: Api, job: GpuJob, shown: list[Worker], wanted: Wanted, chosen: ChosenWorkers
 ) -> None:
     """Print the logs one after the other; those that there are not are named."""
-    sink, missing = LogSink.of_stdout(raw=wanted.raw), list[str]()
+    sink, missing, deleted = LogSink.of_stdout(raw=wanted.raw), list[str](), 0
     for worker in shown:
         prefix = chosen.prefix(worker.index)
         log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=wanted.tail)
@@ -137,9 +155,10 @@ async def _print_all(
             await log.show()
         except (Invalid, NotFound) as error:
             missing.append(f"worker {worker.index}: {error.said}")
+            deleted += isinstance(error, NotFound)
     if len(missing) == len(shown):
-        name = job.metadata.name
-        raise NotThere(f"nothing can be shown of {name}: {'; '.join(missing)}")
+        kind = _PodsDeletedError if deleted == len(shown) else NotThere
+        raise kind(f"nothing can be shown of {job.metadata.name}: {'; '.join(missing)}")
     for why in missing:
         note(f"not shown: {why}")
 

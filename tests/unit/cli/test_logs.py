@@ -146,6 +146,22 @@ async def test_of_a_stopped_attempt_the_saved_lines_are_shown(server, capfd, ask
     assert "attempt 2 was stopped; these are the last lines of its workers" in shown.err
 
 
+async def test_saved_lines_are_shown_while_the_pods_of_a_stopped_attempt_are_deleted(server, capfd):
+    put_job(server, 2)
+    put_saved(server, 1, worker_0="a\n", worker_1="b\n")
+    server.logs[put_worker(server, 1)] = {"trainer": "terminating"}
+    assert await server.called("logs", "train") == 0
+    assert capfd.readouterr().out == "[0] a\n[1] b\n"
+
+
+async def test_pods_that_are_deleted_before_their_log_is_read_leave_saved_lines(server, capfd):
+    put_job(server, 2)
+    put_saved(server, 1, worker_0="a\n", worker_1="b\n")
+    server.deleted_at_read = {put_worker(server, worker) for worker in (0, 1)}
+    assert await server.called("logs", "train") == 0
+    assert capfd.readouterr().out == "[0] a\n[1] b\n"
+
+
 async def test_the_saved_lines_of_another_attempt_are_not_shown(server, capfd):
     put_job(server, 1, attempt=3, phase="Suspended")
     put_saved(server, 3, worker_0="third\n")
