@@ -2,10 +2,13 @@
 """Whether annotation, container environment and status tell the same of every worker."""
 
 import dataclasses
+import itertools
 from typing import Any
 
 import msgspec
 from harness import Kube, annotation, placed
+
+GPU = "gpupack.dev/gpu"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +53,35 @@ def told_by_annotations(kube: Kube) -> set[Told]:
     return {
         Told(
             pod["metadata"]["labels"]["gpupack.dev/job"],
-            int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]),
+            worker,
             pod["spec"]["nodeName"],
-            *extent(annotation(pod)),
+            *extent(devices),
         )
         for pod in kube.pods()
+        for worker, devices in by_worker(pod)
     }
+
+
+def by_worker(pod: dict[str, Any]) -> list[tuple[int, list[dict[str, Any]]]]:
+    """Each worker of a pod, and its part of the pod's devices.
+
+    The devices are in the order of the containers. A container of a pod with several workers has
+    the worker's index at the end of its name.
+    """
+    limits = [
+        (container["name"], container["resources"]["limits"])
+        for container in pod["spec"]["containers"]
+        if "limits" in container.get("resources", {})
+    ]
+    counts = [(name, int(limit[GPU])) for name, limit in limits if GPU in limit]
+    if len(counts) < 2:
+        index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]
+        return [(int(index), annotation(pod))]
+    devices = iter(annotation(pod))
+    return [
+        (int(name.rpartition("-")[2]), list(itertools.islice(devices, count)))
+        for name, count in counts
+    ]
 
 
 def extent(devices: list[dict[str, Any]]) -> tuple[tuple[str, ...], int, int]:
