@@ -30,7 +30,7 @@ class WholeGangs:
     def pod(self, after: SeenPod | None) -> None:
         """A pod changed."""
         if after and after.job_uid and after.node:
-            self._bound[after.job_uid, after.attempt].add(after.index)
+            self._bound[after.job_uid, after.attempt] |= after.workers
 
     def job(self, job: SeenJob) -> Iterator[str]:
         """A GPUJob changed."""

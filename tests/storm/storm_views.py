@@ -9,12 +9,14 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Json = dict[str, Any]
 
 ENDED = {"Succeeded", "Failed"}
+GPU = "gpupack.dev/gpu"
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class SeenPod:
 
     Attributes:
         job_uid: of its GPUJob; empty for others.
-        attempt, index: which worker of which attempt; -1 for others.
+        attempt: of its GPUJob; -1 for others.
+        workers: indices of the workers that are its containers; empty for others.
         created, deleted_by: POSIX seconds; `deleted_by` is when it should be gone.
         victims: attempts that are to end for it, as UID/NUMBER, and by which right.
     """
@@ -43,7 +46,7 @@ class SeenPod:
     node: str
     job_uid: str = ""
     attempt: int = -1
-    index: int = -1
+    workers: frozenset[int] = frozenset()
     held: tuple[Held, ...] = ()
     ended: bool = False
     created: float = 0.0
@@ -138,7 +141,7 @@ def read_pod(pod: Json) -> SeenPod:
         node=spec.get("nodeName", ""),
         job_uid=labels.get("gpupack.dev/job-uid", ""),
         attempt=int(labels.get("gpupack.dev/attempt", -1)),
-        index=int(labels.get("batch.kubernetes.io/job-completion-index", -1)),
+        workers=_workers(labels, spec.get("containers", ())),
         held=tuple(
             Held(each["uuid"], each["percent"], each["memoryMiB"]) for each in json.loads(devices)
         ),
@@ -147,6 +150,20 @@ def read_pod(pod: Json) -> SeenPod:
         deleted_by=seconds(deleted_by) if deleted_by else None,
         victims=_victims(json.loads(annotations.get("gpupack.dev/preemption", "{}"))),
     )
+
+
+def _workers(labels: Json, containers: Sequence[Json]) -> frozenset[int]:
+    """Indices of a pod's workers.
+
+    A container of a pod with several workers has the index at the end of its name.
+    """
+    names = [
+        each["name"] for each in containers if GPU in each.get("resources", {}).get("limits", {})
+    ]
+    if len(names) > 1:
+        return frozenset(int(name.rpartition("-")[2]) for name in names)
+    index = labels.get(INDEX_LABEL)
+    return frozenset() if index is None else frozenset({int(index)})
 
 
 def read_job(job: Json, priorities: Mapping[str, int]) -> SeenJob:

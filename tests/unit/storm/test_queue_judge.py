@@ -38,7 +38,7 @@ def pod(uid="p", *held, namespace="x", node="n", **more):
 
 def worker(index, attempt=1, *held, uid="", **more):
     name = uid or f"w-{attempt}-{index}"
-    return pod(name, *held, job_uid="j", attempt=attempt, index=index, **more)
+    return pod(name, *held, job_uid="j", attempt=attempt, workers=frozenset({index}), **more)
 
 
 def job(uid="j", *attempts, **more):
@@ -66,7 +66,7 @@ def test_a_job_that_is_stopped_starts_again_and_ends_well_is_no_violation(judge)
     for index, uuid in enumerate("ab"):
         judge.pod(worker(index, 1, *whole(uuid), ended=True), 503)
     judge.job(job("k", "", namespace="y", phase="Running", placed=((0,), 1)), 504)
-    judge.pod(pod("k-1", *whole("a"), namespace="y", job_uid="k", attempt=1, index=0), 504)
+    judge.pod(pod("k-1", *whole("a"), namespace="y", job_uid="k", attempt=1, workers={0}), 504)
     judge.pod(worker(0, 2, *whole("b")), 505)
     judge.pod(worker(1, 2, *whole("c")), 505)
     judge.job(job("j", "Preempted", "", phase="Running", workers=2, placed=((0, 1), 2)), 505)
@@ -313,11 +313,24 @@ def test_a_pod_is_read_from_the_api_s_json():
     )
     more = {"node": "n", "created": 1.0, "deleted_by": 9.0, "held": (Held("a", 50, 7),)}
     expected = SeenPod(
-        uid="u", namespace="x", name="p", job_uid="j", attempt=2, index=3, ended=False, **more
+        uid="u", namespace="x", name="p", job_uid="j", attempt=2, workers={3}, ended=False, **more
     )
     assert found == expected
     assert found.holds == expected.held
     assert dataclasses.replace(found, ended=True).holds == ()
+
+
+def test_the_workers_of_a_pod_are_its_containers_with_gpus():
+    gpus = {"limits": {"gpupack.dev/gpu": "1"}}
+    containers = [{"name": "proxy"}, *({"name": f"w-{n}", "resources": gpus} for n in (4, 7))]
+    metadata = {
+        "uid": "u",
+        "namespace": "x",
+        "name": "p",
+        "creationTimestamp": "1970-01-01T00:00:01Z",
+        "labels": {"batch.kubernetes.io/job-completion-index": "4"},
+    }
+    assert read_pod({"metadata": metadata, "spec": {"containers": containers}}).workers == {4, 7}
 
 
 def test_a_job_is_read_from_the_api_s_json():
