@@ -152,9 +152,10 @@ def test_ctrl_c_leaves_the_job_alone(kube, cli):
         assert running.stdout.readline() == "begun\n"
         running.send_signal(signal.SIGINT)
         _, told = running.communicate(timeout=30)
-    assert running.returncode == 130
+    assert running.returncode == 130, told
     assert f"gpupack logs -f -n {kube.namespace} long" in told
-    assert kube.phase("long") == "Running"
+    # Its first line may come before the API server knows that its container runs.
+    kube.wait_phase("long", "Running")
 
 
 def test_a_log_that_is_followed_twice_begins_anew_and_its_tail_is_shown(kube, cli):

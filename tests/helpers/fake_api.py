@@ -63,9 +63,9 @@ class ApiServer:
     def add_pod(self, body):
         """Store a pod and tell those who watch."""
         meta = body["metadata"]
-        self.put(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", body)
-        for events in self._watchers:
-            events.put_nowait({"type": "ADDED", "object": body})
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        self.put(path, body)
+        self._tell("ADDED", path, body)
 
     @property
     def watches(self):
@@ -75,9 +75,14 @@ class ApiServer:
     def remove_pod(self, body):
         """Forget a pod and tell those who watch its last state."""
         meta = body["metadata"]
-        del self.objects[f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"]
-        for events in self._watchers:
-            events.put_nowait({"type": "DELETED", "object": body})
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        del self.objects[path]
+        self._tell("DELETED", path, body)
+
+    def _tell(self, kind, path, body):
+        for collection, events in self._watchers:
+            if _is_in(path, collection):
+                events.put_nowait({"type": kind, "object": body})
 
     def names(self, method):
         """The paths of all writes by a method, but for events."""
@@ -109,7 +114,7 @@ class ApiServer:
 
     async def _watch(self, request):
         events = asyncio.Queue()
-        self._watchers.append(events)
+        self._watchers.append((request.path, events))
         response = web.StreamResponse()
         await response.prepare(request)
         while True:

@@ -4,14 +4,17 @@
 import asyncio
 import os
 import signal
+from asyncio.subprocess import DEVNULL, PIPE
 
 import pytest
+from command_process import CLI, SECONDS, environment
 
 from gpupack_cli.errors import JobFailed
 from gpupack_cli.watching import watched_to_its_end
 from gpupack_crds.kinds import GPUJOBS
 
 PATH = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+POD = "/api/v1/namespaces/team/pods/train-1-0"
 
 
 @pytest.mark.parametrize(("ended_by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -25,3 +28,27 @@ async def test_whoever_ends_the_command_detaches_from_the_job(server, ended_by, 
     assert (ended.value.status, str(ended.value)) == (status, "")
     assert "gpupack logs -f -n team train" in capsys.readouterr().err
     assert PATH in server.objects
+
+
+async def test_a_process_that_is_interrupted_after_its_first_line_detaches(server):
+    """The first line may come before the job runs: the kubelet knows sooner than the operator."""
+    metadata = {"name": "train", "namespace": "team", "uid": "u", "resourceVersion": "1"}
+    server.put(PATH, {"metadata": metadata, "spec": {}, "status": {"phase": "Admitted"}})
+    labels = {"gpupack.dev/job-uid": "u", "gpupack.dev/attempt": "1"}
+    metadata = {"name": "train-1-0", "namespace": "team", "uid": "p", "labels": labels}
+    spec = {"nodeName": "node", "containers": [{"name": "worker"}]}
+    server.logs[f"{POD}/log"] = {"worker": "begun"}
+    running = await asyncio.create_subprocess_exec(
+        *CLI, "logs", "train", "-f", "-n", "team",
+        env=environment(KUBECONFIG=str(server.kubeconfig)),
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(SECONDS):
+        while server.watches < 2:  # of the job and of its pods
+            await asyncio.sleep(0.01)
+        server.add_pod({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+        assert await running.stdout.readline() == b"begun\n"
+        running.send_signal(signal.SIGINT)
+        _, told = await running.communicate()
+    assert running.returncode == 130, told
+    assert b"gpupack logs -f -n team train" in told
