@@ -196,7 +196,7 @@ class Kube:
         try:
             return wait_for(look, seconds=seconds, what=f"pod {name} {' or '.join(phases)}")
         except StillWaiting as error:
-            raise StillWaiting(f"{error}; its status: {self.pod(name)['status']}") from error
+            raise StillWaiting(f"{error}; {brief(self.pod(name))}") from error
 
     def events(self, name: str) -> list[str]:
         """Reasons of the events about one object."""
@@ -221,8 +221,7 @@ class Kube:
         try:
             return wait_for(look, seconds=seconds, what=f"{name} in {' or '.join(phases)}")
         except StillWaiting as error:
-            status = json.dumps(self.gpujob(name).get("status", {}), indent=1)
-            raise StillWaiting(f"{error}; its status: {status}") from error
+            raise StillWaiting(f"{error}; {brief(self.gpujob(name))}") from error
 
     def wait_scale(self, kind: str, name: str, *, seconds: float = 60) -> list[dict[str, Any]]:
         """Wait until a controller has as many Ready pods as it wants, no more; returns them."""
@@ -242,7 +241,10 @@ class Kube:
             job = self.gpujob(name)
             return job if job.get("status", {}).get("reason") == reason else None
 
-        return wait_for(look, seconds=seconds, what=f"{name} says {reason}")
+        try:
+            return wait_for(look, seconds=seconds, what=f"{name} says {reason}")
+        except StillWaiting as error:
+            raise StillWaiting(f"{error}; {brief(self.gpujob(name))}") from error
 
     def finished(self) -> dict[str, dict[str, Any]]:
         """The GPUJobs that ended, by name."""
@@ -266,6 +268,20 @@ class Kube:
 
     def _get(self, *arguments: str) -> str:
         return self.insist("get", *arguments, "-o", "json")
+
+
+def brief(found: dict[str, Any]) -> str:
+    """What the status of a GPUJob or pod says, short enough for a log of CI."""
+    status = found.get("status", {})
+    told = {key: status[key] for key in ("phase", "reason", "message", "nodes") if key in status}
+    attempts = [
+        " ".join(str(each.get(key, "")) for key in ("outcome", "reason", "message"))
+        for each in status.get("attempts", ())
+    ]
+    containers = [each.get("state") for each in status.get("containerStatuses", ())]
+    gate = why_it_waits(found)
+    more = {"attempts": attempts, "containers": containers, "waits": gate}
+    return f"its status: {told | {key: value for key, value in more.items() if value}}"
 
 
 def stream(manifests: Iterable[dict[str, Any]]) -> str:

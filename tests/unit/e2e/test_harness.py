@@ -55,3 +55,11 @@ def test_a_state_that_comes_late_is_waited_for_and_one_that_never_comes_is_shown
     harness.wait_equal(lambda: seen.pop(0), 3, what="three")
     with pytest.raises(harness.StillWaiting, match="three; expected 3, seen 4"):
         harness.wait_equal(lambda: 4, 3, seconds=0.1, what="three")
+
+
+def test_a_status_is_shown_by_what_tells_why_a_test_failed(harness):
+    attempt = {"outcome": "Failed", "reason": "WorkerFailed", "message": "exit code 3", "nodes": ""}
+    status = {"phase": "Failed", "message": "m", "attempts": [attempt], "plannedPod": {"spec": 1}}
+    attempts = "'attempts': ['Failed WorkerFailed exit code 3']"
+    told = f"its status: {{'phase': 'Failed', 'message': 'm', {attempts}}}"
+    assert harness.brief({"status": status}) == told
