@@ -1,32 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob that is asked about: judged by the API server as if it were made, and read as the plan.
+"""A GPUJob that is asked about, judged by the API server as if it were made, and read as the plan.
 
-The API server's dry run goes by the caller's own token: his rights, the schema and its rules, and
-admission are judged where they are for `kubectl apply`, and what is absent has its default.
+The dry run is made with the caller's own token, or by the caller (`given`): a client certificate
+cannot be passed on.
 """
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import Final
 
 import msgspec
 
-from gpupack_crds import names
+from gpupack_api.errors import CallWrong
+from gpupack_crds.dry_run import PREFIX, JudgedJob
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.priority import PriorityProblem
 from gpupack_kube import objects
-from gpupack_kube.client import Api
 from gpupack_kube.errors import KubeError
 from gpupack_kube.objects import Json
-from gpupack_kube.resources import Resource
 from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.asks.node_rules import MOST_BYTES
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing.ask import GangAsk
-
-PREFIX: Final = "what-if-"
-"""The API server makes a name of it."""
 
 
 class _Template(objects.View, frozen=True):
@@ -35,15 +30,6 @@ class _Template(objects.View, frozen=True):
 
 class _Templated(objects.View, frozen=True):
     template: _Template | None = None
-
-
-class AskedJob(objects.Object, frozen=True):
-    """As the API server answers; its spec as it was written, with defaults."""
-
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-ASKED_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", AskedJob)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,27 +41,26 @@ class Unaskable:
     for_good: bool = False
 
 
-async def judged(api: Api, spec: Json, *, namespace: str) -> AskedJob:
-    """The job that `kubectl apply` would make.
+def given(spec: Json) -> JudgedJob:
+    """Read a job that the caller has had judged; no API server's word stands for it here.
 
-    Args:
-        api: calls on behalf of whoever asks.
-        spec: of a GPUJob.
-        namespace: where it would be.
+    It is used for an answer alone. Whatever it says, a plan of it reads no more than one of a job
+    that was judged: types and limits of the schema are checked.
 
     Raises:
-        KubeError: it is refused, or the API server gave no answer.
+        CallWrong: it is no spec of a GPUJob.
     """
-    manifest = {
-        "apiVersion": names.API_VERSION,
-        "kind": "GPUJob",
-        "metadata": {"generateName": PREFIX},
-        "spec": spec,
-    }
-    return await api.create(ASKED_JOBS, manifest, namespace=namespace, dry_run=True, strict=True)
+    job = JudgedJob(spec=msgspec.Raw(msgspec.json.encode(spec)))
+    try:
+        found = msgspec.json.decode(job.spec, type=GpuJobSpec)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CallWrong("job", "", f"send the spec that the dry run answered: {error}") from error
+    if (found.gpus is None) == (found.share is None):
+        raise CallWrong("job", "", "set exactly one of gpus and share")
+    return job
 
 
-def _read(job: AskedJob) -> GpuJobSpec:
+def _read(job: JudgedJob) -> GpuJobSpec:
     try:
         return msgspec.json.decode(job.spec, type=GpuJobSpec)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -83,7 +68,7 @@ def _read(job: AskedJob) -> GpuJobSpec:
 
 
 def ask_of(
-    job: AskedJob,
+    job: JudgedJob,
     *,
     namespace: str,
     policy: str,

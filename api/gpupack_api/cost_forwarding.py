@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about cost go to the accountant, with the caller's token: it judges by it, as we do."""
+"""Questions about cost go to the accountant, which judges by the caller's token, as we do.
+
+A caller known by a client certificate has none to pass on: its user is named by this service.
+"""
 
 from pathlib import Path
 from typing import Final
@@ -7,13 +10,15 @@ from typing import Final
 import aiohttp
 from litestar import Response
 
+from gpupack_api import named_caller
 from gpupack_api.errors import Missing
 from gpupack_api.rights import require_left
 from gpupack_api.routes.cost import Asked, Call, questions
-from gpupack_api.routes.parts import PREFIX, Parts, token_of
+from gpupack_api.routes.parts import PREFIX, Parts, authorization_of
 from gpupack_api.settings import Accountant
 from gpupack_kube.ca_file import CaFile
 from gpupack_scheduling.errors import NotReady
+from gpupack_serving.user import User
 
 SECONDS: Final = 20.0
 _HANDED_ON: Final = ("Content-Disposition", "Link", "Retry-After", "WWW-Authenticate")
@@ -41,7 +46,7 @@ class ForwardingDesk:
         user = await self._parts.user(call)
         if self._accountant is None or self._trusted is None:
             raise Missing("cost is not accounted for here; an administrator can set cost.enabled")
-        headers = {"Authorization": token_of(call)}
+        headers = await self._headers(call, user)
         require_left(self._questions, user)
         url = f"{self._accountant.url}{PREFIX}/cost?{call.scope['query_string'].decode('latin-1')}"
         try:
@@ -58,6 +63,12 @@ class ForwardingDesk:
             media_type=found.content_type,
             headers={name: found.headers[name] for name in _HANDED_ON if name in found.headers},
         )
+
+    async def _headers(self, call: Call, user: User) -> dict[str, str]:
+        if token := authorization_of(call):
+            return {"Authorization": token}
+        own = (await self._parts.api.identity()).presented.authorization
+        return {"Authorization": own, named_caller.HEADER: named_caller.written(user)}
 
 
 def _trusted(accountant: Accountant) -> CaFile:

@@ -55,6 +55,16 @@ Kubernetes lets every authenticated user get `/api/*`."""
 ADMINISTRATION: Final = {"resourceAttributes": {**CLUSTER["resourceAttributes"], "verb": "update"}}
 """The right to do so; of nobody but the cluster's administrators, until somebody is given it."""
 
+COST_FORWARDING: Final = {
+    "resourceAttributes": {
+        "verb": "create",
+        "group": names.GROUP,
+        "resource": "gpujobs",
+        "subresource": "costcaller",
+    }
+}
+"""The right to name the user that asks the accountant for costs; gpupack-api alone has it."""
+
 PODS: Final = "pods"
 """The one kind of Kubernetes' own of which callers are told."""
 
@@ -111,6 +121,14 @@ class Rights:
     async def require_namespace(self, user: User, kind: str, namespace: str) -> None:
         """Refuse unless the user may list the kind there; raises Denied, KubeError."""
         await self._require(user, _listing(kind, namespace))
+
+    async def require_creation(self, user: User, kind: str, namespace: str) -> None:
+        """Refuse unless the user may create objects of a kind there; raises Denied, KubeError."""
+        await self._require(user, _in_namespace("create", kind, namespace))
+
+    async def require_cost_forwarder(self, user: User) -> None:
+        """Refuse unless the user may name the caller of `cost`; raises Denied, KubeError."""
+        await self._require(user, COST_FORWARDING)
 
     async def require_administrator(self, user: User) -> None:
         """Refuse unless the user may change how the API serves; raises Denied, KubeError."""
@@ -238,6 +256,10 @@ def _said(attributes: dict[str, str]) -> str:
 
 
 def _listing(kind: str, namespace: str) -> dict[str, Any]:
+    return _in_namespace("list", kind, namespace)
+
+
+def _in_namespace(verb: str, kind: str, namespace: str) -> dict[str, Any]:
     where = {"namespace": namespace} if namespace else {}
     group = "" if kind == PODS else names.GROUP
-    return {"resourceAttributes": {"verb": "list", "group": group, "resource": kind, **where}}
+    return {"resourceAttributes": {"verb": verb, "group": group, "resource": kind, **where}}

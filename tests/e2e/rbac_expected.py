@@ -81,6 +81,7 @@ IN_ANY_NAMESPACE = {
     | {
         ("gpucohorts.gpupack.dev", "", "list watch"),
         ("gpujobs.gpupack.dev", "", "list watch"),
+        ("gpujobs.gpupack.dev/costcaller", "", "create"),
         ("gpunodes.gpupack.dev", "", "list watch"),
         ("gpuquotas.gpupack.dev", "", "list watch"),
         ("nodes", "", "list watch"),

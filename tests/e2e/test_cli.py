@@ -266,9 +266,7 @@ def test_who_may_not_take_a_snapshot_takes_none(resident, kube, cli):
     one_line(cli("snapshot", GPUPACK_TOKEN=token), 77, "/snapshot")
 
 
-def test_a_kubeconfig_with_a_client_certificate_alone_reads_and_is_told_what_takes_a_token(
-    kube, cli
-):
+def test_a_kubeconfig_with_a_client_certificate_alone_does_for_every_command(kube, cli):
     assert "client-certificate-data" in kube.kubeconfig.read_text()
     shown = cli("top", "--once")
     assert re.match(r"\d+ GPUs in \d+ nodes", shown.stdout), shown.stderr
@@ -280,8 +278,17 @@ def test_a_kubeconfig_with_a_client_certificate_alone_reads_and_is_told_what_tak
         "metadata": {"name": "asked"},
         "spec": {"gpus": 1, "workers": 1, "workload": {"name": "matmul"}},
     }
-    asked = cli("what-if", "-f", "-", *cli.here, stdin=json.dumps(job))
-    one_line(asked, 77, "takes a token", "kubectl create token ACCOUNT")
+    asked = cli("what-if", "-f", "-", "-o", "json", *cli.here, stdin=json.dumps(job))
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["outcome"] in {"Starts", "Waits"}
+    job["spec"]["gpus"] = 0
+    refused = cli("what-if", "-f", "-", *cli.here, stdin=json.dumps(job))
+    one_line(refused, 65, "spec.gpus")
+    assert kube.gpujobs() == []
+    costs = cli("cost", "-A", "-o", "json")
+    assert costs.returncode == 0, costs.stderr
+    assert json.loads(costs.stdout)["total"] is not None
+    assert "it knows you" in cli("doctor").stdout
 
 
 def test_what_a_job_would_do_is_asked_without_doing_it(kube, cli, administrator):
@@ -350,7 +357,7 @@ def test_a_sound_installation_is_called_sound_and_a_broken_part_is_named(cli, sy
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_the_commands_of_the_page_work_one_after_the_other(kube, administrator, tmp_path):
+def test_the_commands_of_the_page_work_one_after_the_other(kube, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     page = (ROOT / "docs/cli.md").read_text()
     lines = [line for block in CONSOLE.findall(page) for line in block.splitlines()]
@@ -364,7 +371,7 @@ def test_the_commands_of_the_page_work_one_after_the_other(kube, administrator, 
         done = subprocess.run(
             ["bash", "-uo", "pipefail", "-c", command],
             cwd=tmp_path,
-            env=environ(kubeconfig, **administrator),
+            env=environ(kubeconfig),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -118,6 +118,14 @@ def test_a_tenants_certificate_sees_his_own_namespace(kube, others, system, tena
         refused = api.get("jobs", params={"namespace": elsewhere.namespace})
         assert (refused.status_code, name in refused.json()["detail"]) == (403, True)
         assert api.get("snapshot").status_code == 403
+        costs = api.get("cost", timeout=30)
+        assert (costs.status_code, costs.json()["unheld"]) == (200, None), costs.text
+        assert {each["namespace"] for each in costs.json()["rows"]} <= {kube.namespace}
+        refused = api.get("cost", params={"namespace": elsewhere.namespace})
+        assert (refused.status_code, name in refused.json()["detail"]) == (403, True)
+        asked = {"namespace": kube.namespace, "job": {"gpus": 1}, "judged": True}
+        refused = api.post("what-if", json=asked)
+        assert (refused.status_code, "create" in refused.json()["detail"]) == (403, True)
 
 
 def test_to_hold_gpus_a_token_goes_along(kube, system, tenant):

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from litestar import Response
 
+from gpupack_api import named_caller
 from gpupack_api.accounts.accountant import Accountant, Lasting
 from gpupack_api.accounts.store import DAY, Reader, Unheld
 from gpupack_api.cost_views import Costs, UnheldRow, cost_csv, cost_row, rounded
@@ -94,6 +95,9 @@ class AccountsDesk:
             address=call.client.host if call.client else "",
         )
         user = await self._rights.known(caller)
+        if named := call.headers.get(named_caller.HEADER):
+            await self._rights.require_cost_forwarder(user)
+            user = named_caller.read(named)
         if missing := self._missing():
             raise NotReady(f"what is held is not known: {missing}")
         require_left(self._questions, user)

@@ -14,15 +14,16 @@ from litestar.params import Body
 
 import gpupack_core as core
 from gpupack_api import problems
-from gpupack_api.asked_job import Unaskable, ask_of, judged
-from gpupack_api.errors import CallWrong
+from gpupack_api.asked_job import Unaskable, ask_of, given
+from gpupack_api.errors import CallWrong, TokenNeeded
 from gpupack_api.job_views import WorkerView, held_device
 from gpupack_api.routes.jobs import NAME
 from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
-from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of, token_of
+from gpupack_api.routes.parts import PREFIX, Call, Parts, authorization_of, parts_of
 from gpupack_api.start_view import StartView, start_view
 from gpupack_core.policies import DEFAULT
 from gpupack_core.queueing import Never
+from gpupack_crds.dry_run import JudgedJob, judged
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_scheduling.ledger import claims
@@ -58,6 +59,8 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         policy: by which it is placed, instead of its own; `default` is the simulator's;
             empty: its own, or the cluster's.
         quotas: instead of those that there are.
+        judged: whether the caller has had the API server judge the job (`dryRun=All`), and `job` is
+            the spec that it answered. By a client certificate a question can be asked only so.
     """
 
     namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME)]
@@ -67,6 +70,7 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
     policy: Literal[PolicyName, "default", ""] = ""
     quotas: Annotated[list[QuotaInstead], msgspec.Meta(max_length=MOST_QUOTAS)] = []
+    judged: bool = False
 
 
 Asked = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
@@ -114,14 +118,13 @@ class Outcome(msgspec.Struct, frozen=True):
 async def what_if(request: Call, state: State, data: Asked) -> Outcome:
     """Tell what would become of a GPUJob if it were made now.
 
-    It is judged as `kubectl apply` would have it judged, with the caller's token. Whether its pods
-    would be admitted (ResourceQuotas, Pod Security) is not asked.
+    It is judged as `kubectl apply` would have it judged, with the caller's token; with `judged` the
+    caller has had it judged, and needs the same right. Whether its pods would be admitted
+    (ResourceQuotas, Pod Security) is not asked.
     """
     parts = parts_of(state)
     user = await parts.viewer(request)
-    api = parts.api.on_behalf(token_of(request))
-    await _require_visible(parts, user, data)
-    job = await judged(api, data.job, namespace=data.namespace)
+    job = await _judged(parts, request, user, data)
     classes = parts.model.classes
     ask = ask_of(
         job,
@@ -136,6 +139,28 @@ async def what_if(request: Call, state: State, data: Asked) -> Outcome:
     if obstacle := parts.model.onlooker.admissions.obstacle(ask):
         return _unasked(parts, Unaskable("QueueFull", obstacle))
     return await _outcome(parts, user, ask, await _answered(parts, user, ask, data))
+
+
+async def _judged(parts: Parts, request: Call, user: User, asked: WhatIf) -> JudgedJob:
+    """Return the job as the API server would store it.
+
+    Raises:
+        TokenNeeded: there is no token to have it judged with, and the caller has not.
+        KubeError: it is refused.
+        Denied: the user may not make one there.
+    """
+    if asked.judged:
+        await _require_visible(parts, user, asked)
+        await parts.rights.require_creation(user, "gpujobs", asked.namespace)
+        return given(asked.job)
+    if not (token := authorization_of(request)):
+        raise TokenNeeded(
+            "the API server judges the job with the caller's token; without one have it judged "
+            "yourself (a create with dryRun=All) and send the spec that it answers with judged: "
+            "true, as gpupack what-if does"
+        )
+    await _require_visible(parts, user, asked)
+    return await judged(parts.api.on_behalf(token), asked.job, namespace=asked.namespace)
 
 
 async def _require_visible(parts: Parts, user: User, asked: WhatIf) -> None:

@@ -2,9 +2,10 @@
 """`gpupack what-if`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from rich.text import Text
 
 from gpupack_cli import figures
@@ -16,6 +17,9 @@ from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
+
+if TYPE_CHECKING:
+    from gpupack_kube.client import Api
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
@@ -54,11 +58,21 @@ def command(
 async def _show(session: Session, named: str, body: dict[str, Any], *, output: Output) -> None:
     async with session.kubernetes() as api, session.rest(api) as rest:
         namespace = session.namespace or named or await session.here(api)
+        if rest.shows_certificate:
+            body |= await _judged(api, body["job"], namespace)
         answer = await rest.post("what-if", {"namespace": namespace, **body}, WhatIf)
     if output.document:
         show_document(answer, output)
         return
     show_lines(map(Text, told(answer)))
+
+
+async def _judged(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """Have the API server judge the job: a certificate is not passed on; raises KubeError."""
+    from gpupack_crds.dry_run import judged  # noqa: PLC0415 - as Session.kubernetes
+
+    job = await judged(api, spec, namespace=namespace)
+    return {"job": msgspec.json.decode(job.spec), "judged": True}
 
 
 def told(answer: WhatIf) -> list[str]:

@@ -19,14 +19,13 @@ async def called(session: Session, api: Api, seen: Observed) -> Probe:
     try:
         async with session.rest(api) as rest:
             await rest.get_bytes("status")
-            by_certificate = rest.shows_certificate
     except NotKnown as error:
         return _probe(http.HTTPStatus.UNAUTHORIZED, error)
     except NotAllowed as error:
         return _probe(http.HTTPStatus.FORBIDDEN, error)
     except (CliError, KubeError) as error:
         return Probe(said=str(error)[:SAID_CHARACTERS])
-    return Probe(http.HTTPStatus.OK, by_part=True, by_certificate=by_certificate)
+    return Probe(http.HTTPStatus.OK, by_part=True)
 
 
 def _probe(status: int, error: Exception) -> Probe:

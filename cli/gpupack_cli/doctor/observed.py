@@ -42,13 +42,11 @@ class Probe:
         status: of HTTP; 0: there was no answer.
         said: the answer, or why there is none, shortened.
         by_part: whether the part itself answered.
-        by_certificate: whether it knows the caller by a client certificate alone.
     """
 
     status: int = 0
     said: str = ""
     by_part: bool = False
-    by_certificate: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

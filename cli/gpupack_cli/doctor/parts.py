@@ -222,7 +222,7 @@ def rest(seen: Observed) -> Iterator[Finding]:
 
 
 def caller(seen: Observed) -> Iterator[Finding]:
-    """The REST API knows who calls: of a client certificate it may take none."""
+    """The REST API knows who calls; it may take no client certificates."""
     check = "REST API's caller"
     match seen.caller.status:
         case 0:
@@ -232,15 +232,8 @@ def caller(seen: Observed) -> Iterator[Finding]:
                 check,
                 f"it does not know you: {seen.caller.said}",
                 fix="export GPUPACK_TOKEN=$(kubectl create token ACCOUNT): explain's position, "
-                "what-if, top, cost and snapshot need it, where no client certificate does",
-            )
-        case 200 if seen.caller.by_certificate:
-            yield warning(
-                check,
-                "it knows you by your client certificate alone: `gpupack what-if` and `gpupack "
-                "cost` end with status 77, since the REST API passes them on with a token, and a "
-                "certificate cannot be passed on",
-                fix="export GPUPACK_TOKEN=$(kubectl create token ACCOUNT) for these two",
+                "what-if, top, cost and snapshot need it; chart value "
+                "api.clientCertificates.enabled=true lets client certificates do",
             )
         case _:
             yield ok(check, "it knows you")

@@ -61,8 +61,8 @@ class Reviewer(ApiServer):
         of = spec["resourceAttributes"]
         kind = "/".join(filter(None, (of["resource"], of.get("subresource"))))
         group = "" if kind == "pods" else "gpupack.dev"
-        if of["verb"] == "update":
-            kind = f"update {kind}"
+        if of["verb"] in {"create", "update"}:
+            kind = f"{of['verb']} {kind}"
         else:
             assert of["verb"] == ("get" if kind == CLUSTER else "list")
         assert of["group"] == group

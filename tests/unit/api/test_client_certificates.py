@@ -14,7 +14,6 @@ from self_signed import self_signed
 
 from gpupack_api.app import application, build
 from gpupack_api.rights import Rights
-from gpupack_api.routes.cost import BURST
 from gpupack_api.settings import Accountant, Settings
 from gpupack_scheduling.decisions import Decisions
 from gpupack_serving.certificate import ServerFiles
@@ -33,7 +32,6 @@ NEED_A_TOKEN = [
     ("POST", "allocations/team/allocation-1/workload", {"image": "i", "command": ["c"]}),
     ("POST", "what-if", {"namespace": "team", "job": JOB}),
     ("POST", "config/reload", None),
-    ("GET", "cost", None),
 ]
 
 
@@ -122,11 +120,46 @@ async def test_what_is_passed_on_or_changes_something_takes_a_token(
     assert server.tried == []
 
 
-async def test_what_was_not_asked_for_want_of_a_token_counts_as_no_question(as_user, rights):
-    rights.limit(at_once=99, per_second=1)
+async def test_by_a_certificate_a_job_is_asked_about_that_its_user_has_had_judged(as_user, server):
+    server.rights |= {("tenant", "create gpujobs", "team")}
+    question = {"namespace": "team", "job": JOB, "judged": True}
     async with as_user("tenant") as client:
-        found = {(await client.get("cost")).status_code for _ in range(BURST + 1)}
-    assert found == {401}
+        answer = await client.post("what-if", json=question)
+        assert (answer.status_code, answer.json()["outcome"]) == (200, "Starts"), answer.text
+        elsewhere = await client.post("what-if", json=question | {"namespace": "others"})
+        assert elsewhere.status_code == 403
+        assert "may not create gpupack.dev gpujobs in namespace others" in elsewhere.text
+    assert (server.created_by, server.tried) == ([], [])
+
+
+async def test_a_question_by_a_certificate_says_how_to_have_the_job_judged(as_user):
+    async with as_user("tenant") as client:
+        answer = await client.post("what-if", json={"namespace": "team", "job": JOB})
+    assert answer.status_code == 401
+    assert "dryRun=All" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"gpus": 0},
+        {"gpus": "1"},
+        {"workers": 10**9, "gpus": 1},
+        {"gpus": 1, "share": {"percent": 10}},
+        {},
+        {"gpus": 1, "template": [[[]]]},
+        {"share": {"percent": 1000}},
+    ],
+)
+async def test_what_no_api_server_has_judged_is_checked_by_the_schemas_types_and_limits(
+    as_user, server, spec
+):
+    server.rights |= {("tenant", "create gpujobs", "team")}
+    async with as_user("tenant") as client:
+        answer = await client.post(
+            "what-if", json={"namespace": "team", "job": spec, "judged": True}
+        )
+    assert (answer.status_code, answer.json().get("field")) == (400, "job"), answer.text
 
 
 async def test_a_token_beside_a_certificate_is_what_is_passed_on(as_user, server):

@@ -476,13 +476,6 @@ def test_every_check_has_a_name_of_its_own(sound):
     assert len(set(names)) == len(names)
 
 
-def test_commands_that_do_not_work_with_a_client_certificate_are_named(sound):
-    seen = dataclasses.replace(sound, caller=Probe(200, by_part=True, by_certificate=True))
-    (found,) = said(parts.caller, seen, Level.WARNING)
-    assert "`gpupack what-if` and `gpupack cost` end with status 77" in found.message
-    assert "GPUPACK_TOKEN" in found.fix
-
-
 def test_whom_the_rest_api_does_not_know_is_told_how_to_get_a_token(sound):
     seen = dataclasses.replace(sound, caller=Probe(401, "send a bearer token", by_part=True))
     (found,) = said(parts.caller, seen, Level.WARNING)

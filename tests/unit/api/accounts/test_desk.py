@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is told what, over HTTP, by the accountant and by gpupack-api, which asks it."""
 
+import asyncio
 import csv
 import datetime as dt
 import io
 import threading
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -17,12 +19,16 @@ from gpupack_api.accounts.app import application
 from gpupack_api.accounts.desk import AccountsDesk, period_of
 from gpupack_api.app import application as api_application
 from gpupack_api.errors import CallWrong
+from gpupack_api.named_caller import HEADER, written
 from gpupack_api.rights import Rights
 from gpupack_api.routes.cost import BURST, Asked, Format
 from gpupack_api.settings import Accountant
 from gpupack_core import accounting
 from gpupack_core.accounting import Group
+from gpupack_kube.identity import Identity
+from gpupack_kube.kubeconfig.presented import Presented
 from gpupack_serving.server import Server, configured
+from gpupack_serving.user import User
 
 
 @pytest.fixture
@@ -284,6 +290,48 @@ async def test_the_api_hands_a_question_on_with_the_callers_token(through_api):
         assert (await client.get("/api/v1/gpu/cost")).status_code == 401
         wrong = await client.get("/api/v1/gpu/cost", headers=BEARER, params={"limit": "many"})
         assert (wrong.status_code, wrong.json()["field"]) == (400, "limit")
+
+
+async def test_who_has_no_token_to_hand_on_is_named_to_the_accountant(
+    through_api, parts, server, monkeypatch
+):
+    server.users["api-token"] = ("api", [])
+    server.rights |= {("api", "create gpujobs/costcaller", "")}
+    own = Identity(presented=Presented(authorization="Bearer api-token"))
+    monkeypatch.setattr(type(parts.api), "identity", lambda _: asyncio.sleep(0, own))
+    by_certificate = AsyncMock(return_value=User("tenant", groups=("größe",)))
+    monkeypatch.setattr(parts.rights, "known", by_certificate)
+    async with through_api() as client:
+        answer = await client.get("/api/v1/gpu/cost", params=QUERY)
+        assert answer.json()["total"]["allocated_gpu_hours"] == 2.0, answer.text
+        refused = await client.get("/api/v1/gpu/cost", params={"namespace": "others"})
+        assert refused.status_code == 403
+        assert "tenant may not list" in refused.text
+    asked = {(spec["user"], *spec["groups"]) for spec in server.asked_about}
+    assert asked == {("api", "system:authenticated"), ("tenant", "größe")}
+
+
+async def test_nobody_but_the_api_names_another_user_to_the_accountant(desk, server):
+    server.rights |= {("tenant", "create gpujobs/costcaller", "team")}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(desk), base_url="https://cost"
+    ) as client:
+        for header in (written(User("admin")), "", "x"):
+            headers = BEARER | {HEADER: header}
+            answer = await client.get("/api/v1/gpu/cost", headers=headers, params=QUERY)
+            shown = answer.json().get("total", {}).get("allocated_gpu_hours")
+            assert (answer.status_code, shown) == ((403, None) if header else (200, 2.0))
+
+
+@pytest.mark.parametrize("header", ["x", "{}", "%7B%22username%22%3A%20%22%22%7D", "[" * 5000])
+async def test_what_names_no_user_is_refused(desk, server, header):
+    server.rights |= {("tenant", "create gpujobs/costcaller", "")}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(desk), base_url="https://cost"
+    ) as client:
+        headers = BEARER | {HEADER: header}
+        answer = await client.get("/api/v1/gpu/cost", headers=headers, params=QUERY)
+    assert (answer.status_code, answer.json()["field"]) == (400, HEADER)
 
 
 async def test_the_api_says_so_where_the_accountant_is_away(through_api):
