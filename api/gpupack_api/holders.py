@@ -80,6 +80,18 @@ def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[
             yield from _told_by(gpus)
 
 
+def holds_of(
+    claim: PodClaim, ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]
+) -> Iterator[Hold]:
+    """List those of one pod; on an observed node its agent reports them."""
+    workers, pod = PodWorkers(jobs), (claim.namespace, claim.name)
+    for hold in _held_by(claim):
+        yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
+    gpus = ledger.gpus.items.get(claim.placement.node)
+    if gpus is not None and gpus.status.mode == "observed":
+        yield from (each for each in _told_by(gpus) if (each.namespace, each.pod) == pod)
+
+
 def _of_worker(hold: Hold, pod: WorkerKey, workers: PodWorkers) -> Hold:
     worker = workers.of(pod, hold.share)
     return msgspec.structs.replace(hold, job=pod.attempt.job, worker=worker)

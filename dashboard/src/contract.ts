@@ -90,6 +90,11 @@ export interface JobName {
   readonly kind?: "GPUJob" | "Pod";
 }
 
+/** When a waiting job or pod starts. */
+export interface Start {
+  readonly kind: "Now" | "At" | "WhenReleased" | "Never" | "Unknown";
+}
+
 export interface Explanation {
   readonly phase: string;
   readonly reason: string;
@@ -101,6 +106,7 @@ export interface Explanation {
   readonly foreseen_seconds: number | null;
   readonly fits_now: boolean | null;
   readonly would_help: readonly string[];
+  readonly start: Start | null;
 }
 
 export interface WhatIf {

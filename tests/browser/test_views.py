@@ -185,7 +185,7 @@ def test_a_question_is_answered_with_the_node_or_with_what_would_help(opened):
     expect(page.get_by_label("Answer").get_by_text("train-", exact=False).first).to_be_visible()
     page.get_by_label("Workers").fill("100")
     page.get_by_role("button", name="Ask").click()
-    page.get_by_text("It fits nowhere in this cluster").wait_for()
+    page.get_by_text("It can never run").wait_for()
 
 
 def test_a_view_that_the_server_lacks_says_so_and_the_rest_works(opened):

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a GPUJob or a standalone pod waits for, by the queue's own code on a copy of its state."""
 
+from typing import Final
+
 import msgspec
 from litestar import get
 from litestar.datastructures import State
 
 from gpupack_api import problems
 from gpupack_api.errors import Missing
+from gpupack_api.holders import HolderView, holder_view, holds_of
 from gpupack_api.routes.jobs import OneName, OneNamespace
 from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
@@ -14,17 +17,20 @@ from gpupack_api.start_view import StartView, start_view
 from gpupack_core.queueing import JobId, Now
 from gpupack_core.queueing.reasons import NEXT_CYCLE
 from gpupack_kube import objects
+from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.planning import reason_of
 from gpupack_scheduling.queueing.ask import job_id, pod_id
 from gpupack_scheduling.queueing.what_if import prepare_explain
 from gpupack_serving.user import User
+
+_ON_A_NODE: Final = frozenset({claims.State.LANDED, claims.State.BOUND, claims.State.FINISHED})
 
 
 class Explanation(msgspec.Struct, frozen=True):
     """What a GPUJob or a standalone pod waits for.
 
     Attributes:
-        phase: of it.
+        phase: of it; Scheduled: a pod that has a node.
         reason: why it waits, worked out now where it stands in the queue; else as its status says.
         message: the same in words.
         position: among all jobs and standalone pods that wait in the cluster, in the order in which
@@ -37,6 +43,8 @@ class Explanation(msgspec.Struct, frozen=True):
         fits_now: whether it has room, whatever else waits and whatever quotas say; null: it does
             not stand in the queue.
         would_help: what would let it start; what stands behind that is not looked at.
+        node: where a pod is that has a node; empty: it waits. Of a GPUJob its own call says it.
+        holds: the GPUs that this pod holds, as `GET holders` shows them.
     """
 
     phase: str
@@ -50,6 +58,8 @@ class Explanation(msgspec.Struct, frozen=True):
     fits_now: bool | None = None
     would_help: list[str] = []
     start: StartView | None = None
+    node: str = ""
+    holds: list[HolderView] = []
 
 
 @get(
@@ -84,13 +94,15 @@ async def explain(
 async def explain_pod(
     request: Call, state: State, namespace: OneNamespace, name: OneName
 ) -> Explanation:
-    """Tell what a standalone pod in the queue waits for, and what would help."""
+    """Tell what a standalone pod in the queue waits for, or where a pod is that has a node."""
     parts = parts_of(state)
     user = await parts.user(request)
     await parts.rights.require_namespace(user, "pods", namespace)
     onlooker = parts.model.onlooker
     onlooker.follow()
     pod = _gated(parts, namespace, name)
+    if pod is None:
+        return _placed(parts, namespace, name)
     job = pod_id(pod.metadata.uid)
     if job not in onlooker.admissions.queue.state.waiting:
         return Explanation(
@@ -102,12 +114,29 @@ async def explain_pod(
     return await _queued(parts, user, namespace, job, "Pending")
 
 
-def _gated(parts: Parts, namespace: str, name: str) -> objects.Pod:
+def _gated(parts: Parts, namespace: str, name: str) -> objects.Pod | None:
     gated = parts.model.ledger.pods.gated.values()
-    found = (pod for pod in gated if pod.key == (namespace, name))
-    if (pod := next(found, None)) is None:
-        raise Missing(f"no pod {namespace}/{name} waits in the queue")
-    return pod
+    return next((pod for pod in gated if pod.key == (namespace, name)), None)
+
+
+def _placed(parts: Parts, namespace: str, name: str) -> Explanation:
+    """Say where a pod is that has a node; raises Missing."""
+    model = parts.model
+    there = model.ledger.claims.pods.values()
+    found = (pod for pod in there if (pod.namespace, pod.name) == (namespace, name))
+    pod = next((pod for pod in found if pod.state in _ON_A_NODE), None)
+    if pod is None:
+        raise Missing(f"no pod {namespace}/{name} waits in the queue or has a node")
+    node = str(pod.placement.node)
+    held = holds_of(pod, model.ledger, model.jobs.by_key)
+    return Explanation(
+        phase="Scheduled",
+        reason="Scheduled",
+        message=f"the pod is on node {node}",
+        waiting=len(model.onlooker.admissions.queue),
+        node=node,
+        holds=[holder_view(each, model.ledger) for each in held],
+    )
 
 
 async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) -> Explanation:

@@ -14,6 +14,7 @@ import { Gantt } from "../parts/gantt.tsx";
 import { NodeNames } from "../parts/names.tsx";
 import { Empty, Loading, Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
+import { fit } from "../parts/start.ts";
 import { format } from "../route.ts";
 
 export function JobView({ namespace, name }: { namespace: string; name: string }) {
@@ -112,15 +113,14 @@ function Explained({ path, before }: { path: string; before: string }) {
     );
   }
   const others = value.ahead_hidden;
+  const sentence = fit(value.start, value.fits_now);
   return (
     <section aria-label="Why it waits" class="explained">
       <h2>Why it waits</h2>
       {value.message && <p>{value.message}</p>}
       <ul>
         {value.position !== null && <li>{queued(value.position, value.waiting)}</li>}
-        {value.fits_now !== null && (
-          <li>{value.fits_now ? "It would fit now." : "It does not fit now."}</li>
-        )}
+        {sentence && <li>{sentence}</li>}
         {value.foreseen_seconds !== null && (
           <li>It is foreseen to start within {duration(value.foreseen_seconds)}.</li>
         )}

@@ -11,6 +11,7 @@ import { Workers } from "../parts/devices.tsx";
 import { Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
 import { FIRST, type Form, question } from "../parts/question.ts";
+import { NEVER } from "../parts/start.ts";
 import { format } from "../route.ts";
 import { token } from "../session.ts";
 import { namespace } from "../token.ts";
@@ -18,7 +19,7 @@ import { namespace } from "../token.ts";
 const SENTENCES = {
   Starts: "It would start at once.",
   Waits: "It would wait.",
-  Never: "It fits nowhere in this cluster.",
+  Never: NEVER,
 };
 
 export function WhatIfView() {

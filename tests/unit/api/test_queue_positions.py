@@ -3,7 +3,7 @@
 
 import msgspec
 import pytest
-from extender_builders import gated
+from extender_builders import gated, part, pod, uuid
 from extender_builders import job as placed_job
 
 from gpupack_api.shown_job import ShownJob
@@ -70,4 +70,27 @@ async def test_a_pod_and_a_job_of_one_name_are_on_pages_of_their_own(call, busy,
 
 async def test_a_pod_that_waits_for_nothing_is_not_explained(call, busy):
     found = await call("pods/team/none/explain", user="tenant")
-    assert (found.status, found.body["detail"]) == (404, "no pod team/none waits in the queue")
+    assert (found.status, found.body["detail"]) == (
+        404,
+        "no pod team/none waits in the queue or has a node",
+    )
+
+
+async def test_a_pod_that_has_a_node_is_explained_by_where_it_is(call, busy):
+    busy.ledger.pods.upsert(
+        pod(
+            "notebook-2",
+            on="a",
+            namespace="team",
+            devices=part("a", 0, percent=30),
+            phase="Running",
+        )
+    )
+    found = await call("pods/team/notebook-2/explain", user="tenant")
+    assert found.status == 200, found.text
+    told = found.body
+    assert (told["phase"], told["node"], told["position"]) == ("Scheduled", "a", None)
+    assert told["message"] == "the pod is on node a"
+    ((gpu, percent),) = [(each["uuid"], each["percent"]) for each in told["holds"]]
+    assert (gpu, percent) == (uuid("a", 0), 30)
+    assert (await call("pods/team/notebook-2/explain", user="other")).status == 403

@@ -7,6 +7,7 @@ import { shade, type Theme } from "../../../dashboard/src/heat/colours.ts";
 import { spans } from "../../../dashboard/src/parts/gantt.ts";
 import { FIRST, question } from "../../../dashboard/src/parts/question.ts";
 import { ticks, timeTicks } from "../../../dashboard/src/parts/scale.ts";
+import { fit, NEVER } from "../../../dashboard/src/parts/start.ts";
 import { format, parse } from "../../../dashboard/src/route.ts";
 import { cleaned, expiry, fault, namespace, subject } from "../../../dashboard/src/token.ts";
 
@@ -14,6 +15,14 @@ const CLAIMS = Buffer.from('{"exp":1700000000,"sub":"system:serviceaccount:a:b"}
   "base64url",
 );
 const TOKEN = `eyJhbGciOiJSUzI1NiJ9.${CLAIMS}.c2ln`;
+
+test("a job that can never run is not said to fit later", () => {
+  assert.equal(fit({ kind: "Never" }, false), NEVER);
+  assert.equal(fit({ kind: "WhenReleased" }, false), "It does not fit now.");
+  assert.equal(fit({ kind: "Unknown" }, false), "It does not fit now.");
+  assert.equal(fit({ kind: "Now" }, true), "It would fit now.");
+  assert.equal(fit(null, null), "");
+});
 
 test("a token is found in what people paste", () => {
   const pasted = [
