@@ -149,7 +149,7 @@ gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gp
 	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py $(GPU_PYTHON)
 
 .PHONY: bench-workloads
-bench-workloads: ## Every workload at the sizes of docs/workloads.md; ONLY="gemm,softmax"
+bench-workloads: ## Every workload at the sizes of docs/workloads; ONLY="gemm,softmax"
 	@$(PYTHON) benchmarks/workloads_suite.py --only "$(ONLY)"
 
 
@@ -252,7 +252,7 @@ pytest-workloads:
 	@STEP_SHOW=1 $(STEP) test-workloads $(PYTEST_CLUSTER) --timeout 600 -m "not gpu $(BUT)" tests/e2e/workloads
 
 .PHONY: workloads-table
-workloads-table: venv ## Tables and figures of docs/workloads.md, from what benchmarks left in docs/reports
+workloads-table: venv ## Tables and figures of docs/workloads, from what benchmarks left in docs/reports
 	@$(PY) -B benchmarks/workloads_table.py
 	@$(PY) -B benchmarks/collectives_figure.py
 	@$(PY) -B benchmarks/train_cnn_figure.py

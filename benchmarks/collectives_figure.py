@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws docs/collectives.svg from the report that the tables of docs/workloads.md are made of.
+"""Draws docs/workloads/collectives.svg from a report of `collectives`.
 
 python benchmarks/collectives_figure.py
 """
@@ -15,7 +15,7 @@ from gpupack_workloads.collectives.plots import Row, curves, of_methods, of_oper
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REPORT: Final = ROOT / "docs" / "reports" / "workloads" / "collectives-4xh200.json"
-PICTURE: Final = ROOT / "docs" / "collectives.svg"
+PICTURE: Final = ROOT / "docs" / "workloads" / "collectives.svg"
 
 
 def draw(rows: list[Row]) -> Figure:

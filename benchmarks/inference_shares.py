@@ -2,17 +2,17 @@
 """How long users of an inference server wait, by the size of its share of a GPU.
 
     python3 benchmarks/inference_shares.py           # shares of 10, 30, 50 and 100 percent
-    python3 benchmarks/inference_shares.py --table   # docs/workloads.md anew from the reports
+    python3 benchmarks/inference_shares.py --table   # only the table, from the reports
 
 Runs `inference-load` once for each share, one after the other on one GPU, each as a limited share's
 container would: under an MPS daemon of this script's own, with the variables that the agent sets.
 The same requests come at the same times in each. With nothing beside it a share has the GPU's whole
 memory bandwidth and power to itself, so this is what the limit alone costs; neighbours cost more.
 
-Leaves docs/reports/inference-shares-DEVICE.json and the table in docs/workloads.md. Nothing about
-the GPU is changed: the compute mode stays, and the daemon ends with the script. Needs a Python with
-torch, Triton, NumPy, click, msgspec, PyYAML, aiohttp, starlette, uvicorn and prometheus-client, and
-the driver's nvidia-cuda-mps-control.
+Leaves docs/reports/inference-shares-DEVICE.json and the table in docs/workloads/inference.md.
+Nothing about the GPU is changed: the compute mode stays, and the daemon ends with the script. Needs
+a Python with torch, Triton, NumPy, click, msgspec, PyYAML, aiohttp, starlette, uvicorn and
+prometheus-client, and the driver's nvidia-cuda-mps-control.
 """
 
 import argparse
@@ -43,7 +43,7 @@ sys.path.insert(0, str(ROOT / "agent"))
 from gpupack_agent.mps.threads import parse_sound_threads  # noqa: E402  needs no cluster
 
 REPORTS = ROOT / "docs" / "reports"
-DOCUMENT = ROOT / "docs" / "workloads.md"
+DOCUMENT = ROOT / "docs" / "workloads" / "inference.md"
 CONTROL = "nvidia-cuda-mps-control"
 PROGRAM_FOLDERS = ("/usr/local/nvidia/bin", "/usr/bin")
 PERCENTS = "10,30,50,100"

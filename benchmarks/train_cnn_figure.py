@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes docs/train-cnn.svg and its table in docs/workloads.md from train_cnn_compare.py's report.
+"""Makes train-cnn.svg and its table in docs/workloads from the report of train_cnn_compare.py.
 
 python benchmarks/train_cnn_figure.py
 """
@@ -18,8 +18,8 @@ from pictures import svg
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REPORT: Final = ROOT / "docs" / "reports" / "train-cnn-compare.json"
-PICTURE: Final = ROOT / "docs" / "train-cnn.svg"
-DOCUMENT: Final = ROOT / "docs" / "workloads.md"
+PICTURE: Final = ROOT / "docs" / "workloads" / "train-cnn.svg"
+DOCUMENT: Final = ROOT / "docs" / "workloads" / "cnn.md"
 TABLE: Final = "train-cnn-compare"
 
 Run = dict[str, Any]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `workloads_suite.py` runs: the sizes of docs/workloads.md; and what its report is called."""
+"""What `workloads_suite.py` runs: the sizes of docs/workloads; and what its report is called."""
 
 import re
 from dataclasses import dataclass

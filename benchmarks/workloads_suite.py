@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the built-in workloads at the sizes of docs/workloads.md on this host's GPUs.
+"""Runs the built-in workloads at the sizes of docs/workloads on this host's GPUs.
 
     python3 benchmarks/workloads_suite.py                      # all
     python3 benchmarks/workloads_suite.py --only softmax,gemm  # some

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of docs/workloads.md from what runs left in docs/reports/workloads.
+"""Makes the tables of docs/workloads from the reports in docs/reports/workloads.
 
     python benchmarks/workloads_table.py           # write them
     python benchmarks/workloads_table.py --check   # exit with 1 if they are not up to date
 
-The tables stand between two comments in the document; what is around them stays.
+Each table stands between two comments of its page. The text around the comments stays.
 """
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import documents
 from workloads_bars import BARS, Bar, Pick
+from workloads_index import INDEX, Entry
 from workloads_runs import file_name
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "reports" / "workloads"
-DOCUMENT = ROOT / "docs" / "workloads.md"
+DOCUMENTS = ROOT / "docs"
 NAMED = {"torch": "torch", "triton": "Triton", "nvidia-nccl-cu13": "NCCL"}
 
 CNN = "train-cnn"
@@ -118,19 +119,40 @@ def runs_table(reports: list[Report]) -> str:
             f"`{' '.join((report['workload'], *report['arguments']))}`",
             report["result"]["headline"],
             f"{report['seconds']:.0f}",
-            f"[{_device(report)}](reports/workloads/{file_name(report)})",
+            f"[{_device(report)}]({file_name(report)})",
         )
         for report in reports
     ]
     return documents.table(head, rows)
 
 
+def index_table(reports: list[Report]) -> str:
+    """Return every workload with its page, its manifests and its newest headline."""
+    head = ("workload", "workers", "what it does", "manifest", "newest report")
+    return documents.table(head, [_index_row(entry, reports) for entry in INDEX])
+
+
+def _index_row(entry: Entry, reports: list[Report]) -> tuple[str, ...]:
+    manifests = (f"[{name}](../../examples/{name}.yaml)" for name in entry.examples)
+    newest = _newest(reports, entry.name)
+    return (
+        f"[`{entry.name}`]({entry.page}#{entry.name})",
+        entry.workers,
+        entry.summary,
+        ", ".join(manifests),
+        "-" if newest is None else _headline(newest),
+    )
+
+
+def _headline(report: Report) -> str:
+    link = f"../reports/workloads/{file_name(report)}"
+    return f"{report['result']['headline']} ([{_device(report)}]({link}))"
+
+
 def techniques_table(reports: list[Report]) -> str:
     """Return what each technique of train-cnn takes, by its newest report."""
     head = ("technique", "ms per step", "images/s", "memory, MiB")
-    found = [report for report in reports if report["name"] == CNN]
-    newest = max(found, key=lambda report: str(report["written"]), default=None)
-    lines = [] if newest is None else newest["result"]["rows"]
+    lines = _newest_rows(reports, CNN)
     return documents.table(
         head,
         [
@@ -148,9 +170,7 @@ def techniques_table(reports: list[Report]) -> str:
 def steps_table(reports: list[Report]) -> str:
     """Return how fast each kernel of cuda-matmul is, by its newest report."""
     head = ("kernel", "operands", "TFLOP/s", "cuBLAS, TFLOP/s", "of cuBLAS")
-    found = [report for report in reports if report["name"] == CUDA]
-    newest = max(found, key=lambda report: str(report["written"]), default=None)
-    lines = [] if newest is None else newest["result"]["rows"]
+    lines = _newest_rows(reports, CUDA)
     return documents.table(
         head,
         [
@@ -318,9 +338,14 @@ def one_sided_table(reports: list[Report]) -> str:
 
 def _newest_rows(reports: list[Report], *names: str) -> list[dict[str, Any]]:
     """Return the rows of the newest report of runs; none where there is none."""
-    found = [report for report in reports if report["name"] in names]
-    newest = max(found, key=lambda report: str(report["written"]), default=None)
+    newest = _newest(reports, *names)
     return [] if newest is None else list(newest["result"]["rows"])
+
+
+def _newest(reports: list[Report], *names: str) -> Report | None:
+    """Return the newest report of runs."""
+    found = [report for report in reports if report["name"] in names]
+    return max(found, key=lambda report: str(report["written"]), default=None)
 
 
 def _shown(line: dict[str, Any], column: str, digits: int) -> str:
@@ -392,33 +417,54 @@ def _versions(report: Report) -> str:
     return ", ".join([*versions, f"driver {report['driver']}"])
 
 
-def main(arguments: list[str], *, document: Path = DOCUMENT, reports: Path = REPORTS) -> int:
-    """Write the tables, or say whether they are up to date."""
+TABLES: Final[dict[str, dict[str, Callable[[list[Report]], str]]]] = {
+    "workloads/README.md": {"index": index_table},
+    "workloads/targets.md": {"bars": bars_table},
+    "workloads/matrix-products.md": {
+        CUDA: steps_table,
+        TILES: languages_table,
+        f"{TILES}-programs": programs_table,
+    },
+    "workloads/attention.md": {PACKED: packed_table},
+    "workloads/cnn.md": {CNN: techniques_table},
+    "workloads/transformer.md": {"transformer": transformer_table},
+    "workloads/peer-memory.md": {
+        PEERS: peers_table,
+        "gathered": gathered_table,
+        "one-sided": one_sided_table,
+    },
+    "reports/workloads/README.md": {"runs": runs_table},
+}
+"""The tables of each page, by the page's path in docs and the name in the table's marks."""
+
+
+def main(arguments: list[str], *, docs: Path = DOCUMENTS, reports: Path = REPORTS) -> int:
+    """Write the tables, or report whether they are up to date."""
     kept = read(reports)
-    before = document.read_text()
-    tables = {
-        "bars": bars_table(kept),
-        "runs": runs_table(kept),
-        CNN: techniques_table(kept),
-        CUDA: steps_table(kept),
-        TILES: languages_table(kept),
-        f"{TILES}-programs": programs_table(kept),
-        PACKED: packed_table(kept),
-        PEERS: peers_table(kept),
-        "gathered": gathered_table(kept),
-        "one-sided": one_sided_table(kept),
-        "transformer": transformer_table(kept),
-    }
-    after = before
-    for name, table in tables.items():
-        after = documents.replaced(after, name, table)
-    if arguments == ["--check"]:
-        if before != after:
-            print(f"{document} is not what the reports say; run `make workloads-table`")
-        return int(before != after)
-    document.write_text(after)
-    print(f"{document}: {len(kept)} reports")
+    check = arguments == ["--check"]
+    changed = [page for page in TABLES if _write(docs / page, TABLES[page], kept, check=check)]
+    if check:
+        for page in changed:
+            print(f"{docs / page} differs from the reports; run `make workloads-table`")
+        return int(bool(changed))
+    print(f"{docs}: {len(kept)} reports, {len(changed)} of {len(TABLES)} pages changed")
     return 0
+
+
+def _write(
+    page: Path,
+    tables: dict[str, Callable[[list[Report]], str]],
+    reports: list[Report],
+    *,
+    check: bool,
+) -> bool:
+    """Write the tables of a page unless they are only checked, and return whether they changed."""
+    before = after = page.read_text()
+    for name, make in tables.items():
+        after = documents.replaced(after, name, make(reports))
+    if after != before and not check:
+        page.write_text(after)
+    return after != before
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from gpupack_crds.kinds import GpuNode
 
 SLOW: Final = 0.9
 """Part of the median below which a GPU is used last: NVIDIA's boards of one model differ by a few
-percent (docs/workloads.md), so that a tenth is no accident."""
+percent (docs/workloads), so that a tenth is no accident."""
 
 LEAST_OTHERS: Final = 3
 """GPUs of the model without which a median says nothing."""

@@ -46,16 +46,12 @@ def test_four_processes_of_two_workers_are_one_training_that_a_second_job_contin
     assert sorted(path.name for path in volume.iterdir()) == ["start-1", "start-2"]
 
 
-SECTION = re.search(
-    r"^## A job of your own\n(.*?)^## ",
-    (ROOT / "docs/workloads.md").read_text(),
-    re.MULTILINE | re.DOTALL,
-)[1]
+PAGE = (ROOT / "docs/workloads/own-job.md").read_text()
 
 
 def block(language, number=0):
-    """A block of the page's section."""
-    return re.findall(rf"^```{language}\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)[number]
+    """A block of the page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[number]
 
 
 @pytest.fixture

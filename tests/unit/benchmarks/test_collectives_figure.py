@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of docs/workloads.md."""
+"""The picture of docs/workloads/collectives.md."""
 
 import importlib
 import json

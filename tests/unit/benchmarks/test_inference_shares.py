@@ -51,7 +51,7 @@ def test_each_share_of_each_device_has_its_line(shares):
 
 
 def test_the_table_is_put_into_its_place_again_and_again(shares, tmp_path):
-    document = tmp_path / "workloads.md"
+    document = tmp_path / "inference.md"
     begin, end = f"<!-- {shares.TABLE} -->\n", f"<!-- end of {shares.TABLE} -->"
     document.write_text(f"before\n{begin}old\n{end}\nafter\n")
     for device in ("h100", "h200"):
@@ -67,7 +67,7 @@ def test_the_table_is_put_into_its_place_again_and_again(shares, tmp_path):
 def test_the_document_has_a_place_for_the_table_and_what_stands_there_is_of_the_reports(
     shares, tmp_path
 ):
-    text, document = shares.DOCUMENT.read_text(), tmp_path / "workloads.md"
+    text, document = shares.DOCUMENT.read_text(), tmp_path / "inference.md"
     document.write_text(text)
     shares.write_table(shares.REPORTS, document)
     assert document.read_text() == text

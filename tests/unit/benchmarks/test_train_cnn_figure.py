@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table and picture of docs/workloads.md that compare optimisers and batch sizes."""
+"""Table and picture of docs/workloads/cnn.md that compare optimisers and batch sizes."""
 
 import importlib
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/workloads.md."""
+"""The tables of docs/workloads."""
 
 import importlib
 import json
@@ -9,33 +9,6 @@ import pytest
 from alike import assert_alike
 
 ROOT = pathlib.Path(__file__).parents[3]
-PLACES = """before
-<!-- bars: made by `make workloads-table` -->
-old
-<!-- end of bars -->
-between
-<!-- runs: made by `make workloads-table` -->
-<!-- end of runs -->
-<!-- train-cnn: made by `make workloads-table` -->
-<!-- end of train-cnn -->
-<!-- cuda-matmul: made by `make workloads-table` -->
-<!-- end of cuda-matmul -->
-<!-- thunderkittens: made by `make workloads-table` -->
-<!-- end of thunderkittens -->
-<!-- thunderkittens-programs: made by `make workloads-table` -->
-<!-- end of thunderkittens-programs -->
-<!-- attention-varlen: made by `make workloads-table` -->
-<!-- end of attention-varlen -->
-<!-- p2p-cpp: made by `make workloads-table` -->
-<!-- end of p2p-cpp -->
-<!-- gathered: made by `make workloads-table` -->
-<!-- end of gathered -->
-<!-- one-sided: made by `make workloads-table` -->
-<!-- end of one-sided -->
-<!-- transformer: made by `make workloads-table` -->
-<!-- end of transformer -->
-after
-"""
 REPORT = {
     "written": "2026-11-21T18:00:00+00:00", "name": "softmax", "workload": "softmax",
     "arguments": ["--size=8192"], "gpus": 1, "driver": "580.1", "seconds": 12.3,
@@ -53,6 +26,12 @@ REPORT = {
 }  # fmt: skip
 
 
+def places(tables):
+    """Return a page with a place for each table."""
+    marks = (f"<!-- {name}: made -->\nold\n<!-- end of {name} -->\nbetween\n" for name in tables)
+    return f"before\n{''.join(marks)}after\n"
+
+
 @pytest.fixture
 def table(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -66,7 +45,7 @@ def bars(table):
 
 @pytest.fixture
 def write(table, bars, monkeypatch, tmp_path):
-    """Writes the tables of these reports into a document, judged by two bars; returns it."""
+    """Writes the tables of these reports into pages, judged by two bars; returns all of them."""
     forward = {"pass": "forward"}
     two = (
         bars.Bar("softmax forward", "softmax", 1, "≥ 0.95 x copy", 0.95,
@@ -74,26 +53,29 @@ def write(table, bars, monkeypatch, tmp_path):
         bars.Bar("latency", "collectives", 4, "≤ 15 µs", 15, bars.metric("us"), "µs", most=True),
     )  # fmt: skip
     monkeypatch.setattr(table, "BARS", two)
-    document = tmp_path / "workloads.md"
-    document.write_text(PLACES)
-    reports = tmp_path / "reports"
+    docs, reports = tmp_path / "docs", tmp_path / "kept"
     reports.mkdir()
+    for page, tables in table.TABLES.items():
+        (docs / page).parent.mkdir(parents=True, exist_ok=True)
+        (docs / page).write_text(places(tables))
 
     def write(*kept):
         for report in kept:
             (reports / f"{report['name']}-{report['gpus']}.json").write_text(json.dumps(report))
-        assert table.main([], document=document, reports=reports) == 0
-        return document.read_text()
+        assert table.main([], docs=docs, reports=reports) == 0
+        return "".join((docs / page).read_text() for page in table.TABLES)
 
-    write.check = lambda: table.main(["--check"], document=document, reports=reports)
+    write.check = lambda: table.main(["--check"], docs=docs, reports=reports)
     return write
 
 
-def test_the_document_is_what_the_reports_say(table, tmp_path):
-    document = tmp_path / "workloads.md"
-    document.write_text(table.DOCUMENT.read_text())
-    table.main([], document=document)
-    assert_alike(document.read_text(), table.DOCUMENT.read_text())
+def test_the_pages_are_what_the_reports_say(table, tmp_path):
+    for page in table.TABLES:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).write_text((table.DOCUMENTS / page).read_text())
+    table.main([], docs=tmp_path)
+    for page in table.TABLES:
+        assert_alike((tmp_path / page).read_text(), (table.DOCUMENTS / page).read_text())
 
 
 def test_a_bar_that_is_missed_says_so_with_device_versions_and_date(write):
@@ -150,7 +132,17 @@ def test_a_result_that_was_not_verified_is_not_tabled(write, result):
 
 def test_every_run_is_listed_with_its_report(write):
     row = "| `softmax --size=8192` | 4100 GB/s | 12 | [1 x NVIDIA H200]"
-    assert f"{row}(reports/workloads/softmax-1xh200.json) |" in write(REPORT)
+    assert f"{row}(softmax-1xh200.json) |" in write(REPORT)
+
+
+def test_the_index_has_the_newest_headline_of_each_workload_and_its_manifests(write):
+    newer = {"written": "2026-11-22T18:00:00+00:00", "gpus": 2}
+    result = REPORT["result"] | {"headline": "4200 GB/s"}
+    text = write(REPORT, REPORT | newer | {"result": result})
+    report = "[2 x NVIDIA H200](../reports/workloads/softmax-2xh200.json)"
+    assert f"[softmax](../../examples/softmax.yaml) | 4200 GB/s ({report}) |" in text
+    shares = "[matmul](../../examples/matmul.yaml), [share](../../examples/share.yaml)"
+    assert f"{shares} | - |" in text
 
 
 def test_each_technique_of_train_cnn_has_its_row(write):
@@ -235,7 +227,7 @@ def test_what_stands_around_the_tables_stays_and_a_second_time_changes_nothing(w
     assert write.check() == 0
 
 
-def test_a_document_that_is_not_up_to_date_fails_the_check(write, capsys):
+def test_pages_that_are_not_up_to_date_fail_the_check(write, capsys):
     assert write.check() == 1
     assert "make workloads-table" in capsys.readouterr().out
 

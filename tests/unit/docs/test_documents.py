@@ -11,6 +11,8 @@ DOCUMENTS = sorted(
     path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
 )
 LINK = re.compile(r"\]\(([^)#:]+)\)")
+ANCHOR = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 TARGET = re.compile(r"`make ([a-z0-9-]+)|^make ([a-z0-9-]+)", re.MULTILINE)
 TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 ATTACK = re.compile(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
@@ -34,6 +36,24 @@ def test_links_of_a_document_lead_somewhere(document):
         if not (folder / link).resolve().exists()
     ]
     assert broken == []
+
+
+def headings(page):
+    """Return the anchors that the web page of a document has."""
+    names = (re.sub(r"[^\w -]", "", name.lower()) for name in HEADING.findall(page.read_text()))
+    return {name.replace(" ", "-") for name in names}
+
+
+def test_links_to_a_section_of_the_workloads_pages_lead_to_its_heading():
+    found = [
+        (str(document), page, anchor)
+        for document in DOCUMENTS
+        for name, anchor in ANCHOR.findall((ROOT / document).read_text())
+        if (page := (ROOT / document).parent.joinpath(name).resolve() if name else ROOT / document)
+        and page.is_relative_to(ROOT / "docs" / "workloads")
+    ]
+    assert found
+    assert [link for link in found if link[2] not in headings(link[1])] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)

@@ -7,7 +7,8 @@ from gpupack_workloads.settings import Options
 
 LAYOUTS = ("rows", "grid", "split-k", "split-k-all-reduce")
 # On H200s products of 1024 columns or whole ones are the fastest, on one GPU too; which of them
-# changes from run to run (docs/workloads.md has 512 to whole). Two chunks are between one and four.
+# changes from run to run (docs/reports/tuning/matmul-multi.md has 512 to whole). Two chunks are
+# between one and four.
 CHUNKS = (1, 4)
 WIDTHS = (1024, 32768)
 

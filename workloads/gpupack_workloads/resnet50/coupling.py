@@ -9,7 +9,7 @@ A compiled network's gradients come all at once at its end, so that there is not
 their sum with. What then counts is that DDP copies each of 161 gradients by a kernel of its own,
 and a gathering copy of many tensors takes one. To compile stage by stage and sum the gradients of
 a stage beside the backward pass of the one before, by NCCL or by copy engines, was slower
-(docs/workloads.md). Statistics of normalisation stay a rank's own, as usual.
+(docs/reports/tuning/resnet50.md). Statistics of normalisation stay a rank's own, as usual.
 """
 
 import inspect

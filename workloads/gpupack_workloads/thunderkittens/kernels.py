@@ -86,7 +86,7 @@ def root_of(environ: Mapping[str, str]) -> Path:
     if not named:
         raise BadArgument(
             f"{ROOT_VARIABLE} is not set: clone https://github.com/HazyResearch/ThunderKittens and"
-            " name its folder, or use an image that has it (docs/workloads.md says how)"
+            " name its folder, or use an image that has it (see docs/workloads/matrix-products.md)"
         )
     header = Path(named) / "include" / "kittens.cuh"
     if not header.is_file():
