@@ -109,7 +109,13 @@ NEAR_NOBODY = {
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param(asking(), id="whole"),
+        pytest.param(sharing(), id="share", marks=pytest.mark.slow),
+    ],
+)
 def test_a_pod_that_a_user_binds_gets_tickets_but_never_starts(kube, cluster, container):
     command = {"command": ["sleep", "1000"]}
     kube.submit(pod(container | command, schedulerName="gpupack", affinity=NEAR_NOBODY))

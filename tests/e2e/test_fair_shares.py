@@ -72,6 +72,7 @@ def test_namespaces_of_weight_3_to_1_that_want_more_get_gpu_seconds_as_3_to_1(
 GRACE_SECONDS = 10
 
 
+@pytest.mark.slow
 def test_a_borrower_gives_back_within_15_seconds_and_its_grace_period(kube, others, judged, tell):
     """It uses its whole grace period."""
     cohort = {

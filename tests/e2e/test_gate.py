@@ -163,6 +163,7 @@ def guest(kube, others, judged):
     kube.delete("gpucohort", name)
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(kube, guest, judged):
     kube.submit(judged.job("owner", gpus=4, seconds=30))

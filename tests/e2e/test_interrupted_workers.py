@@ -119,7 +119,7 @@ def test_one_worker_of_a_gang_that_is_ended_and_exits_0_starts_all_again(kube, s
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_job_whose_node_is_drained_starts_again_although_its_workers_exit_0(kube, saver, workers):
     node = kube.nodes()[0]
     name = f"drained-{workers}"
@@ -128,6 +128,7 @@ def test_a_job_whose_node_is_drained_starts_again_although_its_workers_exit_0(ku
         goes_on(kube, name, "EvictionByEvictionAPI")
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_worker_that_a_taint_ends_and_that_exits_0_starts_again(kube, saver):
     """The taint may end the leading operator too, and then the pod is gone before its successor."""

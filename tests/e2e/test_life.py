@@ -23,6 +23,7 @@ def test_a_failing_job_is_tried_again_as_often_as_it_says(kube, judged):
     assert job["status"]["restarts"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_job_that_failed_on_a_node_is_tried_again_on_another_and_then_wherever_it_fits(
     kube, judged

@@ -12,8 +12,6 @@ from node_faults import gpus_ready
 
 from gpupack_devcluster.driver import NodeComponent
 
-pytestmark = pytest.mark.alone
-
 OLD, NEW = "removed-old", "removed-new"
 PATIENCE_SECONDS = 60
 
@@ -86,6 +84,7 @@ def test_a_node_owns_its_gpunode_and_its_agents_lease(cluster, system):
             assert owners(item) == [("Node", name, uid)]
 
 
+@pytest.mark.alone
 def test_a_gpunode_takes_nothing_from_others_once_its_node_is_removed(system, host):
     host(OLD)
     wait_for(lambda: owned_by_its_node(system, OLD), seconds=PATIENCE_SECONDS, what="an owner")
@@ -110,12 +109,14 @@ def test_a_gpunode_takes_nothing_from_others_once_its_node_is_removed(system, ho
     )
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_gpunode_that_no_node_owns_is_deleted_after_a_while(system, host):
     system.submit(gpu_node(NEW))
     wait_for(lambda: read(system, "gpunode", NEW) is None, seconds=120, what="the GPUNode is gone")
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_gpunode_and_lease_go_with_the_node_and_come_back_with_it(cluster, system):
     name = cluster.nodes()[-1]

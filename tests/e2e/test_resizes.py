@@ -70,6 +70,7 @@ def test_a_pod_that_shrinks_makes_room_for_a_job(kube, judged, node, part_of):
     kube.wait_phase("train", "Succeeded", seconds=90)
 
 
+@pytest.mark.slow
 def test_a_resize_that_is_deferred_keeps_room_until_it_is_withdrawn(kube, judged, node, part_of):
     for name in ("grows", "in-its-way"):
         running(kube, name, node, part_of(0.3))
@@ -85,6 +86,7 @@ def test_a_resize_that_is_deferred_keeps_room_until_it_is_withdrawn(kube, judged
     kube.wait_phase("train", "Succeeded", seconds=90)
 
 
+@pytest.mark.slow
 def test_a_resize_that_no_node_can_do_takes_nothing_from_jobs(kube, judged, node, part_of):
     running(kube, "greedy", node, part_of(0.2))
     refused = resize(kube, "greedy", part_of(2))

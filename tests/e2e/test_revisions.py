@@ -35,6 +35,7 @@ def test_what_no_revision_allows_is_refused_and_changes_nothing(kube, judged, sp
     assert kube.gpujob("train")["spec"] == before
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_job_keeps_its_gpus_by_a_higher_revision_though_others_wait_for_them(kube, judged):
     """It has all GPUs of the cluster, so whoever waits would get any that is given back."""

@@ -5,14 +5,12 @@ import pytest
 from harness import annotated_devices, wait_for, why_it_waits
 from manifests import limits, on_node
 
-pytestmark = pytest.mark.alone
-
 SHOW = "import os; print(os.environ['GPUPACK_DEVICES'])"
 END = "import os, signal; os.kill(1, signal.SIGTERM)"
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_refused(idle, refusals):
+def nothing_is_refused(refusals):
     yield
     assert refusals() == []
 
@@ -66,6 +64,7 @@ def test_each_container_sees_its_own_gpus_and_keeps_them_when_it_restarts(kube, 
     assert statuses(kube, "pair")["one"]["restartCount"] == 0
 
 
+@pytest.mark.alone
 def test_a_pods_gpus_are_those_of_all_its_containers_until_all_have_ended(kube, cluster, judged):
     """A container that has ended keeps its GPUs: the kubelet frees its tickets with the pod."""
     node = cluster.nodes()[0]

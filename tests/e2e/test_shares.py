@@ -95,6 +95,7 @@ def test_memory_is_counted_as_percent_is(kube, judged):
     assert hold(kube, judged, "one", share=most) != hold(kube, judged, "two", share=most)
 
 
+@pytest.mark.slow
 def test_the_last_gpu_is_shared_or_whole_but_never_both(kube, judged):
     hold(kube, judged, "full-node", gpus=8)
     hold(kube, judged, "other-node", gpus=7)

@@ -31,7 +31,7 @@ def without_results(jobs):
 def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
     kube, judged, refusals, peaks, idle
 ):
-    storm = mixed(judged, jobs=40, servers=0, seed=SEED)
+    storm = mixed(judged, jobs=30, servers=0, seed=SEED)
     storm.submit(kube)
     jobs = kube.wait_finished(storm.names, seconds=240)
     assert refusals() == []
