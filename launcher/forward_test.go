@@ -43,13 +43,13 @@ func ofPods(t *testing.T, layout string, count int, script string, arguments ...
 }
 
 func TestEachRankOfASharedPodRunsInTheContainerOfItsWorker(t *testing.T) {
-	workers := sharingPods(t, `echo "rank $rank is worker $GPUPACK_WORKER_INDEX of $HOSTNAME: $OMPI_MCA_smsc"`)
+	workers := sharingPods(t, `echo "rank $rank is worker $GPUPACK_WORKER_INDEX of $HOSTNAME: $OMPI_MCA_smsc $PRTE_MCA_prte_tmpdir_base $OMPI_MCA_orte_tmpdir_base"`)
 	for index, each := range workers {
 		if status := each.ends(t); status != 0 {
 			t.Errorf("worker %d: %d: %s", index, status, each.said)
 		}
 	}
-	const sharing = ": " + "^cma,xpmem,knem"
+	const sharing = ": " + "^cma,xpmem,knem /dev/shm /dev/shm"
 	expected := []string{
 		"rank 0 is worker 0 of train-1-0" + sharing, "rank 1 is worker 1 of train-1-0" + sharing,
 		"rank 2 is worker 4 of train-1-0" + sharing, "rank 3 is worker 2 of train-1-2" + sharing,
