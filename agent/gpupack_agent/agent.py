@@ -49,6 +49,7 @@ from gpupack_agent.mps.asking import ProcessReader, command
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.guard import Guard, Tell
 from gpupack_agent.node_mode import NodeMode
+from gpupack_agent.node_pod import NODE_PODS
 from gpupack_agent.observer import Observer
 from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.pod_use import PodUse
@@ -75,7 +76,7 @@ from gpupack_kube.events import About, EventWriter, Reporter, Said
 from gpupack_kube.metrics import UnreadableObjects
 from gpupack_kube.objects import ObjectMeta
 from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import NODES, PODS
+from gpupack_kube.resources import NODES
 from gpupack_serving.settings import MetricsSettings
 
 log = logging.getLogger(__name__)
@@ -230,7 +231,7 @@ async def _serve(
     )
     watch = Reflector(
         api,
-        PODS,
+        NODE_PODS,
         Both(node.pods, exporter.pods),
         selectors={"fieldSelector": f"spec.nodeName={settings.node.name}"},
     )

@@ -13,9 +13,9 @@ Nothing is mounted on the host and no privilege is needed. The kubelet bounds th
 of the owner's volume), the kernel charges pages to the pod that writes them, and the tmpfs is gone
 with the last container that has it mounted.
 
-Pods share memory only within a namespace, and there only those whose annotation has the same
-value. A user who may create pods in a namespace can join a gang's memory there, as can one who may
-exec into its pods.
+Pods share memory only within a namespace, and there only those that the scheduler's Binding names
+as pods of the same gang. No other part can write that annotation. A pod that does not have the
+volume `shm` in memory at /dev/shm neither gives nor gets any.
 """
 
 import dataclasses

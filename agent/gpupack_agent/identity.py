@@ -20,9 +20,10 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from gpupack_agent.errors import Unidentified
+from gpupack_agent.node_pod import NODE_PODS
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore, PodView, Start, view
-from gpupack_kube import client, resources
+from gpupack_kube import client
 from gpupack_kube.errors import KubeError, Refused
 
 
@@ -70,7 +71,7 @@ class Identities:
                 pods=(pod.title,),
             )
         try:
-            current = view(await self._api.get(resources.PODS, pod.name, namespace=pod.namespace))
+            current = view(await self._api.get(NODE_PODS, pod.name, namespace=pod.namespace))
         except KubeError as error:
             raise Unidentified(
                 f"cannot check which pod has {_set(tickets)}: {_kind_of(error)}",

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from gpupack_agent.node_pod import NodePod, has_shm
 from gpupack_crds import names
 from gpupack_kube import objects
 
@@ -36,7 +37,8 @@ class PodView:
         started: a container of it that asks for devices runs or has run, says the API.
         simulates_idle: simulated GPUs of it pass for idle.
         job: the GPUJob whose worker it says to be; empty: none.
-        gang: of which it has one /dev/shm with the others on this node; empty: none.
+        gang: of which it has one /dev/shm with the others on this node, says the Binding; empty:
+            of none.
     """
 
     namespace: str
@@ -53,7 +55,7 @@ class PodView:
     gang: str = ""
 
     is_shared: bool = False
-    """Whether several workers of a gang are in it, says the pod."""
+    """Whether several workers of a gang are in it, says the Binding."""
 
     @property
     def title(self) -> str:
@@ -76,7 +78,7 @@ class Start:
     tickets: frozenset[str]
 
 
-def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
+def view(pod: NodePod, resources: Collection[str] = RESOURCES) -> PodView:
     """Reduce a pod to what matters of it, to those who deal with these resources."""
     sidecars = tuple(each for each in pod.spec.init_containers if _is_sidecar(each))
     plain = tuple(each for each in pod.spec.init_containers if not _is_sidecar(each))
@@ -90,11 +92,17 @@ def view(pod: objects.Pod, resources: Collection[str] = RESOURCES) -> PodView:
         early=tuple(dict.fromkeys(ask.container for ask in _asks(plain, resources))),
         finished=pod.finished,
         job=pod.metadata.labels.get(names.JOB_LABEL, ""),
-        gang=pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, ""),
+        gang=_gang(pod, {ask.container for ask in asks}),
         is_shared=names.WORKERS_ANNOTATION in pod.metadata.annotations,
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )
+
+
+def _gang(pod: NodePod, asking: Collection[str]) -> str:
+    """A pod whose /dev/shm is another volume, or none, has it to itself."""
+    gang = pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, "")
+    return gang if gang and has_shm(pod.spec, asking) else ""
 
 
 def _is_sidecar(container: objects.Container) -> bool:
@@ -135,22 +143,22 @@ class PodStore:
         """Whether every pod of this node is known: before the first list none is."""
         self.by_uid: dict[str, PodView] = {}
 
-    def replace(self, items: list[objects.Pod], /) -> None:
+    def replace(self, items: list[NodePod], /) -> None:
         """Forget everything and hold exactly these."""
         known, self.by_uid = self.by_uid, {}
         for item in items:
             self._put(item, known)
         self.synced = True
 
-    def upsert(self, item: objects.Pod, /) -> None:
+    def upsert(self, item: NodePod, /) -> None:
         """A pod appeared or changed."""
         self._put(item, self.by_uid)
 
-    def remove(self, item: objects.Pod, /) -> None:
+    def remove(self, item: NodePod, /) -> None:
         """A pod is gone."""
         self.by_uid.pop(item.metadata.uid, None)
 
-    def _put(self, item: objects.Pod, known: Mapping[str, PodView]) -> None:
+    def _put(self, item: NodePod, known: Mapping[str, PodView]) -> None:
         pod = view(item, self._resources)
         before = known.get(pod.uid)
         if before and pod.finished:

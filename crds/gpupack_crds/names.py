@@ -48,7 +48,8 @@ ISOLATION_ANNOTATION: Final = f"{GROUP}/isolation"
 SHARE_WITH_ANNOTATION: Final = f"{GROUP}/share-with"
 """On a pod that asks for a share: `anyone` or `namespace`, likewise."""
 GANG_MEMORY_ANNOTATION: Final = f"{GROUP}/gang-memory"
-"""On a worker with a pod of its own: the attempt whose workers on one node have one /dev/shm."""
+"""On a worker with a pod of its own: the attempt whose workers on one node have one /dev/shm.
+Written by the Binding and by nothing else."""
 DCGM_EXPORTER_ANNOTATION: Final = f"{GROUP}/dcgm-exporter"
 """On a pod in a namespace that the chart names: the port where it shows DCGM's figures."""
 IDLE_CONDITION: Final = f"{GROUP}/Idle"
@@ -68,8 +69,8 @@ INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """The worker's index; of a pod with several workers, that of the first. The Job controller sets it
 where the Job is indexed, we do elsewhere."""
 WORKERS_ANNOTATION: Final = f"{GROUP}/workers"
-"""On a pod that workers share: their indices, such as 0-3. For people; to the agent it says that
-containers of the pod may open each other's GPUs. No part trusts it beyond its own pod."""
+"""On a pod that workers share: their indices, such as 0-3. Containers of such a pod can open each
+other's GPUs. Written by the Binding and by nothing else."""
 
 CONSUMED_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 """On a worker: the ProvisioningRequest that brought its node; cluster-autoscaler's own name."""

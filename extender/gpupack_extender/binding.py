@@ -22,8 +22,9 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
-from gpupack_crds import names
+from gpupack_crds import indices, names
 from gpupack_crds.devices import encode_devices
+from gpupack_crds.gang_memory import gang_name
 from gpupack_extender.gathering import Gathering
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.wire import BindingArgs
@@ -164,7 +165,8 @@ class Binder:
 
     async def _write(self, call: BindingArgs, claim: PodClaim) -> None:
         path = PODS.path(call.pod_name, namespace=call.pod_namespace, subresource="binding")
-        await self._api.post(path, binding(call, claim), objects.Object)
+        written = binding(call, claim, shared_with(self._ledger, claim))
+        await self._api.post(path, written, objects.Object)
 
     async def _ask(self, call: BindingArgs, claim: PodClaim, *, may_have_landed: bool) -> Outcome:
         try:
@@ -180,8 +182,11 @@ class Binder:
         )
 
 
-def binding(call: BindingArgs, claim: PodClaim) -> objects.Json:
-    """Node and devices; annotations are merged into the pod in the same write."""
+def binding(call: BindingArgs, claim: PodClaim, shared: dict[str, str]) -> objects.Json:
+    """Node, devices and what the pod shares with its gang.
+
+    The API server merges the annotations into the pod in the same write.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -189,7 +194,7 @@ def binding(call: BindingArgs, claim: PodClaim) -> objects.Json:
             "name": call.pod_name,
             "namespace": call.pod_namespace,
             "uid": call.pod_uid,
-            "annotations": annotations(claim),
+            "annotations": annotations(claim) | shared,
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": claim.placement.node},
     }
@@ -199,6 +204,25 @@ def annotations(claim: PodClaim) -> dict[str, str]:
     """The devices; none on a node whose GPUs another device plugin hands out."""
     held = claims.shares(claim.placement)
     return {names.DEVICES_ANNOTATION: encode_devices(held)} if held else {}
+
+
+def shared_with(ledger: Ledger, claim: PodClaim) -> dict[str, str]:
+    """What containers of a gang's pod share with those of the pod, and with the gang's other pods.
+
+    By the places that the GPUJob's status shows. What the pod says of itself does not count.
+    """
+    if claim.worker is None:
+        return {}
+    found = {}
+    workers = [each.worker.index for each in ledger.claims.in_pod(claim.worker)]
+    if len(workers) > 1:
+        found[names.WORKERS_ANNOTATION] = indices.written(workers)
+    attempt = claim.worker.attempt
+    shown = ledger.jobs.shown(attempt.job_uid)
+    if shown is not None and shown.attempt == attempt and shown.has_gang_memory:
+        gang = gang_name(attempt.job_uid, attempt=attempt.number)
+        found[names.GANG_MEMORY_ANNOTATION] = gang
+    return found
 
 
 def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) -> Outcome:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod's devices come with the scheduler's Binding or not at all, whoever asks.
+"""What a pod gets comes with the scheduler's Binding or not at all, whoever asks.
 
 Tried as the administrator; the pods name a scheduler that does not exist.
 """
@@ -26,8 +26,21 @@ def bind(kube, *flags, path="pods/idle/binding"):
     return kube.kubectl("create", "--raw", path, "-f", "-", *flags, stdin=json.dumps(binding))
 
 
+SHARED = {"gpupack.dev/workers": "0-1", "gpupack.dev/gang-memory": "uid/1"}
+"""What the agent opens to other containers of the pod, or to other pods of its gang, by."""
+
+
 def test_a_pod_cannot_be_created_with_devices(kube):
     assert REFUSAL in kube.apply(pod(annotations={DEVICES_ANNOTATION: FORGED})).stderr
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_pod_does_not_say_itself_what_it_shares(kube, name):
+    said = kube.apply(pod(annotations={name: SHARED[name]})).stderr
+    assert (REFUSAL in said, name in said) == (True, True)
+    kube.submit(pod())
+    bind(kube, SCHEDULER)
+    assert REFUSAL in kube.kubectl("annotate", "pod", "idle", f"{name}={SHARED[name]}").stderr
 
 
 def test_a_binding_with_devices_is_the_schedulers_alone(kube):

@@ -2,8 +2,8 @@
 """One /dev/shm for workers of a gang that have a pod each and are on one node.
 
 NCCL passes data between two processes through memory if they have the same host (NCCL_HOSTID) and
-the same /dev/shm. The agent gives the pods with this annotation one /dev/shm. NVLink stays closed
-to them: its handles travel over sockets of a network namespace or belong to a PID namespace, so
+the same /dev/shm. The agent gives the pods of such a gang one /dev/shm. NVLink stays closed to
+them: its handles travel over sockets of a network namespace or belong to a PID namespace, so
 NCCL must not try (NCCL_P2P_DISABLE, NCCL_CUMEM_ENABLE). For a worker with several GPUs that would
 close NVLink between its own GPUs as well, so such workers keep sockets.
 
@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Final
 
 from gpupack_crds import names
+from gpupack_crds.gang_memory import gang_name, has_gang_memory
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
@@ -41,27 +42,17 @@ def with_gang_memory(
         attempt: its number.
         container: name of the worker container.
     """
-    on_node = max(Counter(pod.node for pod in pods).values(), default=0)
-    spec = job.spec
-    one_gpu_each = spec.gpus == 1 and spec.mig is None and spec.share is None
-    # The agent mounts the memory, and does so for GPUs that it hands out itself.
-    is_ours = spec.resource_name == names.GPU
-    wanted = on_node > 1 and not spec.extra and one_gpu_each and is_ours
-    if not wanted or not _has_volume(template, container):
+    if not has_gang_memory(job.spec, pods) or not _has_volume(template, container):
         return template
-    metadata = template["metadata"]
-    gang = f"{job.metadata.uid}/{attempt}"
-    annotations = metadata.get("annotations", {}) | {names.GANG_MEMORY_ANNOTATION: gang}
+    on_node = max(Counter(pod.node for pod in pods).values())
+    gang = gang_name(job.metadata.uid, attempt=attempt)
     made = with_changed(
         template["spec"],
         {container},
         lambda worker: with_default_variables(worker, _settings(gang)),
     )
     volumes = [sized_for(each, on_node) for each in made["volumes"]]
-    return template | {
-        "metadata": metadata | {"annotations": annotations},
-        "spec": made | {"volumes": volumes},
-    }
+    return template | {"spec": made | {"volumes": volumes}}
 
 
 def _has_volume(template: Json, container: str) -> bool:

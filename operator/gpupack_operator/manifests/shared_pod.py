@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gpupack_crds import indices, names, quantity
+from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
@@ -65,7 +65,6 @@ def shared(template: Json, pod: WorkerPod, *, container: str, hostname: str) -> 
     workers = [names.worker_container(container, index) for index in pod.workers]
     default = meta["annotations"].get(DEFAULT_CONTAINER_ANNOTATION, container)
     annotations = meta["annotations"] | {
-        names.WORKERS_ANNOTATION: indices.written(pod.workers),
         DEFAULT_CONTAINER_ANNOTATION: workers[0] if default == container else default,
     }
     made = spec | {

@@ -5,8 +5,9 @@ import dataclasses
 import datetime as dt
 from typing import Final
 
+from gpupack_crds.gang_memory import has_gang_memory
 from gpupack_crds.placement import WorkerPlacement, by_worker
-from gpupack_crds.worker_pods import pods_of
+from gpupack_crds.worker_pods import WorkerPod, pods_of
 from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claim_table import ClaimTable
@@ -37,6 +38,7 @@ class ShownJob:
         growing: likewise, where more workers may get places.
         least, extra: workers that start together, and those that may run beside them.
         shares_pods: whether those that start together share a pod where they are on one node.
+        has_gang_memory: whether pods of the attempt that are on one node have one /dev/shm.
         runs: all workers that start together have started.
         held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
     """
@@ -57,6 +59,7 @@ class ShownJob:
     least: int = 1
     extra: int = 0
     shares_pods: bool = False
+    has_gang_memory: bool = False
     runs: bool = False
     held_since: dt.datetime | None = None
 
@@ -99,9 +102,10 @@ class Jobs:
     def upsert(self, job: PlacedJob) -> None:
         """A GPUJob appeared or changed."""
         attempt = _attempt(job)
-        self._shown[attempt.job_uid] = _shown(job, attempt)
+        pods = pods_of(job.spec, job.status.placement) if job.status.holds_placement else ()
+        self._shown[attempt.job_uid] = _shown(job, attempt, pods)
         self._claims.changes.job(attempt.job_uid)
-        written = self._written(job, attempt)
+        written = self._written(job, attempt, pods)
         dropped = []
         for worker in self._claims.workers_of(attempt.job_uid):
             was_written = self._claims.workers[worker].state is State.WRITTEN
@@ -134,13 +138,15 @@ class Jobs:
         self._claims.changes.job(job_uid)
         self._claims.change_workers(drop=self._claims.workers_of(job_uid))
 
-    def _written(self, job: PlacedJob, attempt: AttemptKey) -> dict[WorkerKey, WorkerClaim]:
+    def _written(
+        self, job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]
+    ) -> dict[WorkerKey, WorkerClaim]:
         if not job.status.holds_placement:
             return {}
         needs, placement = job.needs, job.status.placement
         firsts = {
             (pod.node, worker): pod.index
-            for pod in pods_of(job.spec, placement)
+            for pod in pods
             if len(pod.workers) > 1
             for worker in pod.workers
         }
@@ -170,7 +176,7 @@ class Jobs:
         return WorkerClaim(worker=worker, allocation=allocation, state=State.WRITTEN)
 
 
-def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
+def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> ShownJob:
     return ShownJob(
         attempt=attempt,
         may_wait=job.may_wait,
@@ -188,6 +194,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey) -> ShownJob:
         least=job.spec.least,
         extra=job.spec.extra,
         shares_pods=job.spec.shares_pods,
+        has_gang_memory=has_gang_memory(job.spec, pods),
         runs=job.status.phase == "Running",
         held_since=job.status.held_since,
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
 
+import msgspec
 import pytest
 
 from gpupack_agent import cdi
@@ -8,9 +9,9 @@ from gpupack_agent.admission import admit
 from gpupack_agent.cgroups import CgroupState
 from gpupack_agent.gang_memory import GangMemory, memory_owner
 from gpupack_agent.inventory.base import Injection
+from gpupack_agent.node_pod import NodePod
 from gpupack_agent.pods import Start, view
 from gpupack_crds import names
-from gpupack_kube import objects
 
 GANG = "uid-of-job/1"
 
@@ -99,6 +100,60 @@ def test_a_record_is_read_back_with_its_gang(build, tmp_path):
     assert again.records == (record,)
 
 
-def test_the_gang_of_a_pod_is_read_from_its_annotation():
-    meta = objects.ObjectMeta(annotations={names.GANG_MEMORY_ANNOTATION: GANG})
-    assert view(objects.Pod(metadata=meta)).gang == GANG
+MEMORY = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
+MOUNT = {"name": "shm", "mountPath": "/dev/shm"}
+
+
+def gang_of(build, *, volume=MEMORY, mount=MOUNT, containers=("worker",), mounting=("worker",)):
+    """Which gang's memory a pod has by its annotation and its volumes."""
+    tree = build.pod_json("a", build.share(0), gpus=dict.fromkeys(containers, 1))
+    tree["metadata"]["annotations"][names.GANG_MEMORY_ANNOTATION] = GANG
+    tree["spec"]["volumes"] = [volume]
+    for each in tree["spec"]["containers"]:
+        each["volumeMounts"] = [mount] if each["name"] in mounting else []
+    return view(msgspec.convert(tree, NodePod)).gang
+
+
+def test_a_pod_with_our_tmpfs_is_of_the_gang_that_its_binding_names(build):
+    assert gang_of(build) == GANG
+    assert gang_of(build, mount=MOUNT | {"mountPath": "/dev/shm/"}) == GANG
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"name": "shm", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "HugePages"}},
+        {"name": "shm", "hostPath": {"path": "/dev/shm"}},
+        {"name": "shm", "persistentVolumeClaim": {"claimName": "data"}},
+        MEMORY | {"name": "other"},
+    ],
+    ids=["on disk", "huge pages", "host path", "claim", "another name"],
+)
+def test_a_pod_without_our_tmpfs_has_no_common_memory(build, volume):
+    assert gang_of(build, volume=volume) == ""
+
+
+@pytest.mark.parametrize(
+    "mount",
+    [
+        MOUNT | {"mountPath": "/data"},
+        MOUNT | {"subPath": "part"},
+        MOUNT | {"subPathExpr": "$(HOSTNAME)"},
+        MOUNT | {"readOnly": True},
+        MOUNT | {"name": "other"},
+    ],
+    ids=["elsewhere", "a part", "a part by a variable", "to read only", "another volume"],
+)
+def test_a_container_that_has_not_all_of_it_at_dev_shm_has_no_common_memory(build, mount):
+    assert gang_of(build, mount=mount) == ""
+
+
+def test_each_container_with_gpus_must_mount_it(build):
+    two = ("worker", "second")
+    assert gang_of(build, containers=two) == ""
+    assert gang_of(build, containers=two, mounting=two) == GANG
+
+
+def test_a_container_without_gpus_gets_none_for_the_pod(build):
+    assert gang_of(build, mounting=("proxy",)) == ""

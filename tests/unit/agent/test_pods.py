@@ -4,13 +4,13 @@ import time
 
 import msgspec
 
+from gpupack_agent.node_pod import NodePod
 from gpupack_agent.pods import Ask, PodStore, view
 from gpupack_crds import names
-from gpupack_kube import objects
 
 
 def decode(body):
-    return msgspec.convert(body, objects.Pod)
+    return msgspec.convert(body, NodePod)
 
 
 def test_a_pod_is_reduced_to_its_request_and_its_annotation(build):

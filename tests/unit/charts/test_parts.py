@@ -688,7 +688,13 @@ def test_every_policy_is_bound_and_only_those_about_templates_and_resources_warn
 def test_the_policy_guards_the_annotations_that_the_code_reads(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-devices"]
     (changed,) = policy["spec"]["variables"]
-    ours = [names.DEVICES_ANNOTATION, names.PLACE_ANNOTATION, names.PREEMPTION_ANNOTATION]
+    ours = [
+        names.DEVICES_ANNOTATION,
+        names.WORKERS_ANNOTATION,
+        names.GANG_MEMORY_ANNOTATION,
+        names.PLACE_ANNOTATION,
+        names.PREEMPTION_ANNOTATION,
+    ]
     assert changed["expression"].startswith(f"{ours}.filter(")
 
 

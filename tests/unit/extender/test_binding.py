@@ -3,14 +3,16 @@
 
 import asyncio
 
+import msgspec
 import pytest
-from extender_builders import job, pod, whole
+from extender_builders import job, owner, pod, whole
 
+from gpupack_crds import names
 from gpupack_crds.devices import decode_devices
 from gpupack_extender import binding
 from gpupack_extender.binding import Binder
 from gpupack_extender.wire import BindingArgs
-from gpupack_kube import errors
+from gpupack_kube import errors, objects
 from gpupack_scheduling.errors import BindRefused
 
 
@@ -147,3 +149,83 @@ async def test_a_caller_that_gives_up_does_not_stop_the_bind(binder, world, serv
 async def test_an_unknown_pod_is_refused(binder):
     with pytest.raises(BindRefused, match="there is no pod of UID uid-x"):
         await binder.bind(to("a", name="x"))
+
+
+def gang(world, *placed, **spec):
+    """A gang of as many workers as there are places."""
+    size = {"workers": len(placed), "minWorkers": len(placed)} | spec
+    shown = job("train", attempt=1, phase="Admitted", placed=placed, **size)
+    world.ledger.jobs.upsert(shown)
+
+
+def claiming(made, **annotations):
+    """The pod as a user would write it who claims what a Binding alone gives."""
+    tree = msgspec.to_builtins(made)
+    tree["metadata"]["annotations"] = annotations
+    return msgspec.convert(tree, objects.Pod)
+
+
+def of_two_workers(name, first):
+    made = msgspec.to_builtins(pod(name, asking=[{names.GPU: "1"}] * 2, worker=("train", 1, first)))
+    made["metadata"]["ownerReferences"] = [owner(f"train-1-p{first}")]
+    return msgspec.convert(made, objects.Pod)
+
+
+async def written(binder, server, made, *, on):
+    """The annotations that the Binding gives the pod."""
+    server.add(made)
+    await binder.bind(to(on, name=made.metadata.name))
+    return server.bindings[-1]["metadata"]["annotations"]
+
+
+@pytest.fixture
+def at_once(binder, monkeypatch):
+    """Let each pod of a gang be bound without waiting for the others."""
+
+    async def wait(claim, is_wanted):
+        del claim, is_wanted
+
+    monkeypatch.setattr(binder.gathering, "wait", wait)
+    return binder
+
+
+async def test_a_pod_that_workers_share_is_told_which_they_are(at_once, world, server):
+    gang(world, ("b", [0]), ("a", [1]), ("b", [1]), podPerWorker=False)
+    found = await written(at_once, server, of_two_workers("w", 0), on="b")
+    assert found.keys() == {names.DEVICES_ANNOTATION, names.WORKERS_ANNOTATION}
+    assert found[names.WORKERS_ANNOTATION] == "0,2"
+    alone = claiming(pod("x", worker=("train", 1, 1)), **{names.WORKERS_ANNOTATION: "0-7"})
+    assert (await written(at_once, server, alone, on="a")).keys() == {names.DEVICES_ANNOTATION}
+
+
+async def test_pods_of_a_gang_on_one_node_are_named_as_one_gang(at_once, world, server):
+    gang(world, ("b", [0]), ("b", [1]), podPerWorker=True)
+    for index in range(2):
+        made = pod(f"w{index}", worker=("train", 1, index))
+        found = await written(at_once, server, made, on="b")
+        assert found[names.GANG_MEMORY_ANNOTATION] == "uid-train/1"
+        assert names.WORKERS_ANNOTATION not in found
+
+
+@pytest.mark.parametrize(
+    ("placed", "spec"),
+    [
+        ([("a", [1]), ("b", [0])], {}),
+        ([("b", [0, 1]), ("b", [2, 3])], {"gpus": 2}),
+        ([("b", [0]), ("b", [1])], {"minWorkers": 1}),
+    ],
+    ids=["on two nodes", "several GPUs each", "elastic"],
+)
+async def test_pods_of_other_gangs_have_no_common_memory(at_once, world, server, placed, spec):
+    gang(world, *placed, podPerWorker=True, **spec)
+    node, devices = placed[0]
+    made = pod("w", gpus=len(devices), worker=("train", 1, 0))
+    forged = claiming(made, **{names.GANG_MEMORY_ANNOTATION: "uid-train/1"})
+    assert (await written(at_once, server, forged, on=node)).keys() == {names.DEVICES_ANNOTATION}
+
+
+async def test_a_pod_of_no_gang_gets_nothing_but_its_gpus(at_once, world, server):
+    gang(world, ("b", [0]), ("b", [1]), podPerWorker=True)
+    claims = {names.GANG_MEMORY_ANNOTATION: "uid-train/1", names.WORKERS_ANNOTATION: "0-1"}
+    stranger = claiming(pod("p"), **claims)
+    assert (await written(at_once, server, stranger, on="a")).keys() == {names.DEVICES_ANNOTATION}

@@ -76,12 +76,12 @@ def test_a_pod_of_one_worker_is_named_as_the_others(job_of):
     assert template_of(job_of(1))["spec"]["hostname"] == "train-1-1"
 
 
-def test_a_pod_is_pinned_to_its_node_and_says_which_workers_it_has(job_of):
+def test_a_pod_is_pinned_to_its_node_and_leaves_it_to_its_binding_to_name_the_workers(job_of):
     template = template_of(job_of(0))
     assert '"a"' in msgspec.json.encode(template["spec"]["affinity"]).decode()
     assert template["spec"]["hostname"] == "train-1-0"
     annotations = template["metadata"]["annotations"]
-    assert annotations[names.WORKERS_ANNOTATION] == "0,2"
+    assert names.WORKERS_ANNOTATION not in annotations
     assert annotations["kubectl.kubernetes.io/default-container"] == "main-0"
 
 

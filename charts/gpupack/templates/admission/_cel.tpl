@@ -61,7 +61,7 @@ c.?env.orValue([]).exists(e, e.name in {{ include "gpupack.cel.texts" (include "
 
 {{/* What the scheduler alone writes, and this request changes: names of annotations. */}}
 {{- define "gpupack.cel.schedulersChanged" -}}
-['gpupack.dev/devices', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
+['gpupack.dev/devices', 'gpupack.dev/workers', 'gpupack.dev/gang-memory', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
 {{- end }}
 
 {{/*
