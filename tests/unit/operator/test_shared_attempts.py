@@ -115,6 +115,24 @@ def test_it_goes_on_while_one_worker_of_a_pod_has_ended(build, look):
     assert look(first, pod_of(build, 2)).status.phase == "Running"
 
 
+def rejected(build):
+    """A running pod that its kubelet admits no more as it starts: it forgets the containers."""
+    found = msgspec.to_builtins(pod_of(build, 0, None, None, phase="Failed"))
+    why = "Pod was rejected: Allocate failed due to no healthy devices present"
+    found["status"] |= {"reason": "UnexpectedAdmissionError", "message": why}
+    return msgspec.convert(found, Pod)
+
+
+def test_a_pod_that_its_kubelet_rejects_after_one_worker_succeeded_starts_all_again(build, look):
+    told = ended(0, build.stamp(20), RESULT % 0)
+    running = (pod_of(build, 0, told, RUNS), pod_of(build, 2))
+    _, gang = look(*running, now=40, write=True)
+    decision = look(rejected(build), pod_of(build, 2), gang=gang, now=41)
+    assert outcome(decision) == ("Infrastructure", "UnexpectedAdmissionError")
+    assert (decision.status.phase, decision.status.results) == ("Pending", ())
+    assert "no healthy devices present" in decision.status.attempts[-1].message
+
+
 def test_a_worker_that_fails_ends_the_others_of_its_pod_and_keeps_their_logs(fails):
     decision, _, (first, _) = fails(maxRestarts=1)
     assert outcome(decision) == ("Failed", "WorkerFailed")
