@@ -11,7 +11,7 @@ import click
 from gpupack_cli import live_view
 from gpupack_cli.answers import Status
 from gpupack_cli.bars import drawn, of_answer, of_gpunode, ordered
-from gpupack_cli.errors import NotAllowed, ServiceAway
+from gpupack_cli.errors import NotAllowed, ServiceAway, SettingsWrong
 from gpupack_cli.listing import listed
 from gpupack_cli.live_view import Look, Seen
 from gpupack_cli.notes import note
@@ -107,6 +107,11 @@ class Nodes:
                 await _counted(self._api)
                 note(f"which GPU is whose is not known, only how many are: {error}")
                 yield lambda: _counted(self._api)
+            except SettingsWrong as error:
+                if not self._answered:
+                    raise
+                # A file that is being replaced, such as the CA's, is empty for a moment.
+                raise ServiceAway(str(error)) from error
             else:
                 self._answered = True
                 yield lambda: _known(rest)
