@@ -160,7 +160,7 @@ def gathered(way: str, rows: int) -> Bar:
 
     The figure is the fewest rows from which on it was faster at every size.
     """
-    what = {"copies": "copies beside products", "kernel": "one kernel"}[way]
+    what = {"copies": "copies during products", "kernel": "one kernel"}[way]
     return Bar(
         f"all-gather and product by {what}, {rows:,} rows and more, slowest",
         "symmetric-memory",
@@ -228,7 +228,7 @@ BARS: tuple[Bar, ...] = (
         ratio=metric("kernels_ratio"),
     ),
     Bar(
-        "all-reduce of 4 GiB by NCCL as it comes, beside NCCL's other settings",
+        "all-reduce of 4 GiB by NCCL's defaults, relative to NCCL's other settings",
         "collectives",
         4,
         "0.98 of NCCL's best setting",
