@@ -24,13 +24,15 @@ import (
 var localRankVariables = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}
 
 // perPod is what MPIs must be told where the ranks of a host do not see each other's processes or
-// temporary files. Copies by process id and a store of files are off. mpirun's helper leaves files
-// for all ranks of its host, such as the topology, without which Open MPI's ranks crash: it leaves
-// them in the memory that the containers of a pod have in common.
+// temporary files. Copies by process id, CUDA's older handles of memory, which go by process id as
+// well, and a store of files are off. mpirun's helper leaves files for all ranks of its host, such as
+// the topology, without which Open MPI's ranks crash: it leaves them in the memory that the
+// containers of a pod have in common.
 var perPod = map[string]string{
 	"OMPI_MCA_orte_tmpdir_base":                "/dev/shm",
 	"PRTE_MCA_prte_tmpdir_base":                "/dev/shm",
 	"OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+	"OMPI_MCA_btl_smcuda_use_cuda_ipc":         "0",
 	"OMPI_MCA_smsc":                            "^cma,xpmem,knem",
 	"PMIX_MCA_gds":                             "hash",
 }
