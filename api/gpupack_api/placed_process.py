@@ -93,6 +93,6 @@ def _hosts(job: ShownJob) -> dict[int, str]:
     prefix = names.job_name(name, attempt=job.status.attempt)
     return {
         worker: f"{prefix}-{pod.index}.{name}.{namespace}.svc"
-        for pod in pods_of(job.spec, job.status.placement)
+        for pod in pods_of(job.status, least=job.spec.least)
         for worker in pod.workers
     }

@@ -419,8 +419,8 @@ class GpuJobSpec(Wire, frozen=True):
         return min(self.workers - self.least, MAX_EXTRA_WORKERS)
 
     @property
-    def shares_pods(self) -> bool:
-        """Whether workers that are on one node share a pod."""
+    def may_share_pods(self) -> bool:
+        """Whether workers that are on one node are to share a pod, if their template allows it."""
         separate = not PODS_ARE_SHARED_BY_DEFAULT
         if self.pod_per_worker is not None:
             separate = self.pod_per_worker

@@ -85,6 +85,12 @@ class Attempt(Wire, frozen=True):
         ]
         | Annotated[tuple[str, ...], FORMER]
     ) = ""
+    shares_pods: Annotated[
+        bool,
+        described(
+            "True: its workers that are on one node share a pod. Absent: each worker has a pod."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Earlier versions wrote a list of all nodes; it is read as the text that it is now."""

@@ -2,13 +2,15 @@
 """Which workers of an attempt share a pod: those of one node that start together.
 
 NCCL, gloo and MPI reach a peer through memory or NVLink only within one network and IPC namespace,
-so within one pod. Every part computes the pods from the placement, and nothing else says it.
+so within one pod. Every part computes the pods from the status: from the placement, and from what
+the entry of the attempt says, which the operator writes together. The spec does not say it: whether
+an absent podPerWorker means a pod for each worker depends on the template and on attempts before.
 """
 
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_worker
@@ -42,7 +44,7 @@ def worker_pods(
 
     Args:
         placement: as the status has it.
-        shares: whether workers share pods (`GpuJobSpec.shares_pods`).
+        shares: whether workers share pods (`shares_pods`).
         least: workers below this index start together; each other one has a pod to itself.
     """
     by_node: dict[tuple[str, int], list[WorkerPlacement]] = defaultdict(list)
@@ -53,21 +55,34 @@ def worker_pods(
     return tuple(sorted(pods, key=lambda pod: pod.index))
 
 
-class SharingSpec(Protocol):
-    """What the pods of a GPUJob depend on, as each part reads it from the spec."""
+class PlacedAttempt(Protocol):
+    """An attempt, as each part reads it from the status."""
 
     @property
-    def shares_pods(self) -> bool:
-        """Whether workers that are on one node share a pod."""
+    def shares_pods(self) -> Any:
+        """Whether workers share pods; True alone says so."""
+
+
+class PlacedStatus(Protocol):
+    """A status, as each part reads it."""
 
     @property
-    def least(self) -> int:
-        """Number of workers that start together."""
+    def placement(self) -> Iterable[NodePlacement]:
+        """Where the workers of the last attempt are."""
+
+    @property
+    def attempts(self) -> Sequence[PlacedAttempt]:
+        """The newest last."""
 
 
-def pods_of(spec: SharingSpec, placement: Iterable[NodePlacement]) -> tuple[WorkerPod, ...]:
-    """Compute the pods of a GPUJob's placement."""
-    return worker_pods(placement, shares=spec.shares_pods, least=spec.least)
+def shares_pods(status: PlacedStatus) -> bool:
+    """Tell whether workers of the last attempt share pods where they are on one node."""
+    return bool(status.attempts) and status.attempts[-1].shares_pods is True
+
+
+def pods_of(status: PlacedStatus, *, least: int) -> tuple[WorkerPod, ...]:
+    """Compute the pods of a GPUJob's placement, of which so many workers start together."""
+    return worker_pods(status.placement, shares=shares_pods(status), least=least)
 
 
 def are_shared(pods: Iterable[WorkerPod]) -> bool:

@@ -116,7 +116,7 @@ class Filter:
         if claim.state is not State.PLANNED or not mismatch(request, claim.allocation):
             return False
         shown = self.ledger.jobs.shown(claim.worker.attempt.job_uid)
-        return shown is None or (shown.shares_pods and claim.worker.index < shown.least)
+        return shown is None or claim.worker.index < shown.least
 
     def _unplanned(self, uid: str, worker: WorkerKey, nodes: Nodes) -> FilterResult:
         if self.ledger.jobs.is_known(worker.attempt):

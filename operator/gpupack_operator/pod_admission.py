@@ -70,6 +70,7 @@ FIRST_REFUSED_SECONDS = 5.0
 MAX_REFUSED_SECONDS = 60.0
 """A no is good for longer each time, so that jobs that wait for a quota cost little."""
 
+OVER_QUOTA: Final = "is forbidden: exceeded quota: "
 NO_DRY_RUNS = "does not support dry run"
 WRONG = {
     "Invalid": re.compile(r'Pod "[^"]*" is invalid: '),
@@ -209,6 +210,22 @@ class PodAdmission:
         self._refused.keep(key, no)
         self._allowed.forget(pods)
         return _forbidden(no, seconds=seconds)
+
+    async def refusal(self, pod: Json) -> str:
+        """Say why the API server refuses a pod of several workers; empty: it does not, or unknown.
+
+        A quota counts what workers ask for, whether they share a pod or not: its refusal is none.
+
+        Raises:
+            KubeError: the API server gave no answer.
+        """
+        if not self._dry_runs.take(pod["metadata"]["namespace"]):
+            return ""
+        try:
+            await self.try_pod(pod)
+        except (errors.Forbidden, errors.Invalid) as error:
+            return "" if OVER_QUOTA in error.said else error.said
+        return ""
 
     async def try_pod(self, pod: Json) -> msgspec.Raw | None:
         """The PodSpec as admission makes it; None: that is not known.

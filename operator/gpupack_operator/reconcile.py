@@ -297,7 +297,7 @@ class Reconciler:
             if isinstance(action, AskPlan):
                 return priority.problem or await self._plan(seen, action, priority)
             if isinstance(action, AskGrowth):
-                return await self._actor.grow(seen, action)
+                return await self._actor.planner.grow(seen, action)
             if answer := await self._carry_out(seen, action):
                 return answer
         return None
@@ -317,7 +317,9 @@ class Reconciler:
         if no := self._creation.pause(seen.job):
             return no
         in_doubt = self._creation.in_doubt(seen.job.metadata.namespace)
-        return await self._actor.plan(seen, action, priority=priority.value, in_doubt=in_doubt)
+        return await self._actor.planner.plan(
+            seen, action, priority=priority.value, in_doubt=in_doubt
+        )
 
     def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
         """Who is still to be planned, and what his status says."""

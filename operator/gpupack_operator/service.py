@@ -165,7 +165,7 @@ async def _lead(
         fence=fence,
         priorities=Priorities(api, most=settings.max_priority),
         preemptions=preemptions,
-        nodes=NodesRequests(api, settings.provisioning, actor.admitted_template),
+        nodes=NodesRequests(api, settings.provisioning, actor.planner.admitted_template),
         bounds=bounds,
         metrics=counted.metrics,
         cliques=cliques,

@@ -160,7 +160,16 @@ def bound_pod(
     return msgspec.json.decode(msgspec.json.encode(built), type=objects.Pod)
 
 
-def gpu_job(name, *, attempts=(), placed=(), phase="Running", namespace="team", spec=None):
+def gpu_job(
+    name,
+    *,
+    attempts=(),
+    placed=(),
+    phase="Running",
+    namespace="team",
+    spec=None,
+    shares_pods=False,
+):
     """A GPUJob; `placed` are (node, devices) by worker.
 
     `attempts` are (started, finished or None), and when the last worker ended, where that is known.
@@ -180,6 +189,7 @@ def gpu_job(name, *, attempts=(), placed=(), phase="Running", namespace="team", 
                     **({} if finished is None else {"finishedAt": when(finished)}),
                     **({"endedAt": when(ended[0])} if ended else {}),
                     "nodes": "a +1",
+                    **({"sharesPods": True} if shares_pods else {}),
                 }
                 for number, (started, finished, *ended) in enumerate(attempts, 1)
             ],

@@ -441,9 +441,13 @@ def job(
     namespace="team",
     planned=None,
     kind=PlacedJob,
+    shares_pods=None,
     **spec,
 ):
-    """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker, `planned` its pod."""
+    """A GPUJob; `placed` holds (node, GPU numbers or devices) per worker, `planned` its pod.
+
+    `shares_pods` is what the entry of its attempt says of its pods; None: there is no entry.
+    """
     placement = by_node(
         WorkerPlacement(index, where, _devices(where, held))
         for index, (where, held) in enumerate(placed)
@@ -462,9 +466,14 @@ def job(
             "phase": phase,
             "placement": msgspec.to_builtins(placement),
             **({} if planned is None else {"plannedPod": planned}),
+            **({} if shares_pods is None else {"attempts": [_entry(attempt, shares_pods)]}),
         },
     }
     return msgspec.json.decode(msgspec.json.encode(built), type=kind)
+
+
+def _entry(number, shares_pods):
+    return {"number": number, "startedAt": moment(0), "sharesPods": shares_pods}
 
 
 def moment(seconds):

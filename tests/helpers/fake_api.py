@@ -29,7 +29,7 @@ class ApiServer:
     `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
     one is answered; `forbidden` holds paths that nobody may read; `slow` delays writes by their
     method, seconds; `date` is the header of every answer; `admit` is what admission makes of an
-    object that is tried; `logs` has texts by path and container;
+    object that is tried, or a refusal; `logs` has texts by path and container;
     `deleted_at_read` has paths of logs whose pods are deleted when their log is read.
     """
 
@@ -103,7 +103,8 @@ class ApiServer:
         body = await request.json()
         if request.query.get("dryRun"):
             self.dry_runs.append(body)
-            return web.json_response(self.admit(body))
+            answer = self.admit(body)
+            return answer if isinstance(answer, web.Response) else web.json_response(answer)
         await asyncio.sleep(self.slow.get(request.method, 0))
         self.writes.append((request.method, request.path))
         return getattr(self, f"_{request.method.lower()}")(request.path, body)

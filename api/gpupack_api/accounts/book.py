@@ -263,7 +263,7 @@ class Book:
         status, started = job.status, job.started_at
         if started is None:
             return
-        for placed in pods_of(job.spec, status.placement):
+        for placed in pods_of(status, least=job.spec.least):
             if placed.index >= job.spec.least:
                 continue
             key = worker_key(job.metadata.namespace, job.metadata.uid, status.attempt, placed.index)
@@ -290,7 +290,7 @@ class Book:
         uid, at = job.metadata.uid, min(attempt.last_ran_at.timestamp(), self._now())
         seen = self._of_attempt(uid, attempt.number)
         known = {claim.key: claim for claim in seen if claim.pod or claim.admitted}
-        unseen = job.spec.least - sum(_workers_of(job, claim) for claim in known.values())
+        unseen = job.spec.least - sum(_workers_of(job, attempt, claim) for claim in known.values())
         if unseen > 0 and attempt.started_at is not None and not any(c.admitted for c in seen):
             self._count_unseen(job, attempt, unseen)
         self._release_all(uid, attempt.number, at=at)
@@ -415,9 +415,11 @@ def _times(tickets: Mapping[str, int], pod: WorkerPod) -> dict[str, int]:
     return {name: number * len(pod.workers) for name, number in tickets.items()}
 
 
-def _workers_of(job: ShownJob, claim: Claim) -> int:
+def _workers_of(job: ShownJob, attempt: ShownAttempt, claim: Claim) -> int:
     """Count the workers that a pod runs, by its GPUs."""
-    return max(len(claim.held) // (job.spec.gpus or 1), 1) if job.spec.shares_pods else 1
+    if attempt.shares_pods is not True:
+        return 1
+    return max(len(claim.held) // (job.spec.gpus or 1), 1)
 
 
 def worker_key(namespace: str, job_uid: str, attempt: int, worker: int | str) -> str:

@@ -56,13 +56,23 @@ def current(status: GpuJobStatus) -> Attempt | None:
 
 
 def opened(
-    status: GpuJobStatus, placement: tuple[NodePlacement, ...], now: dt.datetime
+    status: GpuJobStatus,
+    placement: tuple[NodePlacement, ...],
+    now: dt.datetime,
+    *,
+    shares_pods: bool = False,
 ) -> GpuJobStatus:
-    """Begin the next attempt: number, places and time stand in the status before anything runs."""
+    """Begin the next attempt: number, places and time stand in the status before anything runs.
+
+    `shares_pods`: whether workers of one node share a pod, which stands there as well.
+    """
     number = status.attempt + 1
     nodes = nodes_of(placement)
     attempt = Attempt(
-        number=number, started_at=times.write(now), nodes=shortened(nodes, NODES_CHARACTERS)
+        number=number,
+        started_at=times.write(now),
+        nodes=shortened(nodes, NODES_CHARACTERS),
+        shares_pods=shares_pods,
     )
     return structs.replace(
         status,

@@ -18,6 +18,7 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus, WorkerResult
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_worker
 from gpupack_crds.results import Communication
+from gpupack_crds.worker_pods import shares_pods
 from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.model import Observation
 from gpupack_operator.decision.reasons import JobReason
@@ -74,7 +75,7 @@ def reported(observation: Observation, status: GpuJobStatus, write: Writer) -> G
     found = list(seen(observation.job.spec, status, observation.cliques))
     slow = [each for each in found if not each.uses_nvlink]
     if slow:
-        message = _slow(slow, observation.job.spec)
+        message = _slow(slow, status)
         return write.set(
             status, Type.FAST_COMMUNICATION, "False", JobReason.NVLINK_NOT_USED, message
         )
@@ -132,11 +133,11 @@ def _uses_nvlink(said: Communication, peers: Peers) -> bool:
     return SHARED_MEMORY not in transports and any(each.startswith(NVLINK) for each in transports)
 
 
-def _slow(slow: Sequence[Seen], spec: GpuJobSpec) -> str:
+def _slow(slow: Sequence[Seen], status: GpuJobStatus) -> str:
     first = slow[0]
     more = len(slow) - 1
     others = f", as on {more} more {'node' if more == 1 else 'nodes'}," if more else ""
-    why = "" if spec.shares_pods else "; a pod for each worker keeps NVLink from them"
+    why = "" if shares_pods(status) else "; a pod for each worker keeps NVLink from them"
     return (
         f"workers {indices.written(first.peers.workers)} on node {first.peers.node} have GPUs of "
         f"one NVLink clique{others} and use {_figure(first.communication)}{why}; "

@@ -42,6 +42,6 @@ def gang_jobs(job: GpuJob, status: GpuJobStatus, *, attempt: int) -> GangJobs:
 
 def shared_pods(job: GpuJob, status: GpuJobStatus) -> tuple[WorkerPod, ...]:
     """Compute the pods of the workers that start together; none where each has a pod to itself."""
-    pods = pods_of(job.spec, status.placement)
+    pods = pods_of(status, least=job.spec.least)
     gang = tuple(pod for pod in pods if pod.index < job.spec.least)
     return gang if are_shared(gang) else ()

@@ -64,12 +64,16 @@ class Planned:
         seconds: how long the places are still held for certain; by then they must be written.
         priority: by which they were given.
         planned_pod: what they were asked for with; None: the template.
+        shares_pods: whether workers on one node share a pod.
+        separate: why each has a pod, where the spec leaves it open and they could share.
     """
 
     placement: tuple[NodePlacement, ...]
     seconds: float
     priority: int = 0
     planned_pod: PlannedPod | None = None
+    shares_pods: bool = False
+    separate: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -288,10 +292,12 @@ class AskPlan:
     Attributes:
         attempt: its number.
         avoid: nodes to which it goes only if it fits nowhere else.
+        separate: why each worker is to have a pod, by the attempts before; empty: they may share.
     """
 
     attempt: int
     avoid: tuple[str, ...] = ()
+    separate: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

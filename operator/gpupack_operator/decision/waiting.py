@@ -22,6 +22,7 @@ from gpupack_operator.decision import (
     cleanup,
     ended,
     gpus,
+    pod_sharing,
     readings,
     running,
     times,
@@ -138,7 +139,7 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
     if observation.asked_until and observation.now < observation.asked_until:
         return Decision(status=status, again_at=observation.asked_until)
     avoid = attempts.to_avoid(status, observation.now, observation.limits.avoid_seconds)
-    ask = AskPlan(status.attempt + 1, avoid)
+    ask = AskPlan(status.attempt + 1, avoid, pod_sharing.refusal(observation.job.spec, status))
     return Decision(status=observation.job.status, actions=(ask,))
 
 
@@ -192,7 +193,7 @@ def _ask_again_at(observation: Observation, answer: NotPlanned | Waits) -> dt.da
 def _admitted(
     observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
 ) -> Decision:
-    status = attempts.opened(status, plan.placement, observation.now)
+    status = attempts.opened(status, plan.placement, observation.now, shares_pods=plan.shares_pods)
     status = structs.replace(
         status,
         priority=plan.priority,
@@ -203,6 +204,7 @@ def _admitted(
     status = beside.widened(observation.job.spec, status)
     held = gpus.phrase(observation.job.spec, workers=len(by_worker(plan.placement)))
     message = f"attempt {status.attempt} has {held} on {status.nodes}"
+    message += f"; workers of one node have a pod each: {plan.separate}" if plan.separate else ""
     status = write.set(status, Type.ADMITTED, "True", JobReason.ADMITTED, message)
     status = write.set(status, Type.RUNNING, "False", JobReason.STARTING, running.STARTING_MESSAGE)
     seen = view(observation, status, status.attempts[-1])

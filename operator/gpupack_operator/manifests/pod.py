@@ -12,12 +12,13 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kube.objects import Json
+from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
 from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
 from gpupack_operator.manifests.result_bytes import with_result_bytes
-from gpupack_operator.manifests.shared_pod import check_sharable
+from gpupack_operator.manifests.shared_pod import obstacle
 from gpupack_operator.manifests.socket_defaults import with_socket_defaults
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
@@ -85,12 +86,21 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
         spec = mpi.launched(spec, launching)
     if has_our_images(job.spec):
         spec = defaults.pulling.credited(spec)
-    if job.spec.shares_pods:
-        check_sharable(spec, container["name"])
+    if job.spec.may_share_pods and job.spec.pod_per_worker is False:
+        _check_sharable(spec, container["name"])
     return {
         "metadata": {"labels": labels, "annotations": annotations},
         "spec": with_result_bytes(_with_last_words(spec), {container["name"]}),
     }
+
+
+def _check_sharable(pod_spec: Json, container: str) -> None:
+    """Refuse what workers of one pod cannot all have, where the spec asks for shared pods."""
+    if why := obstacle(pod_spec, container):
+        raise TemplateInvalid(
+            f"podPerWorker is false: workers of the job on one node share a pod, and {why}; change "
+            "the template, or set podPerWorker: true, which gives each worker a pod"
+        )
 
 
 def has_our_images(spec: GpuJobSpec) -> bool:

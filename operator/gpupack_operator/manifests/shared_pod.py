@@ -16,7 +16,6 @@ from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
-from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests.result_bytes import with_result_bytes
 
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"
@@ -30,26 +29,24 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBED_BY: Final = ("httpGet", "tcpSocket", "grpc")
 
 
-def check_sharable(pod_spec: Json, container: str) -> None:
-    """Refuse what only a pod with one worker can have.
+def obstacle(pod_spec: Json, container: str) -> str:
+    """Say what of a template only a pod with one worker can have; empty: nothing.
 
     Args:
         pod_spec: of the template, merged.
         container: name of the worker's container.
-
-    Raises:
-        TemplateInvalid: workers that share a pod would be in each other's way.
     """
     for each in pod_spec["containers"]:
         if each["name"] == container and (port := next(_ports(each), None)) is not None:
-            raise _refused(f"container {container} opens port {port}, which only one of them can")
+            return f"container {container} opens port {port}, which only one of them can"
     others = [
         each.get("name") for key in ("containers", "initContainers") for each in _of(pod_spec, key)
     ]
     if taken := next((name for name in others if _is_a_worker_s(name, container)), None):
-        raise _refused(f"container {taken} has the name of a worker's container")
+        return f"container {taken} has the name of a worker's container"
     if pod_spec.get("resources"):
-        raise _refused("spec.template.spec.resources are for a pod with one worker")
+        return "spec.template.spec.resources are for a pod with one worker"
+    return ""
 
 
 def shared(template: Json, pod: WorkerPod, *, container: str, hostname: str) -> Json:
@@ -148,11 +145,4 @@ def _is_a_worker_s(name: Any, container: str) -> bool:
     _, dash, index = str(name).rpartition("-")
     return (
         bool(dash) and index.isdecimal() and names.worker_container(container, int(index)) == name
-    )
-
-
-def _refused(why: str) -> TemplateInvalid:
-    return TemplateInvalid(
-        f"workers of the job that are on one node share a pod, and {why}: change the template, or "
-        "set podPerWorker: true, which gives each worker a pod"
     )

@@ -37,7 +37,6 @@ class ShownJob:
         movable: as it was shown, where it has places and may be moved to others.
         growing: likewise, where more workers may get places.
         least, extra: workers that start together, and those that may run beside them.
-        shares_pods: whether those that start together share a pod where they are on one node.
         has_gang_memory: whether pods of the attempt that are on one node have one /dev/shm.
         runs: all workers that start together have started.
         held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
@@ -58,7 +57,6 @@ class ShownJob:
     growing: PlacedJob | None = None
     least: int = 1
     extra: int = 0
-    shares_pods: bool = False
     has_gang_memory: bool = False
     runs: bool = False
     held_since: dt.datetime | None = None
@@ -102,7 +100,7 @@ class Jobs:
     def upsert(self, job: PlacedJob) -> None:
         """A GPUJob appeared or changed."""
         attempt = _attempt(job)
-        pods = pods_of(job.spec, job.status.placement) if job.status.holds_placement else ()
+        pods = pods_of(job.status, least=job.spec.least) if job.status.holds_placement else ()
         self._shown[attempt.job_uid] = _shown(job, attempt, pods)
         self._claims.changes.job(attempt.job_uid)
         written = self._written(job, attempt, pods)
@@ -193,7 +191,6 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         growing=job if job.may_grow else None,
         least=job.spec.least,
         extra=job.spec.extra,
-        shares_pods=job.spec.shares_pods,
         has_gang_memory=has_gang_memory(job.spec, pods),
         runs=job.status.phase == "Running",
         held_since=job.status.held_since,

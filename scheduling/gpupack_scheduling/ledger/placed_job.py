@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_crds import gpujob, job_times, names
+from gpupack_crds import job_times, names
 from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
 from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.placement import NodePlacement
@@ -84,7 +84,6 @@ class PlacedJobSpec(objects.View, frozen=True):
     min_memory: str | None = None
     interconnect: str = "any"
     spread: dict[str, Any] | None = None
-    pod_per_worker: Any = None
     policy: str | None = None
     movable: bool = False
     active_deadline_seconds: float | None = None
@@ -101,16 +100,6 @@ class PlacedJobSpec(objects.View, frozen=True):
         """Workers that may run beside those."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
 
-    @property
-    def shares_pods(self) -> bool:
-        """Whether workers that are on one node share a pod, as `GpuJobSpec.shares_pods` has it."""
-        separate = self.pod_per_worker
-        if not isinstance(separate, bool):
-            separate = not gpujob.PODS_ARE_SHARED_BY_DEFAULT
-        is_ours = self.resource_name == names.GPU
-        whole_gpus = self.share is None and self.mig is None and is_ours
-        return not separate and self.least > 1 and whole_gpus and not self.extra
-
 
 class PlacedAttempt(objects.View, frozen=True):
     """One attempt."""
@@ -120,6 +109,7 @@ class PlacedAttempt(objects.View, frozen=True):
     ended_at: dt.datetime | None = None
     finished_at: dt.datetime | None = None
     outcome: str | None = None
+    shares_pods: Any = None
 
     @property
     def last_ran_at(self) -> dt.datetime | None:

@@ -47,8 +47,9 @@ async def test_workers_of_an_allocation_meet_at_their_nodes(call, allocation):
 async def test_workers_that_share_a_pod_meet_by_its_name(call, job):
     gpus = [uuid("a", number) for number in range(2)]
     held = [{"node": "a", "workers": "0-1", "gpus": gpus, "memoryMiB": [MEMORY_MIB]}]
-    spec = {"gpus": 1, "workers": 2, "podPerWorker": False}
-    job("train", phase="Running", attempt=3, placement=held, spec=spec)
+    entry = {"number": 3, "startedAt": "2026-11-24T10:00:00Z", "sharesPods": True}
+    size = {"gpus": 1, "workers": 2}
+    job("train", phase="Running", attempt=3, placement=held, spec=size, attempts=[entry])
     body = {"job": "team/train", "worker": 1, "strategy": "multi_worker"}
     found = (await call("setup-tensorflow", user="tenant", body=body)).body
     host = "train-3-0.train.team.svc"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which workers of a gang share a pod."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpujob import Distributed, GpuJobSpec, Share
+from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.worker_pods import are_shared, pods_of, worker_pods
 
@@ -64,6 +66,25 @@ def test_each_worker_and_each_gpu_is_in_one_pod(nodes, shares, least):
         assert {nodes[worker] for worker in pod.workers} == {pod.node}
 
 
+def status_of(*layouts, nodes="aa"):
+    """A status with attempts that share pods or not, the newest last."""
+    entries = [
+        {"number": number, "startedAt": "2026-11-21T12:00:00Z"}
+        | ({} if shares is None else {"sharesPods": shares})
+        for number, shares in enumerate(layouts, start=1)
+    ]
+    read = msgspec.convert({"attempts": entries}, GpuJobStatus)
+    return msgspec.structs.replace(read, placement=gang(nodes))
+
+
+@pytest.mark.parametrize(
+    ("layouts", "shared"),
+    [([True], True), ([None], False), ([], False), ([True, None], False), ([None, True], True)],
+)
+def test_the_entry_of_the_last_attempt_says_whether_pods_are_shared(layouts, shared):
+    assert are_shared(pods_of(status_of(*layouts), least=2)) == shared
+
+
 SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
 
 
@@ -83,10 +104,9 @@ SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
         ({"distributed": Distributed(backend="gloo")}, True),
     ],
 )
-def test_whole_gpus_of_workers_that_start_together_are_in_shared_pods(changes, shares):
+def test_whole_gpus_of_workers_that_start_together_may_be_in_shared_pods(changes, shares):
     spec = GpuJobSpec(**(SHARED | changes))
-    assert spec.shares_pods == shares
-    assert are_shared(pods_of(spec, gang("aa"))) == shares
+    assert spec.may_share_pods == shares
 
 
 def test_the_container_of_a_worker_has_a_name_that_kubernetes_takes():

@@ -190,7 +190,7 @@ def at_once(binder, monkeypatch):
 
 
 async def test_a_pod_that_workers_share_is_told_which_they_are(at_once, world, server):
-    gang(world, ("b", [0]), ("a", [1]), ("b", [1]), podPerWorker=False)
+    gang(world, ("b", [0]), ("a", [1]), ("b", [1]), shares_pods=True)
     found = await written(at_once, server, of_two_workers("w", 0), on="b")
     assert found.keys() == {names.DEVICES_ANNOTATION, names.WORKERS_ANNOTATION}
     assert found[names.WORKERS_ANNOTATION] == "0,2"
@@ -199,7 +199,7 @@ async def test_a_pod_that_workers_share_is_told_which_they_are(at_once, world, s
 
 
 async def test_pods_of_a_gang_on_one_node_are_named_as_one_gang(at_once, world, server):
-    gang(world, ("b", [0]), ("b", [1]), podPerWorker=True)
+    gang(world, ("b", [0]), ("b", [1]))
     for index in range(2):
         made = pod(f"w{index}", worker=("train", 1, index))
         found = await written(at_once, server, made, on="b")
@@ -217,7 +217,7 @@ async def test_pods_of_a_gang_on_one_node_are_named_as_one_gang(at_once, world, 
     ids=["on two nodes", "several GPUs each", "elastic"],
 )
 async def test_pods_of_other_gangs_have_no_common_memory(at_once, world, server, placed, spec):
-    gang(world, *placed, podPerWorker=True, **spec)
+    gang(world, *placed, **spec)
     node, devices = placed[0]
     made = pod("w", gpus=len(devices), worker=("train", 1, 0))
     forged = claiming(made, **{names.GANG_MEMORY_ANNOTATION: "uid-train/1"})
@@ -225,7 +225,7 @@ async def test_pods_of_other_gangs_have_no_common_memory(at_once, world, server,
 
 
 async def test_a_pod_of_no_gang_gets_nothing_but_its_gpus(at_once, world, server):
-    gang(world, ("b", [0]), ("b", [1]), podPerWorker=True)
+    gang(world, ("b", [0]), ("b", [1]))
     claims = {names.GANG_MEMORY_ANNOTATION: "uid-train/1", names.WORKERS_ANNOTATION: "0-1"}
     stranger = claiming(pod("p"), **claims)
     assert (await written(at_once, server, stranger, on="a")).keys() == {names.DEVICES_ANNOTATION}

@@ -63,7 +63,7 @@ async def test_no_worker_is_bound_before_all_have_come(binder, world, server):
 
 
 async def test_workers_that_share_a_pod_come_with_it(binder, world, server):
-    admitted(world, podPerWorker=False)
+    admitted(world, shares_pods=True)
     async with calls(binder, world, server, 0, gpus=2) as first:
         assert (bound(server), world.states()[:1]) == ([], ["binding"])
         async with calls(binder, world, server, 2) as last:
@@ -72,7 +72,7 @@ async def test_workers_that_share_a_pod_come_with_it(binder, world, server):
 
 
 async def test_a_gang_in_one_pod_waits_for_no_other(binder, world, server):
-    admitted(world, PLACES[:2], podPerWorker=False)
+    admitted(world, PLACES[:2], shares_pods=True)
     async with calls(binder, world, server, 0, gpus=2) as only:
         await asyncio.gather(*only)
     assert bound(server) == ["w0"]

@@ -58,7 +58,7 @@ class Cluster:
             tails=None,
             provisioning=self.settings,
         )
-        self.nodes = NodesRequests(api, self.settings, actor.admitted_template)
+        self.nodes = NodesRequests(api, self.settings, actor.planner.admitted_template)
         sources = Sources(
             fence=Fence(api, namespace="gpupack-system"),
             priorities=Priorities(api, most=1000),

@@ -7,6 +7,7 @@ import pytest
 from fake_api import status as refusal
 from gpujobs import read_gpujob
 
+from gpupack_crds import gpujob
 from gpupack_crds.kinds import GPUJOBS, GpuNode
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
@@ -15,7 +16,7 @@ from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.creation_backoff import CreationBackoff
-from gpupack_operator.decision.model import DeleteJob, EndPod, Limits
+from gpupack_operator.decision.model import AskPlan, DeleteJob, EndPod, Limits
 from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
 from gpupack_operator.log_tails import LogTails
@@ -88,7 +89,7 @@ class Scene:
             fence=fence,
             priorities=Priorities(server.api, most=max_priority),
             preemptions=Preemptions(),
-            nodes=NodesRequests(server.api, provisioning, actor.admitted_template),
+            nodes=NodesRequests(server.api, provisioning, actor.planner.admitted_template),
             bounds=NodesBounds(Bounds(between_seconds=0), self.woken.append),
             metrics=Metrics(),
             cliques=self.cliques,
@@ -164,6 +165,101 @@ async def test_of_jobs_that_are_refused_the_attempt_ends(sharing):
     await sharing.reconcile()
     (attempt,) = sharing.status["attempts"]
     assert (attempt["reason"], attempt["outcome"]) == ("CreationForbidden", "Infrastructure")
+
+
+@pytest.fixture
+def undecided(sharing, monkeypatch):
+    """The same, of a job that leaves it to the operator whether pods are shared."""
+    monkeypatch.setattr(gpujob, "PODS_ARE_SHARED_BY_DEFAULT", True)
+    del sharing.body["spec"]["podPerWorker"]
+    sharing.restart()
+    return sharing
+
+
+def jobs_of(scene):
+    paths = [path for path in scene.server.objects if path.startswith(f"{JOBS}/")]
+    return sorted(path.rpartition("/")[2] for path in paths)
+
+
+def with_port(scene):
+    containers = [{"name": "worker", "ports": [{"containerPort": 80}]}]
+    scene.body["spec"]["template"] = {"spec": {"containers": containers}}
+    scene.restart()
+
+
+def refusing_several(said):
+    """Refuse pods of several workers."""
+
+    def admit(tried):
+        several = len(tried["spec"]["containers"]) > 1
+        return refusal(403, "Forbidden", said) if several else tried
+
+    return admit
+
+
+POD_TOO_LARGE = 'pods "train-1-p0" is forbidden: maximum cpu usage per Pod is 1, but limit is 2'
+OVER_QUOTA = 'pods "train-1-p0" is forbidden: exceeded quota: small, requested: cpu=2'
+
+
+async def test_workers_share_pods_where_nothing_is_in_the_way(undecided):
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
+    assert undecided.status["attempts"][-1]["sharesPods"]
+    pod = undecided.server.dry_runs[-1]
+    assert [each["name"] for each in pod["spec"]["containers"]] == ["worker-0", "worker-2"]
+
+
+async def test_an_operator_with_another_default_goes_on_with_the_pods_that_there_are(
+    undecided, monkeypatch
+):
+    await undecided.reconcile()
+    monkeypatch.setattr(gpujob, "PODS_ARE_SHARED_BY_DEFAULT", False)
+    undecided.restart()
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
+
+
+async def test_a_template_that_cannot_be_shared_gets_a_pod_for_each_worker(undecided):
+    with_port(undecided)
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1"]
+    assert "sharesPods" not in undecided.status["attempts"][-1]
+    admitted = next(each for each in undecided.status["conditions"] if each["type"] == "Admitted")
+    assert "a pod each: container worker opens port 80" in admitted["message"]
+
+
+async def test_a_template_that_cannot_be_shared_is_refused_where_shared_pods_are_asked_for(sharing):
+    with_port(sharing)
+    await sharing.reconcile()
+    assert (sharing.status["reason"], jobs_of(sharing)) == ("InvalidTemplate", [])
+
+
+async def test_a_policy_that_refuses_the_larger_pod_costs_no_attempt(undecided):
+    undecided.server.admit = refusing_several(POD_TOO_LARGE)
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1"]
+    admitted = next(each for each in undecided.status["conditions"] if each["type"] == "Admitted")
+    assert POD_TOO_LARGE in admitted["message"]
+
+
+async def test_a_quota_counts_the_same_whether_pods_are_shared(undecided):
+    undecided.server.admit = refusing_several(OVER_QUOTA)
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
+
+
+@pytest.mark.parametrize("answer", [(403, "Forbidden", "no"), (422, "Invalid", "wrong")])
+async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(undecided, answer):
+    undecided.server.refuse["jobs"] = answer
+    await undecided.reconcile()
+    assert undecided.status["attempts"][-1]["outcome"] == "Infrastructure"
+    undecided.server.refuse.clear()
+    undecided.restart()
+    seen = undecided.cache.gpujob(KEY)
+    answer = await undecided.actor.planner.plan(
+        seen, AskPlan(2, separate="refused"), priority=0, in_doubt=False
+    )
+    assert (answer.shares_pods, answer.separate) == (False, "refused")
 
 
 async def test_a_pod_is_ended_by_its_uid_and_one_that_is_gone_is_no_error(sharing):

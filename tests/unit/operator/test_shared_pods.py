@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from gpupack_crds import names
-from gpupack_crds.worker_pods import pods_of
+from gpupack_crds.worker_pods import worker_pods
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import pod as pods
 from gpupack_operator.manifests.job import job_of_pod
@@ -23,7 +23,7 @@ def job_of(build):
         user = {"spec": {"containers": [OWN]}} if user is None else user
         gang = build.gpujob(workers=len(nodes), podPerWorker=False, **spec)
         template = pods.template(gang, user, attempt=1, defaults=DEFAULTS)
-        found = pods_of(gang.spec, build.placement(*nodes))
+        found = worker_pods(build.placement(*nodes), shares=True, least=len(nodes))
         pod = next(each for each in found if each.index == index)
         name = pods.worker_container(gang, user)
         return job_of_pod(gang, template, pod, attempt=1, container=name, deadline_seconds=deadline)

@@ -11,6 +11,7 @@ GPUPACK_TEST_CASES sets how many runs there are (60; run thousands after a chang
 
 import collections
 import contextlib
+import datetime as dt
 import itertools
 import math
 import os
@@ -36,12 +37,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.names import DEVICES_ANNOTATION, GPU, SHARE_SLOTS_PER_GPU
 from gpupack_crds.plan import PlanResponse
-from gpupack_crds.worker_pods import worker_pods
+from gpupack_crds.worker_pods import pods_of
 from gpupack_extender.binding import judge
 from gpupack_extender.unconfirmed_writes import GIVE_UP_SECONDS, judge_plan
 from gpupack_scheduling.errors import BindRefused, NotReady
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.ledger import Outcome
+from gpupack_scheduling.ledger.placed_job import PlacedAttempt
 
 JOBS = st.sampled_from(
     ["whole-1", "whole-2", "share-1", "share-2", "observed-1", "other-1", "gang-1"]
@@ -74,7 +76,7 @@ def spec_of(name, gpus, share):
         percent, memory = share
         return {"share": {"percent": percent, "memory": memory}}
     if name.startswith("gang"):
-        return {"gpus": 1, "workers": 3, "podPerWorker": False}
+        return {"gpus": 1, "workers": 3}
     resource = {"observed": OBSERVED, "other": OTHER}.get(name.partition("-")[0], GPU)
     return {"gpus": gpus, "resourceName": resource}
 
@@ -241,8 +243,11 @@ class Cluster(RuleBasedStateMachine):
             self.write("jobs", f"uid-{name}", None)
 
     def set_status(self, current, attempt, phase, placement):
+        ended = None if phase == "Admitted" else dt.datetime.fromtimestamp(self.world.now, dt.UTC)
+        shares = current.metadata.name.startswith("gang")
+        entry = PlacedAttempt(number=attempt, finished_at=ended, shares_pods=shares)
         status = msgspec.structs.replace(
-            current.status, attempt=attempt, phase=phase, placement=placement
+            current.status, attempt=attempt, phase=phase, placement=placement, attempts=(entry,)
         )
         self.write("jobs", current.metadata.uid, msgspec.structs.replace(current, status=status))
 
@@ -252,8 +257,7 @@ class Cluster(RuleBasedStateMachine):
     def a_workers_pod_is_made(self, name, number):
         current = self.jobs.get(f"uid-{name}")
         if current is not None and current.status.phase == "Admitted":
-            spec = current.spec
-            pods = worker_pods(current.status.placement, shares=spec.shares_pods, least=spec.least)
+            pods = pods_of(current.status, least=current.spec.least)
             chosen = pods[number % len(pods)]
             made = pod(
                 f"{name}-{next(self.serial)}",

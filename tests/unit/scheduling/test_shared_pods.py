@@ -4,20 +4,19 @@
 import hypothesis.strategies as st
 import msgspec
 import pytest
-from extender_builders import World, job, owner, part, plan_request, pod, whole
+from extender_builders import World, job, owner, plan_request, pod, whole
 from hypothesis import given, settings
 
 from gpupack_crds import names
 from gpupack_crds.devices import decode_devices
-from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.placement import by_worker
-from gpupack_crds.worker_pods import worker_pods
+from gpupack_crds.worker_pods import pods_of
 from gpupack_kube import objects
 from gpupack_scheduling.errors import AskMismatch, BindRefused
 from gpupack_scheduling.ledger.claims import shares
-from gpupack_scheduling.ledger.placed_job import PlacedJobSpec
+from gpupack_scheduling.ledger.placed_job import PlacedJob
 
-SHARES = {"podPerWorker": False}
+SHARES = {"shares_pods": True}
 
 
 def worker_pod(first, gpus, *, name="", attempt=1):
@@ -87,8 +86,8 @@ def test_a_second_pod_is_refused_with_the_workers_whose_place_is_held(world):
 
 
 def test_a_pod_that_comes_before_its_plan_is_seen_written_is_asked_about_again(world):
-    world.ledger.jobs.upsert(job("train", workers=2, **SHARES))
-    world.plan(plan_request("train", attempt=1, workers=2, gpus=1, **SHARES))
+    world.ledger.jobs.upsert(job("train", workers=2))
+    world.plan(plan_request("train", attempt=1, workers=2, gpus=1))
     answer = world.filter(worker_pod(0, 2))
     assert "not known yet" in answer.error
     placed = [
@@ -100,7 +99,8 @@ def test_a_pod_that_comes_before_its_plan_is_seen_written_is_asked_about_again(w
 
 
 def test_each_worker_of_an_elastic_gang_has_a_pod_to_itself(world):
-    admitted(world, ("a", [0]), ("a", [1]), ("a", [2]), minWorkers=2)
+    places = [("a", [number]) for number in range(3)]
+    admitted(world, *places, minWorkers=2, shares_pods=False)
     world.bind(worker_pod(0, 1), "a")
     world.bind(worker_pod(1, 1), "a")
     world.bind(pod("x", worker=("train", 1, 2)), "a")
@@ -162,37 +162,21 @@ def test_a_running_gang_of_shared_pods_may_be_moved(world):
     assert len(running.placements) == running.job.gang.workers == 6
 
 
-BACKENDS = [None, "auto", "gloo", "mpi"]
-KINDS = [{"gpus": 2}, {"share": {"percent": 40, "memory": "8Gi"}}, {"mig": "1g.10gb"}]
+@pytest.mark.parametrize("odd", [False, None, 3, "yes", [], {"a": 1}])
+def test_whatever_else_than_true_means_a_pod_for_each_worker(world, odd):
+    shown = job("train", attempt=1, phase="Admitted", placed=[("a", [0]), ("a", [1])], workers=2)
+    entry = {"number": 1, "sharesPods": odd}
+    written = msgspec.to_builtins(shown)
+    written["status"]["attempts"] = [entry]
+    world.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(written), type=PlacedJob))
+    assert all(claim.pod_index is None for claim in world.ledger.claims.workers.values())
 
 
-@given(
-    workers=st.integers(1, 4),
-    least=st.none() | st.integers(1, 4),
-    separate=st.none() | st.booleans(),
-    backend=st.sampled_from(BACKENDS),
-    kind=st.sampled_from(KINDS),
-)
-def test_the_ledger_reads_as_the_operator_does_whether_pods_are_shared(
-    workers, least, separate, backend, kind
-):
-    written = {"workers": workers, **kind}
-    if least is not None and least <= workers:
-        written["minWorkers"] = least
-    if separate is not None:
-        written["podPerWorker"] = separate
-    if backend is not None:
-        written["distributed"] = {"backend": backend}
-    theirs = msgspec.convert(written, GpuJobSpec)
-    ours = msgspec.convert(written, PlacedJobSpec)
-    assert (ours.shares_pods, ours.least) == (theirs.shares_pods, theirs.least)
-
-
-@pytest.mark.parametrize("odd", [3, "yes", [], {"a": 1}])
-def test_what_podperworker_cannot_be_counts_as_absent(odd):
-    written = {"workers": 2, "gpus": 1}
-    spec = msgspec.convert(written | {"podPerWorker": odd}, PlacedJobSpec)
-    assert spec.shares_pods == msgspec.convert(written, PlacedJobSpec).shares_pods
+def test_what_the_spec_asks_for_does_not_change_a_layout_that_is_written(world):
+    places = [("a", [0]), ("a", [1])]
+    shown = job("train", attempt=1, phase="Admitted", placed=places, workers=2, podPerWorker=False)
+    world.ledger.jobs.upsert(shown)
+    assert all(claim.pod_index is None for claim in world.ledger.claims.workers.values())
 
 
 EVENTS = ["write", "list", "bind", "gone", "end", "again"]
@@ -219,7 +203,7 @@ def test_whatever_happens_no_gpu_is_held_twice_or_free_too_early(gang):
     spec = {"workers": len(nodes), "minWorkers": least, **SHARES}
     shown = job("train", attempt=1, phase="Admitted", placed=placed, **spec)
     ended = job("train", attempt=1, phase="Failed", **spec)
-    layout = worker_pods(shown.status.placement, shares=shown.spec.shares_pods, least=least)
+    layout = pods_of(shown.status, least=least)
     ledger, live = world.ledger, {}
     for number, placement in enumerate(by_worker(shown.status.placement)):
         claim = whole(placement.node, *placed[number][1])
@@ -269,9 +253,3 @@ def held_by(world):
     cluster = world.ledger.cluster
     uuids = [(node, f"GPU-{node}-{number}") for node in "ab" for number in range(4)]
     return {holder for node, uuid in uuids for holder in cluster.holders_of(node=node, uuid=uuid)}
-
-
-def test_shares_never_share_a_pod(world):
-    places = [("a", part("a", number, percent=40)) for number in range(2)]
-    admitted(world, *places, gpus=None, share={"percent": 40, "memory": "8Gi"})
-    assert all(claim.pod_index is None for claim in world.ledger.claims.workers.values())

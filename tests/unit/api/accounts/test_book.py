@@ -152,7 +152,7 @@ def test_it_is_the_same_whichever_of_pod_and_job_is_seen_first(accounts):
     assert accounts.seconds() == {"gang": 200}
 
 
-TOGETHER = {"podPerWorker": False}
+TOGETHER = {"shares_pods": True}
 """Both workers are in one pod, on one node."""
 
 
@@ -160,7 +160,7 @@ TOGETHER = {"podPerWorker": False}
 def test_workers_that_share_a_pod_count_once(accounts, pod_is_first):
     places = [("a", whole("a", number)) for number in range(2)]
     accounts.time = 10
-    job = gpu_job("gang", attempts=[(10, None)], placed=places, spec=TOGETHER)
+    job = gpu_job("gang", attempts=[(10, None)], placed=places, **TOGETHER)
     shown = [("jobs", job), ("pods", bound_pod("p", gpus=2, worker=("gang", 1, 0), bound=12))]
     for kind, item in reversed(shown) if pod_is_first else shown:
         accounts.show(kind, item)
@@ -170,10 +170,9 @@ def test_workers_that_share_a_pod_count_once(accounts, pod_is_first):
 
 
 def test_the_workers_of_a_pod_whose_admission_was_not_seen_are_not_counted_again(accounts):
-    spec = TOGETHER | {"workers": 2}
     accounts.time = 110
     accounts.show("pods", bound_pod("p", gpus=2, worker=("gang", 1, 0), bound=12, ended=100))
-    done = gpu_job("gang", attempts=[(12, 100)], phase="Succeeded", spec=spec)
+    done = gpu_job("gang", attempts=[(12, 100)], phase="Succeeded", spec={"workers": 2}, **TOGETHER)
     accounts.show("jobs", done)
     accounts.at(1000)
     assert accounts.seconds() == {"gang": 2 * 88}

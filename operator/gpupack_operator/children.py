@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Creates what an attempt needs: Service, key of mpirun, Jobs."""
+
+import dataclasses
+import logging
+import secrets
+from typing import Any
+
+from gpupack_crds import names
+from gpupack_crds.kinds import GpuJob
+from gpupack_crds.worker_pods import shares_pods
+from gpupack_kube import errors
+from gpupack_kube.client import Api
+from gpupack_kube.objects import Json
+from gpupack_kube.resources import JOBS, SECRETS, SERVICES, Resource
+from gpupack_operator.at_once import at_once
+from gpupack_operator.cache import CachedGpuJob
+from gpupack_operator.decision.model import (
+    Answer,
+    CreateBeside,
+    CreateChildren,
+    NotCreated,
+    NotCreatedBeside,
+    NotYet,
+)
+from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.errors import TemplateInvalid
+from gpupack_operator.manifests import mpi, pod
+from gpupack_operator.manifests.gang import GangAttempt, jobs_of_gang
+from gpupack_operator.manifests.job import job_beside
+from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
+from gpupack_operator.manifests.service import service
+from gpupack_operator.pod_admission import PodAdmission
+
+log = logging.getLogger(__name__)
+
+
+class Children:
+    """Creates the objects of attempts; that one is there already is fine.
+
+    Args:
+        api: the API server.
+        admission: hears that pods are about to be made.
+        defaults: of worker pods.
+        provisioning: how nodes are asked for; None: not at all.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        admission: PodAdmission,
+        *,
+        defaults: pod.PodDefaults,
+        provisioning: Provisioning | None,
+    ) -> None:
+        self._api = api
+        self._admission = admission
+        self._defaults = defaults
+        self._provisioning = provisioning
+
+    async def create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
+        """Service and key first: where there is a Job, no later pass looks for them.
+
+        A worker that is alone has nobody who looks for it. Where the spec leaves it open whether
+        workers share pods, what the API server calls invalid of shared pods is no end of the job:
+        the next attempt has a pod for each worker.
+        """
+        attempt = GangAttempt(seen.job, seen.template, action.attempt, action.deadline_seconds)
+        try:
+            jobs = jobs_of_gang(attempt, self._defaults, self._provisioning)
+        except TemplateInvalid as error:
+            return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        if seen.job.spec.workers > 1:
+            problem = await self._ensure(SERVICES, service(seen.job), seen.job)
+            if problem:
+                return problem
+        if seen.job.spec.by_mpirun:
+            problem = await self._ensure_key(seen.job, attempt=action.attempt)
+            if problem:
+                return problem
+        self._admission.begins(seen.job.metadata.namespace)
+        problems = await at_once(self._ensure(JOBS, each, seen.job) for each in jobs)
+        found = [problem for problem in problems if problem]
+        problem = min(found, key=lambda each: isinstance(each, NotYet), default=None)
+        is_open = seen.job.spec.pod_per_worker is None and shares_pods(seen.job.status)
+        if isinstance(problem, NotCreated) and is_open:
+            return dataclasses.replace(problem, for_good=False)
+        return problem
+
+    async def create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
+        """Where it cannot be created the attempt goes on without it."""
+        worker = action.worker
+        try:
+            template = pod.template(
+                seen.job, seen.template, attempt=action.attempt, defaults=self._defaults
+            )
+        except TemplateInvalid as error:
+            return NotCreatedBeside(JobReason.INVALID_TEMPLATE, str(error))
+        manifest = job_beside(
+            seen.job, template, attempt=action.attempt, worker=worker, node=action.node
+        )
+        problem = await self._ensure(JOBS, manifest, seen.job)
+        if isinstance(problem, NotCreated):
+            return NotCreatedBeside(problem.reason, problem.message)
+        return problem
+
+    async def _ensure(
+        self, resource: Resource[Any], body: Json, job: GpuJob
+    ) -> NotCreated | NotYet | None:
+        """Create a child; that it exists already is fine if it is ours."""
+        namespace = job.metadata.namespace
+        try:
+            await self._api.create(resource, body, namespace=namespace)
+        except errors.AlreadyExists:
+            return await self._whose(resource, body["metadata"]["name"], job)
+        except errors.Invalid as error:
+            reason, said = JobReason.INVALID_TEMPLATE, error.said
+            return NotCreated(reason=reason, message=said, for_good=True)
+        except errors.Forbidden as error:
+            reason, said = JobReason.CREATION_FORBIDDEN, error.said
+            return NotCreated(reason=reason, message=said, for_good=False)
+        return None
+
+    async def _ensure_key(self, job: GpuJob, *, attempt: int) -> NotCreated | NotYet | None:
+        """Create the Secret of an attempt; one that is there is of an earlier pass.
+
+        Nobody else may make one of that name, and the operator may read none.
+        """
+        body = mpi.secret(job, attempt=attempt, key=secrets.token_bytes(mpi.KEY_BYTES))
+        try:
+            await self._api.create(SECRETS, body, namespace=job.metadata.namespace)
+        except errors.AlreadyExists:
+            log.debug("Secret %s is there already", body["metadata"]["name"])
+        except errors.Forbidden as error:
+            reason = JobReason.CREATION_FORBIDDEN
+            return NotCreated(reason=reason, message=error.said, for_good=False)
+        return None
+
+    async def delete_key(self, job: GpuJob, *, attempt: int) -> None:
+        """Delete the Secret of an attempt; one that stays goes with the GPUJob."""
+        secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
+        try:
+            await self._api.delete(SECRETS, secret, namespace=job.metadata.namespace)
+        except (errors.NotFound, errors.Forbidden) as error:
+            log.debug("Secret %s is not deleted: %s", secret, error)
+
+    async def _whose(
+        self, resource: Resource[Any], name: str, job: GpuJob
+    ) -> NotCreated | NotYet | None:
+        try:
+            found = await self._api.get(resource, name, namespace=job.metadata.namespace)
+        except errors.NotFound:
+            return NotYet()
+        if found.metadata.deletion_timestamp or is_predecessor_s(found, job):
+            return NotYet()
+        if is_ours(found, job):
+            return None
+        message = (
+            f"{_kind_of(resource)} {name} exists and belongs to something else; "
+            "delete it, or apply the GPUJob under another name"
+        )
+        return NotCreated(reason=JobReason.NAME_TAKEN, message=message, for_good=False)
+
+
+def _kind_of(resource: Resource[Any]) -> str:
+    """What people call it."""
+    return resource.plural.removesuffix("s").capitalize()

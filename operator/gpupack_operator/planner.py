@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks for places: the API server whether it takes the pods, and then the plan API."""
+
+import dataclasses
+import logging
+import time
+
+import msgspec
+
+from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
+from gpupack_kube.clock import ServerClock
+from gpupack_kube.objects import Json
+from gpupack_operator.cache import CachedGpuJob
+from gpupack_operator.decision import attempts, times
+from gpupack_operator.decision.gang_jobs import shared_pods
+from gpupack_operator.decision.model import (
+    Answer,
+    AskGrowth,
+    AskPlan,
+    Grown,
+    NotGrown,
+    NotPlanned,
+    PlanLater,
+    Planned,
+    Waits,
+)
+from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
+from gpupack_operator.manifests import pod
+from gpupack_operator.manifests.gang import GangAttempt, jobs_of_gang, largest_pod
+from gpupack_operator.manifests.shared_pod import obstacle
+from gpupack_operator.planned_spec import planned_pod
+from gpupack_operator.plans import PlanClient
+from gpupack_operator.pod_admission import PodAdmission, first_pod
+
+log = logging.getLogger(__name__)
+
+PLAN_MARGIN_SECONDS = 1.0
+"""What is left of a plan when its write is given up: the write may still be under way."""
+
+
+class Planner:
+    """Asks for the places of attempts."""
+
+    def __init__(
+        self,
+        plans: PlanClient,
+        admission: PodAdmission,
+        *,
+        defaults: pod.PodDefaults,
+        provisioning: Provisioning | None,
+        clock: ServerClock,
+    ) -> None:
+        self._plans = plans
+        self._admission = admission
+        self._defaults = defaults
+        self._provisioning = provisioning
+        self._clock = clock
+
+    async def plan(
+        self, seen: CachedGpuJob, action: AskPlan, *, priority: int, in_doubt: bool
+    ) -> Answer:
+        """Ask for places, if the API server takes the first pod.
+
+        Args:
+            seen: the GPUJob.
+            action: for which attempt.
+            priority: the larger goes first.
+            in_doubt: whether what it said of such pods before may no longer hold.
+        """
+        job = seen.job
+        try:
+            template = self._template(seen, action.attempt)
+        except TemplateInvalid as error:
+            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        admitted = await self._admission.review(
+            job,
+            template,
+            kind=pod.kind(job, seen.template, defaults=self._defaults),
+            attempt=action.attempt,
+            in_doubt=in_doubt,
+        )
+        if isinstance(admitted, NotPlanned):
+            return admitted
+        # The template stands in the PodSpec: twice, a large one would be beyond what is read.
+        spec = msgspec.structs.replace(job.spec, template=None)
+        meta = job.metadata
+        answer = await self._ask(
+            PlanRequest(
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                attempt=action.attempt,
+                spec=spec,
+                pod_spec=msgspec.Raw(admitted.spec or msgspec.json.encode(template["spec"])),
+                avoid=action.avoid,
+                resource_version=meta.resource_version,
+                priority=priority,
+                submitted_at=times.write(meta.creation_timestamp or self._clock.now()),
+                waits_since=times.write(since) if (since := times.waits_since(job)) else None,
+                seconds_left=times.seconds_left(job.spec, job.status),
+                held_since=job.status.held_since,
+            )
+        )
+        if isinstance(answer, Planned):
+            answer = await self._laid_out(seen, action, template, answer)
+        if isinstance(answer, Planned | Waits):
+            return dataclasses.replace(answer, planned_pod=planned_pod(admitted.spec))
+        return answer
+
+    async def _laid_out(
+        self, seen: CachedGpuJob, action: AskPlan, template: Json, plan: Planned
+    ) -> Answer:
+        """Decide whether workers that have places on one node share a pod."""
+        job = seen.job
+        placed = attempts.opened(job.status, plan.placement, self._clock.now(), shares_pods=True)
+        job = msgspec.structs.replace(job, status=placed)
+        if not job.spec.may_share_pods or not shared_pods(job, placed):
+            return plan
+        if job.spec.pod_per_worker is not None:
+            return dataclasses.replace(plan, shares_pods=True)
+        container = pod.worker_container(job, seen.template)
+        separate = action.separate or obstacle(template["spec"], container)
+        if separate:
+            return dataclasses.replace(plan, separate=separate)
+        began = time.monotonic()
+        jobs = jobs_of_gang(
+            GangAttempt(job, seen.template, action.attempt), self._defaults, self._provisioning
+        )
+        refusal = await self._admission.refusal(largest_pod(jobs, job.metadata.namespace))
+        seconds = plan.seconds - (time.monotonic() - began)
+        if seconds <= 0:
+            return _too_late()
+        separate = f"the API server refuses pods of several workers: {refusal}" if refusal else ""
+        return dataclasses.replace(
+            plan, seconds=seconds, shares_pods=not separate, separate=separate
+        )
+
+    async def grow(self, seen: CachedGpuJob, action: AskGrowth) -> Answer:
+        """Ask for the places of an attempt that runs, with those that are held for it now."""
+        meta = seen.job.metadata
+        request = PlanRequest(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            attempt=action.attempt,
+            spec=msgspec.structs.replace(seen.job.spec, template=None),
+            pod_spec=msgspec.Raw(b"{}"),
+            resource_version=meta.resource_version,
+            grows=True,
+        )
+        asked_at = time.monotonic()
+        try:
+            answer = await self._plans.ask(request)
+        except PlanBusy:
+            return PlanLater()
+        except (PlanUnanswered, PlanInvalid) as error:
+            log.warning("%s/%s does not grow now: %s", meta.namespace, meta.name, error)
+            return NotGrown()
+        if isinstance(answer, PlanRefusal):
+            return NotGrown()
+        seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
+        return Grown(answer.placement, seconds) if seconds > 0 else NotGrown()
+
+    async def _ask(self, request: PlanRequest) -> Answer:
+        asked_at = time.monotonic()
+        try:
+            answer = await self._plans.ask(request)
+        except PlanBusy:
+            return PlanLater()
+        except PlanUnanswered as error:
+            reason = JobReason.PLAN_DENIED if error.denied else JobReason.SCHEDULER_UNAVAILABLE
+            return NotPlanned(reason=reason, message=str(error))
+        except PlanInvalid as error:
+            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+        if isinstance(answer, PlanRefusal):
+            return _waits(answer, asked_at)
+        return _planned(answer, asked_at, priority=request.priority)
+
+    async def admitted_template(self, seen: CachedGpuJob, attempt: int) -> Json:
+        """The same with the PodSpec as admission makes it of the first pod.
+
+        An autoscaler takes a PodTemplate's word for what the pods will ask for.
+
+        Raises:
+            TemplateInvalid: the user's template cannot be merged over ours.
+            Invalid, Forbidden: the API server refuses the pod.
+        """
+        template = self._template(seen, attempt)
+        spec = await self._admission.try_pod(first_pod(seen.job, template, attempt=attempt))
+        return template if spec is None else template | {"spec": msgspec.json.decode(spec)}
+
+    def _template(self, seen: CachedGpuJob, attempt: int) -> Json:
+        """The pod template of an attempt, not pinned to nodes.
+
+        Raises:
+            TemplateInvalid: the user's cannot be merged over ours.
+        """
+        return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
+
+
+def _planned(answer: PlanResponse, asked_at: float, *, priority: int) -> Answer:
+    """The hold began at some moment after the question."""
+    seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
+    if seconds > 0:
+        return Planned(placement=answer.placement, seconds=seconds, priority=priority)
+    return _too_late()
+
+
+def _too_late() -> NotPlanned:
+    message = "a plan came too late to be written down"
+    return NotPlanned(reason=JobReason.SCHEDULER_UNAVAILABLE, message=message)
+
+
+def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
+    """A preemption is to be written as soon as a plan is."""
+    seconds = None
+    if answer.preemption is not None:
+        passed = time.monotonic() - asked_at
+        seconds = max(answer.expires_seconds - passed - PLAN_MARGIN_SECONDS, 0.0)
+    return Waits(
+        reason=answer.reason,
+        message=answer.message,
+        lasting=answer.lasting or answer.message,
+        position=answer.position,
+        preemption=answer.preemption,
+        seconds=seconds,
+        lacks_room=answer.lacks_room,
+        queued=answer.queued,
+    )
