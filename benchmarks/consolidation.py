@@ -42,7 +42,7 @@ SCHEMA: Final = "gpupack.dev/consolidation/v1"
 HOUR: Final = 3600.0
 MILLI_HOURS: Final = 1000 * HOUR
 REPORT: Final = Path("docs/reports/consolidation.json")
-DOCUMENT: Final = Path("docs/queueing.md")
+DOCUMENT: Final = Path("docs/queueing/measurements.md")
 MARKS: Final = "consolidation"
 SIZES: Final = (Size.SHARE, Size.ONE, Size.FEW, Size.HALF, Size.NODE)
 
@@ -193,9 +193,9 @@ def table(report: dict[str, Any]) -> str:
         "moves",
         "GPU-hours lost",
         "gained",
-        "lost per gained",
-        "foreseen",
-        "largest part",
+        "cost / gain",
+        "estimated",
+        "largest",
         "allocated %",
     )
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]

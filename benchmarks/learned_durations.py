@@ -8,7 +8,7 @@ They are submitted again and again: a tenant has --kinds kinds of job. Durations
 same, are so dealt out that of the variance of their ranks' normal scores --alike lies between kinds
 and the rest within one; that is an assumption. EASY backfill by age; who was let in on a guess is
 stopped for the one it went past after --guess-delay seconds. --write makes the report in
-docs/reports and the table of docs/queueing.md.
+docs/reports and the table of docs/queueing/measurements.md.
 """
 
 import argparse
@@ -34,16 +34,16 @@ SCHEMA: Final = "gpupack.dev/learned-durations/v1"
 COMPARED: Final = (Known.EXACT, Known.LEARNED, Known.NONE)
 """The jobs drawn here have no walltimes."""
 REPORT: Final = Path("docs/reports/learned-durations.json")
-DOCUMENT: Final = Path("docs/queueing.md")
+DOCUMENT: Final = Path("docs/queueing/measurements.md")
 MARKS: Final = "durations"
 HOUR: Final = 3600.0
 MILLI_HOURS: Final = 1000 * HOUR
 SIZES: Final = {"one": "1 GPU", "2-3": "2-3", "4-7": "4-7", "8": "8 or more"}
 FIGURES: Final = {
-    "guests_waited_for": ("waited for guests", 0),
-    "delay_mean_seconds": ("for, mean s", 0),
-    "delay_largest_seconds": ("at most, s", 0),
-    "stopped": ("stopped", 0),
+    "guests_waited_for": ("queue heads delayed", 0),
+    "delay_mean_seconds": ("mean delay, s", 0),
+    "delay_largest_seconds": ("largest delay, s", 0),
+    "stopped": ("preempted", 0),
     "lost_percent": ("% of work lost", 1),
     "allocated_percent": ("allocated %", 1),
 }

@@ -12,9 +12,9 @@
 
 A run ends when the last job has arrived: who waits then counts with its wait so far. A search for
 victims that was in vain is repeated after --retry seconds; the cluster's 5 make runs with
-preemption many times as long. --write makes the report in docs/reports, and the table and picture
-of docs/queueing.md from it. With --min-runtime no job is stopped before it has run for so many
-seconds, instead of the cluster's default; --report writes that report elsewhere.
+preemption many times as long. --write writes the report in docs/reports, and table and figure of
+docs/queueing/measurements.md. --min-runtime is the minimum run time in seconds instead of the
+cluster's default; --report writes the report elsewhere.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table and picture of docs/queueing.md, from what benchmarks/queueing.py left in docs/reports.
+"""Writes table and figure of docs/queueing/measurements.md from docs/reports/queueing.json.
 
 python benchmarks/queueing_report.py
 """
@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from pictures import svg
 
 REPORT: Final = Path("docs/reports/queueing.json")
-DOCUMENT: Final = Path("docs/queueing.md")
-PICTURE: Final = Path("docs/queueing.svg")
+DOCUMENT: Final = Path("docs/queueing/measurements.md")
+PICTURE: Final = Path("docs/queueing/queueing.svg")
 MARKS: Final = "queues"
 """Between which the table stands."""
 SIZES: Final = {

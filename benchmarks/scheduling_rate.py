@@ -24,7 +24,7 @@ things. `cores` are the busy ones by part, from the first pod with a node on; `o
 the machine did.
 
 Prints a line of JSON for each turn, and a table; --write makes the report in docs/reports and the
-table in docs/queueing.md.
+table in docs/queueing/measurements.md.
 """
 
 import argparse
@@ -54,7 +54,7 @@ from gpupack_kube.client import Api
 from gpupack_kube.resources import JOBS, PODS
 
 DOCS = ROOT / "docs"
-REPORT, DOCUMENT = DOCS / "reports" / "scheduling-rate.json", DOCS / "queueing.md"
+REPORT, DOCUMENT = DOCS / "reports" / "scheduling-rate.json", DOCS / "queueing/measurements.md"
 MARK = "scheduling rate"
 NAMESPACE = "scheduling-rate"
 SIZES = {1: 0.4, 2: 0.2, 4: 0.2, 8: 0.2}

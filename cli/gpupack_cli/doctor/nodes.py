@@ -126,7 +126,7 @@ def _fix_of_quota(item: GpuQuota | GpuCohort, cohorts: set[str]) -> str:
     """A spec that names a cohort which is missing may be right, and the cohort be what is wrong."""
     named = item.spec.cohort if isinstance(item, GpuQuota) else item.spec.parent
     if not named or named in cohorts or named == CLUSTER_NAME:
-        return "mend its spec (docs/queueing.md)"
+        return "correct its spec (docs/queueing/configuration.md)"
     field = "spec.cohort" if isinstance(item, GpuQuota) else "spec.parent"
     there = some(sorted(cohorts)) if cohorts else "none"
     return f"create GPUCohort {named}, or set {field} to one of those that there are: {there}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table and picture of docs/queueing.md, and the command that makes them, as a user runs it."""
+"""Table and figure of docs/queueing/measurements.md, and the command that writes them."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ from alike import assert_alike, assert_same_picture
 from processes import run_process
 
 ROOT = pathlib.Path(__file__).parents[3]
-GUIDE = (ROOT / "docs/queueing.md").read_text()
+GUIDE = (ROOT / "docs/queueing/measurements.md").read_text()
 (COMMAND,) = re.findall(r"^python (benchmarks/queueing\.py .*)$", GUIDE, re.MULTILINE)
 SMALL = (
     *("--pods", "40", "--nodes-every", "1", "--nodes", "1"),
@@ -58,8 +58,8 @@ def pods():
 
 @pytest.mark.timeout(300)
 def test_the_documented_command_makes_report_table_and_picture(report, tmp_path):
-    (tmp_path / "docs").mkdir()
-    shutil.copy(ROOT / report.DOCUMENT, tmp_path / "docs")
+    (tmp_path / report.DOCUMENT).parent.mkdir(parents=True)
+    shutil.copy(ROOT / report.DOCUMENT, tmp_path / report.DOCUMENT)
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces/openb_node_list_gpu_node.csv").write_text(NODES)
     (tmp_path / "traces/openb_pod_list_default.csv").write_text(HEAD + "".join(pods()))
