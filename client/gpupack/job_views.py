@@ -100,6 +100,7 @@ class Explanation(msgspec.Struct, frozen=True):
         fits_now: whether it fits, whatever else waits; None: it is not in the queue.
         would_help: what would let it start.
         start: when it starts; None: it is not in the queue.
+        node: where a pod is that has a node; empty: it waits, or it is a job.
     """
 
     phase: str = ""
@@ -113,6 +114,7 @@ class Explanation(msgspec.Struct, frozen=True):
     fits_now: bool | None = None
     would_help: list[str] = []
     start: Start | None = None
+    node: str = ""
 
 
 class WrittenJob(msgspec.Struct, frozen=True):

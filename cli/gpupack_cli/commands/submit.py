@@ -89,7 +89,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--script", "scripts", multiple=True, type=FILE, help="File to take along.")
 @click.option("--non-root", is_flag=True, help="Say that the image's user is not root.")
 @click.option("--dry-run", is_flag=True, help="Print the manifest, and do nothing.")
-@click.option("--detach", is_flag=True, help="Do not follow it.")
+@click.option("--detach", is_flag=True, help="Print the job's name and do not follow it.")
 @click.option("--raw", is_flag=True, help="Logs as they are, escape sequences too.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -147,6 +147,7 @@ async def _submit(
         await warn(api, job.spec)
         if detach:
             note(f"follow it by: gpupack logs -f {where}")
+            click.echo(job.metadata.name)
             return
         await watched_to_its_end(api, job, raw=raw)
 

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 from aiohttp import web
+from extender_builders import pod
 from listening import listening
 from self_signed import self_signed
 
@@ -79,6 +80,12 @@ async def test_a_waiting_job_is_explained(jobs, job):
     assert (found.phase, found.reason, found.message) == ("Failed", "X", "it failed")
     with pytest.raises(CallRefused, match="no pod team/notebook waits"):
         await jobs.explain("pod/notebook")
+
+
+async def test_a_pod_that_has_a_node_is_explained_by_it(jobs, model):
+    model.ledger.pods.upsert(pod("notebook", on="a", namespace="team", phase="Running"))
+    found = await jobs.explain("pod/notebook")
+    assert (found.phase, found.node) == ("Scheduled", "a")
 
 
 async def test_a_job_is_suspended_and_resumed_with_the_callers_token(jobs, server, stored):

@@ -6,6 +6,7 @@ import asyncio
 import pytest
 from click.testing import CliRunner
 
+from gpupack_cli import main
 from gpupack_cli.commands.submit import _create, command
 from gpupack_cli.errors import InputWrong, UsageWrong
 from gpupack_kube.errors import AlreadyExists, Forbidden, Refused, Unreachable
@@ -114,3 +115,12 @@ def test_what_is_no_time_is_wrong_usage(option, text):
     done = submitted(option, text)
     assert done.exit_code == 2
     assert f"{text!r}" in done.output
+
+
+async def test_a_script_gets_the_name_of_a_job_that_it_does_not_follow(server, capsys):
+    asked = ["submit", "--kubeconfig", server.kubeconfig, "--image", "i", "--detach", "--", "true"]
+    status = await asyncio.to_thread(main.called, asked)
+    shown = capsys.readouterr()
+    (path,) = (path for path in server.objects if "/gpujobs/" in path)
+    assert (status, shown.out) == (0, f"{path.rpartition('/')[2]}\n")
+    assert "created" in shown.err
