@@ -253,6 +253,37 @@ def test_a_port_that_two_workers_would_open_is_refused_before_anything_starts(ku
     assert kube.pods("gang") == []
 
 
+def undecided(program, **spec):
+    """A gang that leaves it to the operator whether workers share pods."""
+    job = gang(program, workers=2, **spec)
+    del job["spec"]["podPerWorker"]
+    return job
+
+
+def test_where_podperworker_is_absent_workers_that_would_open_one_port_have_a_pod_each(kube):
+    job = undecided(FOR_LONG)
+    job["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
+    kube.submit(job)
+    assert [containers(pod) for pod in runs(kube)] == [["worker"]] * 2
+    assert "sharesPods" not in kube.gpujob("gang")["status"]["attempts"][0]
+
+
+def test_where_podperworker_is_absent_a_limit_of_a_pod_s_size_gives_each_worker_a_pod(kube):
+    limits = [{"type": "Pod", "max": {"cpu": "150m"}}]
+    meta = {"name": "small", "namespace": kube.namespace}
+    kube.submit(
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": limits}}
+    )
+    job = undecided(FOR_LONG)
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "100m"}}
+    kube.submit(job)
+    assert [containers(pod) for pod in runs(kube)] == [["worker"]] * 2
+    status = kube.gpujob("gang")["status"]
+    assert len(status["attempts"]) == 1
+    (admitted,) = [each for each in status["conditions"] if each["type"] == "Admitted"]
+    assert "maximum cpu usage per Pod" in admitted["message"]
+
+
 def test_the_operator_ends_no_other_pod_and_changes_nothing_else(kube):
     kube.submit(pod())
 

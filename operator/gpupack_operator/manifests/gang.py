@@ -14,6 +14,7 @@ from gpupack_operator.manifests.gang_memory import with_gang_memory
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.job import job_of_pod
 from gpupack_operator.manifests.provisioning import consuming
+from gpupack_operator.manifests.result_bytes import injected_containers, with_result_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,9 +44,12 @@ def jobs_of_gang(
     """
     job, number = attempt.job, attempt.number
     template = pod.template(job, attempt.user, attempt=number, defaults=defaults)
+    container = pod.worker_container(job, attempt.user)
+    injected = injected_containers(template["spec"], job.status.planned_pod)
+    spec = with_result_bytes(template["spec"], {container}, injected=injected)
+    template = template | {"spec": spec}
     if provisioning is not None:
         template = consuming(template, job, provisioning)
-    container = pod.worker_container(job, attempt.user)
     pods = pods_of(job.status, least=job.spec.least)
     template = with_gang_memory(template, job, pods, attempt=number, container=container)
     shared = shared_pods(job, job.status)

@@ -18,6 +18,7 @@ from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
 from gpupack_operator.manifests import owner
 from gpupack_operator.manifests.affinity import pinned
+from gpupack_operator.manifests.result_bytes import injected_containers
 from gpupack_operator.manifests.shared_pod import shared
 
 
@@ -94,10 +95,11 @@ def job_of_pod(
     """
     name = gpujob.metadata.name
     host = f"{names.job_name(name, attempt=attempt)}-{pod.index}"
+    injected = injected_containers(template["spec"], gpujob.status.planned_pod)
     job_name = names.pod_job_name(name, attempt=attempt, worker=pod.index)
     made = _of_one_pod(
         owner.metadata(gpujob, name=job_name, attempt=attempt, worker=pod.index),
-        shared(template, pod, container=container, hostname=host),
+        shared(template, pod, container=container, hostname=host, injected=injected),
         node=pod.node,
     )
     if deadline_seconds is not None:

@@ -49,30 +49,65 @@ def obstacle(pod_spec: Json, container: str) -> str:
     return ""
 
 
-def shared(template: Json, pod: WorkerPod, *, container: str, hostname: str) -> Json:
+def shared(
+    template: Json, pod: WorkerPod, *, container: str, hostname: str, injected: int = 0
+) -> Json:
     """The template of one pod, with a container for each of its workers.
+
+    Helper containers find what an indexed Job would give them: the index of the first worker.
 
     Args:
         template: of a pod with one worker.
         pod: which workers it has.
         container: name of the worker's container there.
         hostname: of the pod.
+        injected: how many more containers admission adds.
     """
     meta, spec = template["metadata"], template["spec"]
     workers = [names.worker_container(container, index) for index in pod.workers]
-    default = meta["annotations"].get(DEFAULT_CONTAINER_ANNOTATION, container)
-    annotations = meta["annotations"] | {
-        DEFAULT_CONTAINER_ANNOTATION: workers[0] if default == container else default,
-    }
     made = spec | {
         "hostname": hostname,
         "containers": list(_containers(spec["containers"], container, pod)),
-        "volumes": [sized_for(each, len(workers)) for each in spec.get("volumes") or ()],
+        "volumes": [
+            _naming(sized_for(each, len(workers)), container, workers[0])
+            for each in spec.get("volumes") or ()
+        ],
     }
+    if spec.get("initContainers"):
+        made["initContainers"] = [
+            _of_helper(each, container, pod.index) for each in spec["initContainers"]
+        ]
+    annotations = _annotations(meta["annotations"], container, workers)
     return {
-        "metadata": meta | {"annotations": annotations},
-        "spec": with_result_bytes(made, frozenset(workers)),
+        "metadata": meta | {"annotations": annotations | {names.INDEX_LABEL: str(pod.index)}},
+        "spec": with_result_bytes(made, frozenset(workers), injected=injected),
     }
+
+
+def _annotations(found: dict[str, str], container: str, workers: list[str]) -> dict[str, str]:
+    """The template's, of which those about the worker's container are about each worker's."""
+    default = found.get(DEFAULT_CONTAINER_ANNOTATION, container)
+    changed = {DEFAULT_CONTAINER_ANNOTATION: workers[0] if default == container else default}
+    for key, value in found.items():
+        prefix, _, name = key.partition("/")
+        if prefix.startswith("container.") and name == container:
+            changed |= {f"{prefix}/{worker}": value for worker in workers}
+        elif key != DEFAULT_CONTAINER_ANNOTATION:
+            changed[key] = value
+    return changed
+
+
+def _naming(found: Any, container: str, worker: str) -> Any:
+    """Return a part of a manifest in which a worker's resources are read of this container."""
+    if isinstance(found, list):
+        return [_naming(each, container, worker) for each in found]
+    if not isinstance(found, dict):
+        return found
+    made = {key: _naming(value, container, worker) for key, value in found.items()}
+    of_resources = made.get("resourceFieldRef")
+    if isinstance(of_resources, dict) and of_resources.get("containerName") == container:
+        made["resourceFieldRef"] = of_resources | {"containerName": worker}
+    return made
 
 
 def _containers(found: list[Json], container: str, pod: WorkerPod) -> Iterator[Json]:
@@ -80,25 +115,28 @@ def _containers(found: list[Json], container: str, pod: WorkerPod) -> Iterator[J
         if each["name"] == container:
             yield from (_of_worker(each, container, index) for index in pod.workers)
         else:
-            yield each
+            yield _of_helper(each, container, pod.index)
 
 
 def _of_worker(container: Json, base: str, index: int) -> Json:
-    env = [_for_worker(each, base, index) for each in container.get("env") or ()]
+    made = _of_helper(container, base, index)
+    env = [_with_index(each, index) for each in made["env"]]
+    return made | {"name": names.worker_container(base, index), "env": env}
+
+
+def _of_helper(container: Json, base: str, index: int) -> Json:
+    """A container that knows the index of a worker, as the Job controller would have it."""
+    env = _naming(container.get("env") or [], base, names.worker_container(base, index))
     if all(each["name"] != COMPLETION_INDEX for each in env):
         env.append({"name": COMPLETION_INDEX, "value": str(index)})
-    return container | {"name": names.worker_container(base, index), "env": env}
+    return container | {"env": env}
 
 
-def _for_worker(variable: Json, base: str, index: int) -> Json:
+def _with_index(variable: Json, index: int) -> Json:
     """Write the index, which is a label of the pod elsewhere; the template may read it too."""
     source = variable.get("valueFrom") or {}
     if (source.get("fieldRef") or {}).get("fieldPath") in _INDEX_PATHS:
         return {"name": variable["name"], "value": str(index)}
-    of_resources = source.get("resourceFieldRef") or {}
-    if of_resources.get("containerName") == base:
-        named = of_resources | {"containerName": names.worker_container(base, index)}
-        return variable | {"valueFrom": {"resourceFieldRef": named}}
     return variable
 
 

@@ -3,11 +3,14 @@
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import PlannedPod
 from gpupack_crds.worker_pods import worker_pods
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import pod as pods
+from gpupack_operator.manifests.gang import GangAttempt, jobs_of_gang
 from gpupack_operator.manifests.job import job_of_pod
 from gpupack_operator.manifests.result_bytes import RESULT_BYTES
 
@@ -131,6 +134,56 @@ def test_workers_know_how_much_of_a_result_the_kubelet_keeps(job_of, nodes, othe
     beside = [{"name": f"x{number}", "image": "x"} for number in range(others)]
     user = {"spec": {"containers": [worker, *beside]}}
     container = containers_of(job_of(0, user=user, nodes=tuple(nodes)))["worker-0"]
+    assert env_of(container)[RESULT_BYTES] == size
+
+
+def test_helper_containers_find_the_index_of_the_first_worker(job_of):
+    path = f"metadata.annotations['{names.INDEX_LABEL}']"
+    mine = {"name": "MINE", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    helpers = [{"name": name, "image": "x", "env": [mine]} for name in ("shipper", "fetch")]
+    user = {"spec": {"containers": [OWN | {"name": "worker"}, helpers[0]]}}
+    user["spec"]["initContainers"] = [helpers[1]]
+    template = template_of(job_of(1, user=user))
+    assert template["metadata"]["annotations"][names.INDEX_LABEL] == "1"
+    for found in (template["spec"]["containers"][1], template["spec"]["initContainers"][0]):
+        assert mine in found["env"]
+        assert env_of(found)["JOB_COMPLETION_INDEX"] == "1"
+
+
+def test_what_names_the_worker_s_container_elsewhere_names_those_of_the_workers(job_of):
+    cpu = {"containerName": "worker", "resource": "limits.cpu"}
+    shipper = {"name": "shipper", "image": "x"}
+    shipper["env"] = [{"name": "CPUS", "valueFrom": {"resourceFieldRef": cpu}}]
+    files = {"items": [{"path": "cpus", "resourceFieldRef": cpu}]}
+    volumes = [
+        {"name": "a", "downwardAPI": files},
+        {"name": "b", "projected": {"sources": [{"downwardAPI": files}]}},
+    ]
+    armor = "container.apparmor.security.beta.kubernetes.io"
+    annotations = {f"{armor}/worker": "unconfined", f"{armor}/shipper": "runtime/default"}
+    user = {"metadata": {"annotations": annotations}}
+    user["spec"] = {"containers": [OWN | {"name": "worker"}, shipper], "volumes": volumes}
+    template = template_of(job_of(0, user=user))
+    found = msgspec.json.encode(template["spec"]).decode()
+    assert found.count('"containerName":"worker-0"') == 3
+    assert '"containerName":"worker"' not in found
+    kept = {
+        key: value for key, value in template["metadata"]["annotations"].items() if armor in key
+    }
+    assert kept == {
+        f"{armor}/worker-0": "unconfined",
+        f"{armor}/worker-2": "unconfined",
+        f"{armor}/shipper": "runtime/default",
+    }
+
+
+@pytest.mark.parametrize(("nodes", "size"), [("aaa", "3072"), ("abc", "4096")])
+def test_containers_that_admission_adds_take_their_part_of_the_results(build, nodes, size):
+    gang = build.admitted(nodes=tuple(nodes), podPerWorker=False)
+    planned = PlannedPod(spec={"containers": [{}, {}]})
+    gang = structs.replace(gang, status=structs.replace(gang.status, planned_pod=planned))
+    jobs = jobs_of_gang(GangAttempt(gang, {"spec": {"containers": [OWN]}}, 1), DEFAULTS, None)
+    container = jobs[0]["spec"]["template"]["spec"]["containers"][0]
     assert env_of(container)[RESULT_BYTES] == size
 
 
