@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of continuous integration: closing lines, flaky tests, an exit status."""
+"""The end of continuous integration: closing lines, failed and flaky tests, an exit status."""
 
 import os
 import shutil
@@ -17,6 +17,7 @@ FLAKY tests/e2e/test_a.py::test_b
 == test-beside: 84.9 s
 """
 CLOSING = """\
+FAILED tests/e2e/test_a.py::test_b - assert 1 == 2
 === 1 failed, 8 passed in 81.02s (0:01:21) ===
 FLAKY tests/e2e/test_a.py::test_b
 === 1 passed, 8 deselected in 3.10s ===
@@ -42,7 +43,7 @@ def run(tmp_path):
     return ci
 
 
-def test_its_last_lines_are_the_closing_lines_and_the_flaky_tests(run):
+def test_its_last_lines_are_the_closing_lines_and_the_tests_that_failed_or_are_flaky(run):
     done, made = run()
     assert done.returncode == 0
     assert done.stdout.endswith(CLOSING * 3)
