@@ -83,6 +83,8 @@ PYTEST := .ci/rerun-failed $(PY) -B -m pytest
 PYTEST_CLUSTER := $(SUDO) $(PYTEST) --durations 25
 # How many tests share the cluster at once: they wait more than they compute.
 BESIDE ?= 4
+# How many unit tests run at once: one more than there are cores, since many of them wait.
+UNIT_BESIDE ?= $(shell expr $$(nproc) + 1)
 E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
 # Node comes with the virtual environment; what it needs for the dashboard is downloaded once.
 NODE_STAMP := $(STAMPS)/node-$(call hash,dashboard/package-lock.json)
@@ -170,7 +172,7 @@ test-all: ## Those of `make test`, the slow ones, every workload, browser, host,
 
 .PHONY: test-unit
 test-unit: venv ## The tests that need no cluster
-	@STEP_SHOW=1 $(STEP) test-unit $(PYTEST) -n auto -m "not gpu" --timeout 120 --durations 25 tests/unit
+	@STEP_SHOW=1 $(STEP) test-unit $(PYTEST) -n $(UNIT_BESIDE) -m "not gpu" --timeout 120 --durations 25 tests/unit
 
 .PHONY: test-launcher
 test-launcher: venv ## go vet and the tests of the launcher, where there is Go; make test-unit runs them, too
