@@ -11,7 +11,7 @@ import yaml
 from harness import ROOT, STATE, SYSTEM_NAMESPACE
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def upgrade(system):
     """What `helm upgrade` would apply now, as objects by kind and name."""
     command = [str(STATE / "bin/helm"), "upgrade", "gpupack", str(ROOT / "charts/gpupack")]

@@ -4,6 +4,7 @@
 import datetime as dt
 import json
 
+import pytest
 from harness import wait_for
 from test_cli import administrator, cli  # noqa: F401 - fixtures
 from test_queue import limit, quota
@@ -38,6 +39,7 @@ def test_a_job_is_suspended_and_resumed_by_the_command(kube, cli, judged):  # no
     assert "  2: goes on, since 20" in shown
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_deadline_says_when_it_starts_and_starts_by_then(
     kube,
     cli,  # noqa: F811
