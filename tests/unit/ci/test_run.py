@@ -2,6 +2,7 @@
 """The end of continuous integration: closing lines, failed and flaky tests, an exit status."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[3] / ".ci/run"
+MAKEFILE = RUN.parents[1] / "Makefile"
 SUITE = """\
 FAILED tests/e2e/test_a.py::test_b - assert 1 == 2
 === 1 failed, 8 passed in 81.02s (0:01:21) ===
@@ -56,3 +58,11 @@ def test_a_part_that_fails_fails_it_and_the_others_still_run(run, goal):
     assert done.returncode == 2
     assert len(made) == 4
     assert made[-1] == "cluster-down"
+
+
+def test_the_page_has_its_modules_before_the_unit_tests_which_skip_its_cases_without(run):
+    _, made = run()
+    lint = next(at for at, goals in enumerate(made) if "lint-dashboard" in goals)
+    assert lint < next(at for at, goals in enumerate(made) if goals.endswith(" test"))
+    rule = re.search(r"^lint-dashboard: (.*?) ##", MAKEFILE.read_text(), re.MULTILINE)
+    assert rule.group(1) == "$(NODE_STAMP)"
