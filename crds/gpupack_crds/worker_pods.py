@@ -36,6 +36,12 @@ class WorkerPod:
         """Index of its first worker, which identifies the pod."""
         return self.workers[0]
 
+    def worker_with(self, uuid: str) -> int:
+        """Find the worker that has a device; the first one where the placement does not name it."""
+        last, each = len(self.workers) - 1, max(len(self.devices) // len(self.workers), 1)
+        places = (place for place, share in enumerate(self.devices) if share.uuid == uuid)
+        return next((self.workers[min(place // each, last)] for place in places), self.index)
+
 
 def worker_pods(
     placement: Iterable[NodePlacement], *, shares: bool, least: int

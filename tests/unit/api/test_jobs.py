@@ -165,7 +165,9 @@ async def test_a_job_is_shown_with_the_gpus_of_its_workers(call, job):
 @pytest.mark.parametrize("sharing", [True, False], ids=["one pod", "a pod for each"])
 async def test_a_job_is_shown_with_the_pods_of_its_workers(call, job, model, server, sharing):
     held = {"node": "a", "workers": "0-1", "gpus": [uuid("a", 2), uuid("a", 1)]}
-    job("gang", phase="Running", attempt=1, placement=[held | {"memoryMiB": [81559]}])
+    attempts = [{"number": 1, "sharesPods": sharing}]
+    placement = [held | {"memoryMiB": [81559]}]
+    job("gang", phase="Running", attempt=1, placement=placement, attempts=attempts)
     pods = {"p0": (0, (2, 1))} if sharing else {"w0": (0, (2,)), "w1": (1, (1,))}
     for name, (index, devices) in pods.items():
         model.ledger.pods.upsert(

@@ -37,6 +37,14 @@ def test_workers_of_a_node_are_one_pod_with_their_gpus_in_order():
     assert are_shared(pods)
 
 
+def test_a_gpu_of_a_pod_is_of_one_of_its_workers():
+    first, second = worker_pods(gang("abab"), shares=True, least=4)
+    assert [first.worker_with(f"{worker}/1") for worker in (0, 2)] == [0, 2]
+    assert [second.worker_with(f"{worker}/0") for worker in (1, 3)] == [1, 3]
+    assert second.worker_with("0/0") == 1
+    assert worker_pods(gang("aa", gpus=0), shares=True, least=2)[0].worker_with("0/0") == 0
+
+
 def test_extra_workers_have_a_pod_each():
     pods = worker_pods(gang("abbbaa"), shares=True, least=3)
     assert [pod.workers for pod in pods] == [(0,), (1, 2), (3,), (4,), (5,)]
