@@ -8,13 +8,10 @@ Workers of one node may share a pod. Each then has a container of its own, named
 
 import dataclasses
 import datetime as dt
-from typing import Final
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_kube.objects import ContainerTerminated, Pod
-
-MAX_INDEX_DIGITS: Final = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def workers_of(pod: Pod, spec: GpuJobSpec) -> tuple[Worker, ...]:
     """
     limits = {each.name: each.resources.limits for each in pod.spec.containers}
     with_gpus = [name for name in limits if spec.gpu_resource in limits[name]]
-    indices = [_suffix(name) for name in with_gpus]
+    indices = [names.worker_of_container(name) for name in with_gpus]
     if len(with_gpus) > 1 and None not in indices:
         found = zip(with_gpus, indices, strict=True)
         workers = [Worker(pod, name, index) for name, index in found if index is not None]
@@ -84,12 +81,6 @@ def _container(named: list[str], with_gpus: list[str]) -> str:
     if len(with_gpus) == 1:
         return with_gpus[0]
     return names.WORKER_CONTAINER if names.WORKER_CONTAINER in named or not named else named[0]
-
-
-def _suffix(container: str) -> int | None:
-    """The index in the name of a container in a shared pod; None: it has none."""
-    text = container.rpartition("-")[2]
-    return int(text) if text.isdecimal() and len(text) <= MAX_INDEX_DIGITS else None
 
 
 def _number(pod: Pod, label: str) -> int:

@@ -85,6 +85,8 @@ SHM_VOLUME: Final = "shm"
 """Volume of a worker's pod for SHM_PATH, an emptyDir in memory; the agent finds it by this name."""
 SHM_PATH: Final = "/dev/shm"  # noqa: S108 - in the pod
 MAX_CONTAINER_NAME: Final = 63
+MAX_INDEX_DIGITS: Final = 6
+"""Of a worker's index in the name of its container."""
 RENDEZVOUS_PORT: Final = 29400
 
 MPI_SECRET_TYPE: Final = f"{GROUP}/mpi"
@@ -180,6 +182,13 @@ def worker_container(base: str, worker: int) -> str:
     """Name of a worker's container in a pod that workers share; base is the template's name."""
     suffix = f"-{worker}"
     return base[: MAX_CONTAINER_NAME - len(suffix)] + suffix
+
+
+def worker_of_container(name: str) -> int | None:
+    """Read the worker's index in the name of such a container; None: it has none."""
+    base, _, text = name.rpartition("-")
+    is_index = bool(base) and text.isdecimal() and len(text) <= MAX_INDEX_DIGITS
+    return int(text) if is_index else None
 
 
 def mpi_secret(uid: str, *, attempt: int) -> str:

@@ -180,7 +180,5 @@ def _of(found: Json, key: str) -> Iterator[Json]:
 
 
 def _is_a_worker_s(name: Any, container: str) -> bool:
-    _, dash, index = str(name).rpartition("-")
-    return (
-        bool(dash) and index.isdecimal() and names.worker_container(container, int(index)) == name
-    )
+    index = names.worker_of_container(str(name))
+    return index is not None and names.worker_container(container, index) == name

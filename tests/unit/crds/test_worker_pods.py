@@ -119,5 +119,8 @@ def test_whole_gpus_of_workers_that_start_together_may_be_in_shared_pods(changes
 
 def test_the_container_of_a_worker_has_a_name_that_kubernetes_takes():
     assert names.worker_container("worker", 3) == "worker-3"
+    assert names.worker_of_container("my-worker-3") == 3
+    others = ("worker", "worker-", "3", "-3", "worker-3a", "worker-1234567")
+    assert [names.worker_of_container(each) for each in others] == [None] * 6
     longest = names.worker_container("x" * 63, 1023)
     assert (len(longest), longest[-5:]) == (63, "-1023")
