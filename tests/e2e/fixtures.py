@@ -12,6 +12,7 @@ import re
 import time
 import zlib
 
+import api_calls
 import pytest
 from harness import STATE, SYSTEM_NAMESPACE, Kube, cluster_kind, simulated_memory_mib, wait_for
 from manifests import Judged
@@ -118,13 +119,16 @@ def namespace(cluster, name):
         # Two cases of one test may differ in their last letters alone, and run side by side.
         words = f"{words[: NAMESPACE_LETTERS - 9]}-{zlib.crc32(name.encode()):08x}"
     kube = Kube(kubeconfig=cluster.kubeconfig, namespace=words)
-    kube.insist("delete", "namespace", words, "--ignore-not-found")
-    kube.insist("create", "namespace", words)
-    kube.insist("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
+    calls = api_calls.calls(cluster.kubeconfig)
+    if calls is None or not calls.make_namespace(words):
+        kube.insist("delete", "namespace", words, "--ignore-not-found")
+        kube.insist("create", "namespace", words)
+        kube.insist("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
     yield kube
     # The namespace controller takes ten seconds to come to the GPUJobs.
     kube.kubectl("delete", LIVING, "--all", "--wait=false", "--grace-period=1")
-    kube.insist("delete", "namespace", words, "--wait=false", "--ignore-not-found")
+    if calls is None or not calls.delete_namespace(words):
+        kube.insist("delete", "namespace", words, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import api_calls
 import msgspec
 import tenacity
 import yaml
@@ -147,44 +148,42 @@ class Kube:
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """One object."""
-        return json.loads(self._get(kind, name))
+        return self._get(kind, name)
 
     def gpujob(self, name: str) -> dict[str, Any]:
         """One GPUJob."""
-        return json.loads(self._get("gpujob", name))
+        return self._get("gpujob", name)
 
     def gpujobs(self) -> list[dict[str, Any]]:
         """All GPUJobs of the namespace."""
-        return json.loads(self._get("gpujobs"))["items"]
+        return self._get("gpujobs")["items"]
 
     def nodes(self) -> list[str]:
         """Names of all nodes that take jobs, which kind's control plane does not."""
         workers = "--selector=!node-role.kubernetes.io/control-plane"
-        return [
-            node["metadata"]["name"] for node in json.loads(self._get("nodes", workers))["items"]
-        ]
+        return [node["metadata"]["name"] for node in self._get("nodes", workers)["items"]]
 
     def gpunodes(self) -> list[dict[str, Any]]:
         """All GPUNodes."""
-        return json.loads(self._get("gpunodes"))["items"]
+        return self._get("gpunodes")["items"]
 
     def pods(self, job: str | None = None) -> list[dict[str, Any]]:
         """Pods of the namespace, or of one GPUJob."""
         selector = [f"--selector={JOB_LABEL}={job}"] if job else []
-        return json.loads(self._get("pods", *selector))["items"]
+        return self._get("pods", *selector)["items"]
 
     def pods_of_app(self, app: str) -> list[dict[str, Any]]:
         """Pods of one Deployment or StatefulSet that count as its own.
 
         One that the kubelet rejected stays as Failed until somebody deletes it.
         """
-        found = json.loads(self._get("pods", f"--selector=app={app}"))["items"]
+        found = self._get("pods", f"--selector=app={app}")["items"]
         alive = [pod for pod in found if pod["status"].get("phase") in {"Pending", "Running"}]
         return [pod for pod in alive if "deletionTimestamp" not in pod["metadata"]]
 
     def pod(self, name: str) -> dict[str, Any]:
         """One pod."""
-        return json.loads(self._get("pod", name))
+        return self._get("pod", name)
 
     def wait_pod(self, name: str, *phases: str, seconds: float = 60) -> dict[str, Any]:
         """Wait until a pod is in one of these phases, and return it."""
@@ -200,12 +199,12 @@ class Kube:
 
     def events(self, name: str) -> list[str]:
         """Reasons of the events about one object."""
-        found = json.loads(self._get("events", f"--field-selector=involvedObject.name={name}"))
+        found = self._get("events", f"--field-selector=involvedObject.name={name}")
         return [event["reason"] for event in found["items"]]
 
     def event_texts(self) -> str:
         """What all events of the namespace say."""
-        return "\n".join(event["message"] for event in json.loads(self._get("events"))["items"])
+        return "\n".join(event["message"] for event in self._get("events")["items"])
 
     def phase(self, name: str) -> str:
         """The phase of a GPUJob, empty before the operator saw it."""
@@ -266,8 +265,10 @@ class Kube:
         # Looking at many jobs costs what the jobs need themselves.
         return wait_for(look, seconds=seconds, what=what, every_seconds=max(0.2, len(awaited) / 50))
 
-    def _get(self, *arguments: str) -> str:
-        return self.insist("get", *arguments, "-o", "json")
+    def _get(self, kind: str, *arguments: str) -> dict[str, Any]:
+        calls = api_calls.calls(self.kubeconfig)
+        found = calls and calls.get(self.namespace, kind, *arguments)
+        return found or json.loads(self.insist("get", kind, *arguments, "-o", "json"))
 
 
 def brief(found: dict[str, Any]) -> str:
