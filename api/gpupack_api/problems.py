@@ -15,6 +15,7 @@ from litestar.routes import HTTPRoute
 from gpupack.errors import InventoryUnavailable, LedgerUnusable
 from gpupack_api.errors import CallWrong, ClusterNeeded, ConfigInvalid, Missing, TokenNeeded
 from gpupack_api.expectations import choices_of, fields_of, value_at
+from gpupack_api.patterns import IN_WORDS
 from gpupack_kube.errors import KubeError, Refused
 from gpupack_scheduling.errors import NotReady
 from gpupack_serving.connections import certificate_of
@@ -136,12 +137,24 @@ def invalid(call: Call, error: ValidationException) -> Response[bytes]:
         known = ", ".join(fields_of(call, field))
         fix = f"remove it, or spell it right; there are {known}" if known else text
         return _problem(400, text, field=unknown[1], fix=fix)
+    value = value_at(call, field)
+    if words := _in_words(text):
+        return _problem(
+            400, f"{field} is {value!r}: write {words}", field=field, value=value, fix=words
+        )
     choices = ", ".join(choices_of(call, field))
     fix = f"name one of {choices}" if choices else _EXPECTED.sub(r"give \1", text)
-    return _problem(400, text, field=field, value=value_at(call, field), fix=fix)
+    return _problem(400, text, field=field, value=value, fix=fix)
+
+
+def _in_words(text: str) -> str:
+    """What a pattern means that something does not match; empty: that is not what is wrong."""
+    found = _PATTERN.search(text)
+    return IN_WORDS.get(found[1], "") if found else ""
 
 
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `([^`]{1,64})`")
+_PATTERN: Final = re.compile(r"matching regex '(.*?)'(?: - at |$)", re.DOTALL)
 _EXPECTED: Final = re.compile(r"^Expected (.*?)(?:, got `[^`]*`)?$", re.DOTALL)
 
 

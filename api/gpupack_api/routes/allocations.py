@@ -23,8 +23,9 @@ from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_api import problems
 from gpupack_api.errors import CallWrong, no_allocation
 from gpupack_api.job_views import worker_views
+from gpupack_api.patterns import NAME_OR_EMPTY
 from gpupack_api.placed_process import ALLOCATION
-from gpupack_api.routes.jobs import NAME, OneName, OneNamespace
+from gpupack_api.routes.jobs import OneName, OneNamespace
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of, token_of
 from gpupack_api.routes.validation import Training, gang_of
 from gpupack_api.shown_job import SHOWN_JOBS, ShownJob
@@ -66,7 +67,7 @@ class Allocate(Training, frozen=True, forbid_unknown_fields=True):
         seconds: after which it ends by itself.
     """
 
-    namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=f"^$|{NAME}")] = ""
+    namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME_OR_EMPTY)] = ""
     seconds: Annotated[int, msgspec.Meta(ge=60, le=MOST_SECONDS)] = 3600
 
 

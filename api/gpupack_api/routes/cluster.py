@@ -14,11 +14,11 @@ from gpupack_api import problems
 from gpupack_api.errors import CallWrong
 from gpupack_api.history import Sample
 from gpupack_api.node_views import NodeView, Totals
+from gpupack_api.patterns import MODEL
 from gpupack_api.routes.parts import PREFIX, Call, shown_of
 
 MAX_LISTED: Final = 5000
 
-MODEL: Final = "^([A-Za-z0-9][-A-Za-z0-9 ._+]*)?$"
 
 GpuType = Annotated[
     str,

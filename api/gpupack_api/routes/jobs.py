@@ -19,6 +19,7 @@ from gpupack_api.job_views import (
     job_view,
     worker_views,
 )
+from gpupack_api.patterns import DOTTED_NAME, NAME, NAME_OR_EMPTY
 from gpupack_api.pod_workers import pod_names
 from gpupack_api.queue_cursor import QueueCursor
 from gpupack_api.queue_rows import QueueRow, waiting_jobs, waiting_pods
@@ -30,15 +31,13 @@ from gpupack_serving.user import User
 
 MAX_LISTED: Final = 5000
 
-NAME: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-DOTTED_NAME: Final = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 
 Namespace = Annotated[
     str,
     QueryParameter(
         description="Of this namespace alone; empty: of all that the caller may see.",
         max_length=63,
-        pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
+        pattern=NAME_OR_EMPTY,
     ),
 ]
 OneNamespace = Annotated[

@@ -10,8 +10,9 @@ from litestar.params import Body
 
 from gpupack_api import problems
 from gpupack_api.errors import CallWrong
+from gpupack_api.patterns import NAME_OR_EMPTY
 from gpupack_api.routes.allocations import IdempotencyKey
-from gpupack_api.routes.jobs import NAME, OneName, OneNamespace
+from gpupack_api.routes.jobs import OneName, OneNamespace
 from gpupack_api.routes.parts import PREFIX, Call, parts_of, token_of
 from gpupack_crds import lifecycle
 from gpupack_crds.errors import LifecycleRefused
@@ -30,7 +31,7 @@ class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: of the new job; empty: NAME-rerun-N, the first that is free.
     """
 
-    name: Annotated[str, msgspec.Meta(max_length=MAX_JOB_NAME, pattern=f"^$|{NAME}")] = ""
+    name: Annotated[str, msgspec.Meta(max_length=MAX_JOB_NAME, pattern=NAME_OR_EMPTY)] = ""
 
 
 AskedRerun = Annotated[Rerun, Body(schema_extra={"additionalProperties": False})]

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from litestar import post
@@ -22,11 +22,10 @@ from gpupack.process_setup import (
 )
 from gpupack_api import problems
 from gpupack_api.errors import CallWrong
+from gpupack_api.patterns import KEY
 from gpupack_api.placed_process import PlacedProcess, visible_device
 from gpupack_api.routes.parts import PREFIX, Call, Shown, Whose, shown_of
 from gpupack_crds.gpujob import MAX_WORKERS
-
-KEY: Final = "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$"
 
 Key = Annotated[str, msgspec.Meta(pattern=KEY, max_length=317)]
 """NAMESPACE/NAME; empty: none."""

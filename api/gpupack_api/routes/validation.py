@@ -16,7 +16,7 @@ import gpupack_core as core
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_api import problems
 from gpupack_api.errors import CallWrong
-from gpupack_api.routes.cluster import MODEL
+from gpupack_api.patterns import MODEL
 from gpupack_api.routes.parts import PREFIX, Call, shown_of
 from gpupack_crds.gpujob import MAX_WORKERS
 

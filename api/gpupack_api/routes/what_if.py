@@ -17,7 +17,7 @@ from gpupack_api import problems
 from gpupack_api.asked_job import Unaskable, ask_of, given
 from gpupack_api.errors import CallWrong, TokenNeeded
 from gpupack_api.job_views import WorkerView, held_device
-from gpupack_api.routes.jobs import NAME
+from gpupack_api.patterns import NAME
 from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
 from gpupack_api.routes.parts import PREFIX, Call, Parts, authorization_of, parts_of
 from gpupack_api.start_view import StartView, start_view

@@ -46,7 +46,7 @@ async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
             TEAM | {"quotas": [{"namespace": "Team", "spec": {}}]},
             "quotas[0].namespace",
             "Team",
-            "give `str` matching regex",
+            "lower-case letters, digits and '-'",
         ),
     ],
 )
@@ -57,3 +57,20 @@ async def test_a_wrong_field_is_told_with_its_value_and_what_is_taken(
     assert found.status == 400
     assert (found.body["field"], found.body.get("value", "")) == (field, value)
     assert found.body["fix"].startswith(fix)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("jobs/team/One", None, "name"),
+        ("jobs/Team/one", None, "namespace"),
+        ("allocate", {"gpu_count": 1, "namespace": "Team"}, "namespace"),
+        ("validate", {"gpu_count": 1, "gpu_type": "*"}, "gpu_type"),
+        ("setup-pytorch", {"job": "train"}, "job"),
+    ],
+)
+async def test_no_answer_shows_a_regular_expression(call, path, body, field):
+    found = await call(path, user="tenant", body=body)
+    assert (found.status, found.body["field"]) == (400, field)
+    assert "regex" not in found.text
+    assert "write " in found.body["detail"]
