@@ -28,6 +28,7 @@ WORKER: Final = "worker"
 SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 1.0
 ENDED: Final = {"Succeeded", "Failed"}
+NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +79,15 @@ BACKENDS: Final = {
 }
 
 
-def gang(node: str, backend: str, way: Way, *, size_bytes: int) -> Json:
-    """Two workers of one node that measure each other."""
-    variables = [{"name": name, "value": value} for name, value in way.variables.items()]
+def gang(
+    node: str, backend: str, way: Way, *, size_bytes: int, variables: Mapping[str, str] = NONE
+) -> Json:
+    """Two workers of one node that measure each other, with variables beside those of the way."""
+    all_of = {**variables, **way.variables}
+    env = [{"name": name, "value": value} for name, value in all_of.items()]
     pod: Json = {"nodeSelector": {"kubernetes.io/hostname": node}}
-    if variables:
-        pod["containers"] = [{"name": WORKER, "env": variables}]
+    if env:
+        pod["containers"] = [{"name": WORKER, "env": env}]
     spec = {
         "workers": 2,
         "gpus": 1,
@@ -163,22 +167,37 @@ def main() -> int:
     parser.add_argument("--backend", choices=BACKENDS, default="gloo", help="What is measured.")
     parser.add_argument("--rounds", type=int, default=3, help="Runs of each way.")
     parser.add_argument("--size", type=int, default=2**24, help="Bytes of the largest buffer.")
+    parser.add_argument(
+        "--variable",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Environment of all workers, such as OMPI_MCA_mpi_yield_when_idle=1 on few cores.",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="Report to add the figures to.")
     arguments = parser.parse_args()
     backend = BACKENDS[arguments.backend]
+    variables = dict(each.split("=", 1) for each in arguments.variable)
     runs: dict[str, list[Json]] = {way: [] for way in backend.ways}
     for number in range(arguments.rounds):
         for name, way in backend.ways.items():
-            job = gang(arguments.node, arguments.backend, way, size_bytes=arguments.size)
+            job = gang(
+                arguments.node,
+                arguments.backend,
+                way,
+                size_bytes=arguments.size,
+                variables=variables,
+            )
             runs[name].append(measured(job))
             print(
                 f"round {number + 1}, {name}: {shown(runs[name][-1], backend.figures)}", flush=True
             )
-    found = summary(runs, backend.figures)
+        found = summary(runs, backend.figures)
+        if arguments.json is not None:
+            about = {"size_bytes": arguments.size, "variables": variables}
+            written(arguments.json, arguments.backend, {**about, **found})
     for name, middle in found["medians"].items():
         print(f"median, {name}: {shown(middle, backend.figures)}")
-    if arguments.json is not None:
-        written(arguments.json, arguments.backend, {"size_bytes": arguments.size, **found})
     kubectl("delete", "gpujob", JOB, "--ignore-not-found", "--wait=false")
     return 0
 

@@ -39,3 +39,6 @@ def test_ranks_of_mpirun_are_measured_by_its_own_workload_and_without_shared_mem
     by_tcp = bandwidth.gang("a", "mpi", ways["one pod, TCP"], size_bytes=8)["spec"]
     (container,) = by_tcp["template"]["spec"]["containers"]
     assert container["env"] == [{"name": "OMPI_MCA_btl", "value": "self,tcp"}]
+    both = bandwidth.gang("a", "mpi", ways["one pod"], size_bytes=8, variables={"X": "1"})
+    (container,) = both["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [{"name": "X", "value": "1"}]
