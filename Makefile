@@ -327,7 +327,8 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 # Documents that follow docs/glossary.md; the others join as they are rewritten.
 PLAIN_PAGES := README.md CONTRIBUTING.md CHANGELOG.md RELEASE.md SECURITY.md changes docs/glossary.md docs/developing.md docs/security.md \
 	docs/runbooks docs/cost.md docs/maintenance.md docs/vendors.md docs/provisioning.md docs/preflight.md docs/acceptance.md \
-	docs/one-host.md docs/dashboard.md docs/install.md docs/your-own-image.md docs/python.md docs/cli.md docs/nodes.md docs/rest-api.md docs/kubeconfig.md docs/workloads docs/reports/README.md docs/reports/tuning docs/reports/workloads/README.md \
+	docs/one-host.md docs/dashboard.md docs/install.md docs/your-own-image.md docs/python.md docs/cli.md docs/nodes.md docs/rest-api.md \
+	docs/kubeconfig.md docs/edges.md docs/workloads docs/reports/README.md docs/reports/tuning docs/reports/workloads/README.md \
 	docs/results.md docs/mig.md docs/gpu-hosts.md docs/tile-programming.md docs/queueing docs/architecture.md docs/packing.md
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words
 .PHONY: lint $(LINTS)
