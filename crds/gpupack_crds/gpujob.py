@@ -70,8 +70,8 @@ MAX_GPUS = 4096
 """Of all workers of a job."""
 MOST_REVISIONS = 1_000_000
 
-PODS_ARE_SHARED_BY_DEFAULT: Final = False
-"""What an absent podPerWorker means: False is a pod for each worker."""
+PODS_ARE_SHARED_BY_DEFAULT: Final = True
+"""What an absent podPerWorker means: True: workers of one node share a pod if they can."""
 
 MEMORY_PATTERN = "^[0-9]+([.][0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 GPUS_FORM = "gpus is a number; write it without quotes"
@@ -272,10 +272,13 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             bool,
             described(
-                "False: workers of the job on one node share a pod, with a container each, so that "
-                "they reach each other over NVLink and shared memory. True or absent: each "
-                "worker has a pod to itself. Workers of elastic jobs, of MIG slices, of shares "
-                "and of GPUs of other device plugins always have."
+                "Absent: workers of the job on one node share a pod, with a container each, so "
+                "that they reach each other over NVLink and shared memory; each has a pod to "
+                "itself where the template cannot be shared (a containerPort or probed port of "
+                "the worker's container, resources of the pod) or the API server refuses the "
+                "larger pod. False: they share a pod, and the job fails where that is not "
+                "possible. True: each worker has a pod to itself. Workers of elastic jobs, of "
+                "MIG slices, of shares and of GPUs of other device plugins always have."
             ),
         ]
         | None

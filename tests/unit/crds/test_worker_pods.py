@@ -101,7 +101,7 @@ SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
     [
         ({}, True),
         ({"resource_name": "nvidia.com/gpu"}, False),
-        ({"pod_per_worker": None}, False),
+        ({"pod_per_worker": None}, True),
         ({"pod_per_worker": True}, False),
         ({"workers": 1}, False),
         ({"workers": 4, "min_workers": 1}, False),

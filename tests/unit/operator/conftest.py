@@ -189,7 +189,7 @@ def see(
 def admitted(*, nodes=("a",), now=0, **spec):
     """A GPUJob whose first attempt was admitted at `now`."""
     fresh = gpujob(workers=len(nodes), **spec)
-    shares = fresh.spec.may_share_pods
+    shares = fresh.spec.may_share_pods and fresh.spec.pod_per_worker is False
     plan = Planned(placement(*nodes), seconds=9, shares_pods=shares)
     decision = decide(see(fresh, answer=plan, now=now))
     return msgspec.structs.replace(fresh, status=decision.status)

@@ -405,6 +405,8 @@ async def test_workers_that_leave_nvlink_unused_are_reported_by_what_the_gpunode
     server, build
 ):
     scene = Scene(server, build, workers=2)
+    scene.body["spec"] |= {"podPerWorker": True}
+    scene.restart()
     scene.plans.answer = PlanResponse(placement=build.placement("a", "a"), expires_seconds=10)
     device = {"uuid": "GPU-1", "index": 0, "model": "H200", "memoryMiB": 1, "nvlinkClique": 0}
     body = {"metadata": {"name": "a"}, "status": {"devices": [device | {"health": "Healthy"}]}}
