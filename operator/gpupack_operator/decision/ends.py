@@ -3,7 +3,7 @@
 
 The exit code does not say: a program that saves a checkpoint on SIGTERM exits 0, and one that fails
 while it is stopped has not failed by itself. So its end is compared with the request to end, which
-a pod shows in one of three ways:
+a pod shows in one of four ways:
 
 - kubectl drain, the Eviction API, a NoExecute taint, preemption by kube-scheduler, pod GC: the
   condition DisruptionTarget with a reason, and the deletion;
@@ -11,7 +11,10 @@ a pod shows in one of three ways:
   was requested a grace period before deletionTimestamp. (When the kubelet is done, the API server
   shortens the grace period and moves deletionTimestamp with it: the difference stays.)
 - the kubelet, for pressure on its node or a shutdown: the condition with TerminationByKubelet, or
-  only status.reason.
+  only status.reason;
+- a kubelet that restarts and rejects the pod, since one of its containers with devices does not run
+  (kubernetes#138446): status.reason, but not where all containers exit 0. What is left then are
+  conditions that the kubelet has written again, later than a container of the pod ended.
 
 A pod that has ended is deleted and evicted like any other, so a request after the end changes
 nothing.
@@ -35,6 +38,8 @@ CLOCKS_SECONDS: Final = 1.0
 BY_KUBELET: Final = "TerminationByKubelet"
 """The only reason of a DisruptionTarget that no deletion follows."""
 DELETED: Final = "PodDeleted"
+REJECTED: Final = "UnexpectedAdmissionError"
+"""The kubelet's word for a pod that it does not admit."""
 
 LOST_CONTAINER: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
 """The kubelet's words, and the container runtime's, for a container whose end they did not see. The
@@ -111,7 +116,24 @@ def interruption(pod: Pod) -> Interruption | None:
         return Interruption(deleted_at, DELETED, "the pod was deleted")
     if pod.status.reason:
         return Interruption(None, pod.status.reason, pod.status.message)
+    if _was_rejected(pod):
+        return Interruption(None, REJECTED, "the kubelet restarted and ended the pod's containers")
     return None
+
+
+def _was_rejected(pod: Pod) -> bool:
+    """Whether a kubelet forgot the pod's conditions after a container of it had ended.
+
+    Both conditions are true before any container starts, and stay as they are.
+    """
+    ended = [
+        each.state.terminated.finished_at
+        for each in pod.status.container_statuses
+        if each.state.terminated and each.state.terminated.finished_at
+    ]
+    written = {each.type: each.last_transition_time for each in pod.status.conditions}
+    moments = [written.get(name) for name in ("PodScheduled", "Initialized")]
+    return bool(ended) and all(at is not None and at > min(ended) for at in moments)
 
 
 def requested_at(pod: Pod) -> dt.datetime | None:

@@ -133,6 +133,21 @@ def test_a_pod_that_its_kubelet_rejects_after_one_worker_succeeded_starts_all_ag
     assert "no healthy devices present" in decision.status.attempts[-1].message
 
 
+@pytest.mark.parametrize(("written_at", "is_lost"), [(10, False), (20, False), (41, True)])
+def test_a_worker_that_a_restarted_kubelet_ends_has_not_succeeded(build, look, written_at, is_lost):
+    """It exits 0 on SIGTERM. The kubelet drops its reason and calls the pod Succeeded."""
+    pod = pod_of(build, 0, ended(0, build.stamp(20)), ended(0, build.stamp(40)), phase="Succeeded")
+    found = msgspec.to_builtins(pod)
+    found["status"]["conditions"] = [
+        {"type": each, "status": "True", "lastTransitionTime": build.stamp(written_at)}
+        for each in ("PodScheduled", "Initialized")
+    ]
+    second = pod_of(build, 2, ended(0, build.stamp(30)), phase="Succeeded")
+    decision = look(msgspec.convert(found, Pod), second, now=50)
+    lost = ("Infrastructure", "UnexpectedAdmissionError")
+    assert outcome(decision) == (lost if is_lost else ("Succeeded", "Completed"))
+
+
 def test_a_worker_that_fails_ends_the_others_of_its_pod_and_keeps_their_logs(fails):
     decision, _, (first, _) = fails(maxRestarts=1)
     assert outcome(decision) == ("Failed", "WorkerFailed")
