@@ -133,17 +133,32 @@ def test_a_pod_that_its_kubelet_rejects_after_one_worker_succeeded_starts_all_ag
     assert "no healthy devices present" in decision.status.attempts[-1].message
 
 
-@pytest.mark.parametrize(("written_at", "is_lost"), [(10, False), (20, False), (41, True)])
-def test_a_worker_that_a_restarted_kubelet_ends_has_not_succeeded(build, look, written_at, is_lost):
-    """It exits 0 on SIGTERM. The kubelet drops its reason and calls the pod Succeeded."""
-    pod = pod_of(build, 0, ended(0, build.stamp(20)), ended(0, build.stamp(40)), phase="Succeeded")
+def with_conditions(build, pod, *, written_at):
     found = msgspec.to_builtins(pod)
     found["status"]["conditions"] = [
         {"type": each, "status": "True", "lastTransitionTime": build.stamp(written_at)}
         for each in ("PodScheduled", "Initialized")
     ]
+    return msgspec.convert(found, Pod)
+
+
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_a_worker_that_a_restarted_kubelet_ends_has_not_failed(build, look, phase):
+    """It exits 143 on SIGTERM, and the kubelet shows that before it says why, if it ever does."""
+    states = (ended(0, build.stamp(20)), ended(143, build.stamp(40)))
+    pod = with_conditions(build, pod_of(build, 0, *states, phase=phase), written_at=41)
+    decision = look(pod, pod_of(build, 2), now=42)
+    assert outcome(decision) == ("Infrastructure", "UnexpectedAdmissionError")
+    assert decision.status.phase == "Pending"
+
+
+@pytest.mark.parametrize(("written_at", "is_lost"), [(10, False), (20, False), (41, True)])
+def test_a_worker_that_a_restarted_kubelet_ends_has_not_succeeded(build, look, written_at, is_lost):
+    """It exits 0 on SIGTERM. The kubelet drops its reason and calls the pod Succeeded."""
+    pod = pod_of(build, 0, ended(0, build.stamp(20)), ended(0, build.stamp(40)), phase="Succeeded")
+    pod = with_conditions(build, pod, written_at=written_at)
     second = pod_of(build, 2, ended(0, build.stamp(30)), phase="Succeeded")
-    decision = look(msgspec.convert(found, Pod), second, now=50)
+    decision = look(pod, second, now=50)
     lost = ("Infrastructure", "UnexpectedAdmissionError")
     assert outcome(decision) == (lost if is_lost else ("Succeeded", "Completed"))
 
