@@ -12,7 +12,7 @@ from gpupack_cli.log_sink import LogSink
 from gpupack_cli.namespaces import job_named
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
-from gpupack_cli.saved_log import SavedLog, last_lines, saved_log
+from gpupack_cli.saved_log import last_lines, saved_log
 from gpupack_cli.session import Session, run
 from gpupack_cli.watching import watched_to_its_end
 from gpupack_cli.worker import Worker, workers_of
@@ -90,75 +90,89 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
         job = await job_named(api, name, await session.here(api))
         require_workers(job, wanted.workers)
         chosen = ChosenWorkers.of(job.spec, wanted.workers)
-        try:
-            await _show_attempt(api, job, wanted, chosen)
-        except _PodsDeletedError:
-            # The pods were deleted after the list: the second list shows which log is left.
-            await _show_attempt(api, job, wanted, chosen)
-
-
-async def _show_attempt(api: Api, job: GpuJob, wanted: Wanted, chosen: ChosenWorkers) -> None:
-    """Print the logs of an attempt's pods, or the saved ones of an attempt that was stopped.
-
-    Raises:
-        NotThere: there are neither.
-    """
-    workers = await _workers(api, job)
-    newest = max((each.attempt for each in workers), default=0)
-    attempt = wanted.attempt or newest
-    shown = [each for each in workers if each.attempt == attempt]
-    shown = [each for each in shown if each.index in chosen.indices]
-    gone = chosen.expected(job, attempt) - {each.index for each in shown}
-    # The pods of a stopped attempt are deleted one by one, after their logs were saved. An
-    # attempt without pods is newer than one that failed.
-    if gone or not shown or (wanted.attempt is None and newest < job.status.attempt):
-        saved = await saved_log(api, job)
-        if saved is not None and saved.attempt == (wanted.attempt or job.status.attempt):
-            await _print_saved(saved, wanted, chosen)
-            return
-    if not shown:
+        workers = await _workers(api, job)
+        newest = max((each.attempt for each in workers), default=0)
+        # An attempt that was stopped leaves no pods, and is newer than one that failed.
+        last = max(newest, job.status.attempt)
+        for attempt in (wanted.attempt,) if wanted.attempt else (last, newest):
+            shown = [each for each in workers if each.attempt == attempt]
+            shown = [each for each in shown if each.index in chosen.indices]
+            gone = chosen.expected(job, attempt) - {each.index for each in shown}
+            saved = await _saved_texts(api, job, attempt) if gone or not shown else {}
+            if shown:
+                found = {index: text for index, text in saved.items() if index in gone}
+                await _print_all(api, job, shown, found, wanted, chosen)
+                if without_log := gone - found.keys():
+                    absent = "no pod; it was deleted, or is not created yet"
+                    note(f"not shown: {_named(without_log)}: {absent}")
+                return
+            if saved:
+                await _print_saved(saved, attempt, wanted, chosen)
+                return
         raise NotThere(nothing(job, wanted.attempt))
-    await _print_all(api, job, shown, wanted, chosen)
-    if gone:
-        note(f"not shown: {_named(gone)}: no pod; it was deleted, or is not created yet")
 
 
-class _PodsDeletedError(NotThere):
-    """All pods of an attempt were deleted between the list and the request for their logs."""
+async def _saved_texts(api: Api, job: GpuJob, attempt: int) -> dict[int, str]:
+    """Read the last lines of workers of this attempt whose pods were deleted, by index."""
+    saved = await saved_log(api, job)
+    return saved.texts if saved is not None and saved.attempt == attempt else {}
 
 
-async def _print_saved(saved: SavedLog, wanted: Wanted, chosen: ChosenWorkers) -> None:
+async def _print_saved(
+    saved: dict[int, str], attempt: int, wanted: Wanted, chosen: ChosenWorkers
+) -> None:
     texts = {
         worker: text
-        for worker, text in saved.texts.items()
+        for worker, text in saved.items()
         if not wanted.workers or worker in wanted.workers
     }
     if not texts:
-        raise NotThere(f"of attempt {saved.attempt} no log of these workers was saved")
-    note(f"attempt {saved.attempt} was stopped; these are the last lines of its workers")
+        raise NotThere(f"of attempt {attempt} no log of these workers was saved")
+    note(f"attempt {attempt} was stopped; these are the last lines of its workers")
     sink = LogSink.of_stdout(raw=wanted.raw)
     for worker, text in texts.items():
         prefix = f"[{worker}] " if chosen.prefix_lines or len(texts) > 1 else ""
-        for line in last_lines(text, wanted.tail):
-            await sink.write(prefix, line)
+        await _write_saved(sink, text, prefix=prefix, tail=wanted.tail)
+
+
+async def _write_saved(sink: LogSink, text: str, *, prefix: str, tail: int | None) -> None:
+    for line in last_lines(text, tail):
+        await sink.write(prefix, line)
 
 
 async def _print_all(
-    api: Api, job: GpuJob, shown: list[Worker], wanted: Wanted, chosen: ChosenWorkers
+    api: Api,
+    job: GpuJob,
+    shown: list[Worker],
+    saved: dict[int, str],
+    wanted: Wanted,
+    chosen: ChosenWorkers,
 ) -> None:
-    """Print the logs one after the other; those that there are not are named."""
-    sink, missing, deleted = LogSink.of_stdout(raw=wanted.raw), list[str](), 0
-    for worker in shown:
-        prefix = chosen.prefix(worker.index)
-        log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=wanted.tail)
-        try:
-            await log.show()
-        except (Invalid, NotFound) as error:
-            missing.append(f"worker {worker.index}: {error.said}")
-            deleted += isinstance(error, NotFound)
-    if len(missing) == len(shown):
-        kind = _PodsDeletedError if deleted == len(shown) else NotThere
-        raise kind(f"nothing can be shown of {job.metadata.name}: {'; '.join(missing)}")
+    """Print the logs one after the other, by index; name the workers without one.
+
+    A pod may be deleted after the list: its last lines may be saved, too.
+    """
+    sink, missing = LogSink.of_stdout(raw=wanted.raw), list[str]()
+    pods = {each.index: each for each in shown}
+    for index in sorted(pods.keys() | saved.keys()):
+        prefix, why, text = chosen.prefix(index), "", saved.get(index)
+        if worker := pods.get(index):
+            log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=wanted.tail)
+            try:
+                await log.show()
+                continue
+            except NotFound as error:
+                why = error.said
+                text = (await _saved_texts(api, job, worker.attempt)).get(index)
+            except Invalid as error:
+                why = error.said
+        if text is None:
+            missing.append(f"worker {index}: {why}")
+        else:
+            note(f"the pod of worker {index} was deleted; these are its last lines")
+            await _write_saved(sink, text, prefix=prefix, tail=wanted.tail)
+    if len(missing) == len(pods.keys() | saved.keys()):
+        raise NotThere(f"nothing can be shown of {job.metadata.name}: {'; '.join(missing)}")
     for why in missing:
         note(f"not shown: {why}")
 

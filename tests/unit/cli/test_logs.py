@@ -146,12 +146,16 @@ async def test_of_a_stopped_attempt_the_saved_lines_are_shown(server, capfd, ask
     assert "attempt 2 was stopped; these are the last lines of its workers" in shown.err
 
 
-async def test_saved_lines_are_shown_while_the_pods_of_a_stopped_attempt_are_deleted(server, capfd):
-    put_job(server, 2)
-    put_saved(server, 1, worker_0="a\n", worker_1="b\n")
-    server.logs[put_worker(server, 1)] = {"trainer": "terminating"}
+async def test_the_log_of_a_pod_that_stays_is_shown_with_saved_lines_of_those_deleted(
+    server, capfd
+):
+    put_job(server, 2, phase="Failed")
+    put_saved(server, 1, worker_1="killed\n")
+    server.logs[put_worker(server, 0)] = {"trainer": "Traceback"}
     assert await server.called("logs", "train") == 0
-    assert capfd.readouterr().out == "[0] a\n[1] b\n"
+    shown = capfd.readouterr()
+    assert shown.out == "[0] Traceback\n[1] killed\n"
+    assert shown.err == "the pod of worker 1 was deleted; these are its last lines\n"
 
 
 async def test_pods_that_are_deleted_before_their_log_is_read_leave_saved_lines(server, capfd):
