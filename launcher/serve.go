@@ -182,7 +182,8 @@ func (r request) program() *exec.Cmd {
 	}
 	found := exec.Command(r.Rank.Arguments[0], r.Rank.Arguments[1:]...)
 	found.Env = append(os.Environ(), r.Rank.Variables...)
-	if _, err := os.ReadDir(r.Rank.Folder); err == nil {
+	// A folder is entered by its right to search (1), which its list does not need.
+	if seen, err := os.Stat(r.Rank.Folder); err == nil && seen.IsDir() && syscall.Access(r.Rank.Folder, 1) == nil {
 		found.Dir = r.Rank.Folder
 	}
 	return found

@@ -93,7 +93,7 @@ def view(pod: NodePod, resources: Collection[str] = RESOURCES) -> PodView:
         finished=pod.finished,
         job=pod.metadata.labels.get(names.JOB_LABEL, ""),
         gang=_gang(pod, {ask.container for ask in asks}),
-        is_shared=names.WORKERS_ANNOTATION in pod.metadata.annotations,
+        is_shared=bool(pod.metadata.annotations.get(names.WORKERS_ANNOTATION)),
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
         started=_has_started(pod, {ask.container for ask in asks}),
     )

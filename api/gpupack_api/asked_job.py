@@ -12,7 +12,7 @@ import msgspec
 
 from gpupack_api.errors import CallWrong
 from gpupack_crds.dry_run import PREFIX, JudgedJob
-from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob import MAX_GPUS, GpuJobSpec
 from gpupack_crds.priority import PriorityProblem
 from gpupack_kube import objects
 from gpupack_kube.errors import KubeError
@@ -44,8 +44,8 @@ class Unaskable:
 def given(spec: Json) -> JudgedJob:
     """Read a job that the caller has had judged; no API server's word stands for it here.
 
-    It is used for an answer alone. Whatever it says, a plan of it reads no more than one of a job
-    that was judged: types and limits of the schema are checked.
+    It is used for an answer alone. Types, the schema's limits and the number of GPUs are checked,
+    which bound what a plan of it costs. Rules between other fields are not.
 
     Raises:
         CallWrong: it is no spec of a GPUJob.
@@ -57,6 +57,10 @@ def given(spec: Json) -> JudgedJob:
         raise CallWrong("job", "", f"send the spec that the dry run answered: {error}") from error
     if (found.gpus is None) == (found.share is None):
         raise CallWrong("job", "", "set exactly one of gpus and share")
+    if found.workers * (found.gpus or 1) > MAX_GPUS:
+        raise CallWrong(
+            "job", "", f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus)"
+        )
     return job
 
 

@@ -38,6 +38,7 @@ def test_a_pod_cannot_be_created_with_devices(kube):
 def test_a_pod_does_not_say_itself_what_it_shares(kube, name):
     said = kube.apply(pod(annotations={name: SHARED[name]})).stderr
     assert (REFUSAL in said, name in said) == (True, True)
+    assert REFUSAL in kube.apply(pod(annotations={name: ""})).stderr
     kube.submit(pod())
     bind(kube, SCHEDULER)
     assert REFUSAL in kube.kubectl("annotate", "pod", "idle", f"{name}={SHARED[name]}").stderr

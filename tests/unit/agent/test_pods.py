@@ -53,6 +53,15 @@ def test_requests_are_in_the_order_of_the_containers_and_those_of_sidecars_follo
     assert pod.early == ("setup",)
 
 
+def test_an_empty_list_of_workers_shares_no_pod(build):
+    body = build.pod_json()
+    annotations = body["metadata"].setdefault("annotations", {})
+    annotations[names.WORKERS_ANNOTATION] = "0-1"
+    assert view(decode(body)).is_shared
+    annotations[names.WORKERS_ANNOTATION] = ""
+    assert not view(decode(body)).is_shared
+
+
 def test_pods_that_ask_for_no_devices_are_not_kept(build):
     store = PodStore()
     store.replace([decode(build.pod_json("a")), decode(build.pod_json("b", gpus=0))])

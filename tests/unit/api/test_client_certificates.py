@@ -145,6 +145,7 @@ async def test_a_question_by_a_certificate_says_how_to_have_the_job_judged(as_us
         {"gpus": 0},
         {"gpus": "1"},
         {"workers": 10**9, "gpus": 1},
+        {"workers": 1024, "gpus": 64},
         {"gpus": 1, "share": {"percent": 10}},
         {},
         {"gpus": 1, "template": [[[]]]},

@@ -59,9 +59,9 @@ c.?env.orValue([]).exists(e, e.name in {{ include "gpupack.cel.texts" (include "
 {{ index . 1 }}.map(c, c.?env.orValue([]).filter(e, e.name in {{ include "gpupack.cel.texts" (include "gpupack.runtimeVariables" (index . 0) | splitList ",") }} && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none']))).map(e, e.name)).filter(found, found.size() > 0)[0][0]
 {{- end }}
 
-{{/* What the scheduler alone writes, and this request changes: names of annotations. */}}
+{{/* What the scheduler alone writes, and this request changes: names of annotations. An empty value is one. */}}
 {{- define "gpupack.cel.schedulersChanged" -}}
-['gpupack.dev/devices', 'gpupack.dev/workers', 'gpupack.dev/gang-memory', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
+['gpupack.dev/devices', 'gpupack.dev/workers', 'gpupack.dev/gang-memory', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].hasValue() != (oldObject != null && oldObject.metadata.?annotations[?name].hasValue()) || object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
 {{- end }}
 
 {{/*
