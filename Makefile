@@ -325,7 +325,7 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 	@$(STEP) wheels .ci/check-wheels $(COMPONENTS)
 
 # Documents that follow docs/glossary.md; the others join as they are rewritten.
-PLAIN_PAGES := README.md CONTRIBUTING.md CHANGELOG.md RELEASE.md SECURITY.md changes docs/glossary.md docs/developing.md docs/security.md \
+PLAIN_PAGES := README.md CONTRIBUTING.md CHANGELOG.md RELEASE.md SECURITY.md changes docs/adr docs/glossary.md docs/developing.md docs/security.md \
 	docs/runbooks docs/cost.md docs/maintenance.md docs/vendors.md docs/provisioning.md docs/preflight.md docs/acceptance.md \
 	docs/one-host.md docs/dashboard.md docs/install.md docs/your-own-image.md docs/python.md docs/cli.md docs/nodes.md docs/rest-api.md \
 	docs/kubeconfig.md docs/edges.md docs/workloads docs/reports/README.md docs/reports/tuning docs/reports/workloads/README.md \
