@@ -18,6 +18,7 @@ The official client's and the HTTP library's errors never leave this package.
 """
 
 import http
+from typing import Final
 
 import msgspec
 
@@ -78,6 +79,13 @@ class Refused(KubeError):
         self.said = said or message
         self.causes = causes
 
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the object is larger than the API server or its etcd takes."""
+        if self.status == http.HTTPStatus.INTERNAL_SERVER_ERROR:
+            return any(text in self.said for text in _TOO_LARGE)
+        return self.status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
 
 class NotFound(Refused):
     """There is no such object."""
@@ -102,6 +110,9 @@ class Invalid(Refused):
 class Forbidden(Refused):
     """The caller is unknown or lacks a right."""
 
+
+_TOO_LARGE: Final = ("request is too large", "message larger than max")
+"""Said with status 500: etcd does not take the object, or it cannot be sent there."""
 
 _BY_STATUS: dict[int, type[Refused]] = {
     http.HTTPStatus.BAD_REQUEST: Invalid,

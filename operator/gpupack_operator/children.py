@@ -31,7 +31,7 @@ from gpupack_operator.manifests.gang import GangAttempt, jobs_of_gang
 from gpupack_operator.manifests.job import job_beside
 from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
 from gpupack_operator.manifests.service import service
-from gpupack_operator.pod_admission import PodAdmission
+from gpupack_operator.pod_admission import OVER_QUOTA, PodAdmission
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,9 @@ class Children:
         found = [problem for problem in problems if problem]
         problem = min(found, key=lambda each: isinstance(each, NotYet), default=None)
         is_open = seen.job.spec.pod_per_worker is None and shares_pods(seen.job.status)
-        if isinstance(problem, NotCreated) and is_open:
-            return dataclasses.replace(problem, for_good=False)
+        if isinstance(problem, NotCreated) and is_open and _is_of_shared_pods(problem):
+            reason = JobReason.SHARED_POD_REFUSED
+            return dataclasses.replace(problem, reason=reason, for_good=False)
         return problem
 
     async def create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
@@ -120,6 +121,11 @@ class Children:
         except errors.Forbidden as error:
             reason, said = JobReason.CREATION_FORBIDDEN, error.said
             return NotCreated(reason=reason, message=said, for_good=False)
+        except errors.Refused as error:
+            if not error.is_too_large:
+                raise
+            said = f"{_kind_of(resource)} {body['metadata']['name']} is too large: {error.said}"
+            return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=said, for_good=True)
         return None
 
     async def _ensure_key(self, job: GpuJob, *, attempt: int) -> NotCreated | NotYet | None:
@@ -161,6 +167,13 @@ class Children:
             "delete it, or apply the GPUJob under another name"
         )
         return NotCreated(reason=JobReason.NAME_TAKEN, message=message, for_good=False)
+
+
+def _is_of_shared_pods(problem: NotCreated) -> bool:
+    """Whether the refusal of a Job may be due to its workers sharing a pod; a quota's never is."""
+    if problem.reason == JobReason.CREATION_FORBIDDEN:
+        return OVER_QUOTA not in problem.message
+    return problem.reason == JobReason.INVALID_TEMPLATE
 
 
 def _kind_of(resource: Resource[Any]) -> str:

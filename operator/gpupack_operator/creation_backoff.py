@@ -6,7 +6,8 @@ that several jobs will want the same room at once. Such a job holds its GPUs unt
 that no more pods come, or until its tenant ends it by one of a dozen ways. A pause for each GPUJob
 would buy nothing: the next one has another name. So the namespace pauses, longer after each such
 end, however it came, and after a pause one job is admitted, not all that wait there. Only who was
-stopped for another did not choose that end, and his GPUs are wanted: it pauses nobody.
+stopped for another did not choose that end, and his GPUs are wanted: it pauses nobody. Neither
+does an attempt whose shared pods the API server refused: the next one has a pod for each worker.
 
 A small job may fit where a large one did not. So jobs are told apart by their number of workers, to
 a factor of two: a pause is for those of the size that failed and for larger ones.
@@ -118,7 +119,7 @@ class CreationBackoff:
         elif attempts.current(status):
             if not attempts.current(before):
                 self._began(job)
-        elif self._starting.pop(job.key, None) and not _was_stopped_for_another(status):
+        elif self._starting.pop(job.key, None) and not _ended_without_fault(status):
             self._ended_early(job, f"{job.metadata.name}: {_end(status)}")
 
     def gone(self, key: tuple[str, str]) -> None:
@@ -173,8 +174,12 @@ def _has_all_pods(observation: Observation) -> bool:
     return attempt is not None and view(observation, status, attempt).all_created
 
 
-def _was_stopped_for_another(status: GpuJobStatus) -> bool:
-    return bool(status.attempts) and status.attempts[-1].outcome == "Preempted"
+def _ended_without_fault(status: GpuJobStatus) -> bool:
+    """Whether the last attempt was stopped for another job, or begins again with other pods."""
+    last = status.attempts[-1] if status.attempts else None
+    return last is not None and (
+        last.outcome == "Preempted" or last.reason == JobReason.SHARED_POD_REFUSED
+    )
 
 
 def _end(status: GpuJobStatus) -> str:

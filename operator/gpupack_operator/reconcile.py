@@ -5,7 +5,6 @@ import asyncio
 import dataclasses
 import datetime as dt
 import logging
-from typing import Final
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
@@ -48,9 +47,6 @@ from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
 
 log = logging.getLogger(__name__)
-
-TOO_LARGE: Final = "too large"
-"""Said by etcd (500) and the API server (413) of an object that is, and of nothing else."""
 
 MAX_RETRY_SECONDS = 15.0
 """The longest time between two passes of which the first has failed."""
@@ -266,7 +262,7 @@ class Reconciler:
         try:
             return await self._actor.write_status(job, status)
         except errors.Refused as error:
-            refused = isinstance(error, errors.Invalid) or TOO_LARGE in error.said
+            refused = isinstance(error, errors.Invalid) or error.is_too_large
             if not refused or results.all_of(status) == results.all_of(job.status):
                 raise
             bare = results.refused(status, error, self._writer(job))

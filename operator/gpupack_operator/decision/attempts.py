@@ -42,6 +42,7 @@ NEVER_RAN = {
     JobReason.CANNOT_START,
     JobReason.NAME_TAKEN,
     JobReason.CREATION_FORBIDDEN,
+    JobReason.SHARED_POD_REFUSED,
     JobReason.IMAGE_PULL,
 }
 """Ends of attempts that never ran. The more of them in a row, the likelier it is that the job is

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether workers share pods where `podPerWorker` is absent: not after a shared pod was refused.
 
-A LimitRange or an admission policy may take pods of one worker and refuse a larger one. Then the
-next attempts have a pod for each worker. The entries of the attempts say so: which of them shared
-pods, and how they ended.
+An admission policy may take Jobs whose pods have one worker and refuse those of a larger pod. Then
+the next attempts have a pod for each worker. The entries of the attempts say so: which of them
+shared pods, and how they ended. Refusals of anything else (a Service, a Secret, what a quota
+counts) say nothing of shared pods. Nor do refusals that the Job controller meets: it gives no
+reason, so the dry run of the next attempt decides.
 """
-
-from typing import Final
 
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.decision.reasons import JobReason
-
-REFUSED: Final = frozenset({JobReason.CREATION_FORBIDDEN, JobReason.INVALID_TEMPLATE})
-"""Ends of attempts whose pods the API server did not take."""
 
 
 def refusal(spec: GpuJobSpec, status: GpuJobStatus) -> str:
@@ -24,6 +21,6 @@ def refusal(spec: GpuJobSpec, status: GpuJobStatus) -> str:
     if spec.pod_per_worker is not None or spec.revision > status.revision:
         return ""
     last = next((each for each in reversed(status.attempts) if each.shares_pods), None)
-    if last is None or last.reason not in REFUSED:
+    if last is None or last.reason != JobReason.SHARED_POD_REFUSED:
         return ""
-    return f"the API server refused pods of several workers in attempt {last.number}"
+    return f"the API server refused a Job whose workers share a pod in attempt {last.number}"

@@ -76,3 +76,5 @@ class JobReason(enum.StrEnum):
     CANNOT_START = "CannotStart"
     NAME_TAKEN = "NameTaken"
     CREATION_FORBIDDEN = "CreationForbidden"
+    SHARED_POD_REFUSED = "SharedPodRefused"
+    """The API server refused the Job of a pod of several workers; each gets a pod next."""

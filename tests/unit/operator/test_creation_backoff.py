@@ -125,6 +125,11 @@ def test_a_gang_that_was_stopped_for_another_before_all_its_pods_exist_pauses_no
     assert gangs.left() == 15
 
 
+def test_a_gang_whose_shared_pods_are_refused_pauses_nobody(gangs):
+    gangs.see(gangs.gang("shared"), STARTING, ended(reason="SharedPodRefused"))
+    assert gangs.left() is None
+
+
 def test_a_gang_that_is_deleted_before_all_its_pods_exist_pauses_its_namespace(gangs):
     gangs.see(gangs.gang("poor"), STARTING)
     gangs.backoff.gone(("team", "poor"))

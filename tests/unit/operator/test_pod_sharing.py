@@ -12,7 +12,7 @@ from gpupack_operator.decision.pod_sharing import refusal
 from gpupack_operator.decision.reasons import JobReason
 
 BEGUN = "2026-11-21T12:00:00Z"
-FORBIDDEN, LOST = "CreationForbidden", "PodLost"
+REFUSED, FORBIDDEN, LOST = "SharedPodRefused", "CreationForbidden", "PodLost"
 TOGETHER, APART = True, False
 
 
@@ -29,11 +29,11 @@ def status_of(*ends, revision=0):
     [
         ([], None),
         ([(LOST, TOGETHER)], None),
-        ([(FORBIDDEN, TOGETHER)], 1),
-        ([("InvalidTemplate", TOGETHER)], 1),
+        ([(REFUSED, TOGETHER)], 1),
+        ([(FORBIDDEN, TOGETHER)], None),
         ([(FORBIDDEN, APART)], None),
-        ([(FORBIDDEN, TOGETHER), (LOST, APART), (FORBIDDEN, APART)], 1),
-        ([(FORBIDDEN, TOGETHER), (LOST, TOGETHER)], None),
+        ([(REFUSED, TOGETHER), (LOST, APART), (FORBIDDEN, APART)], 1),
+        ([(REFUSED, TOGETHER), (LOST, TOGETHER)], None),
     ],
 )
 def test_after_a_shared_pod_was_refused_each_worker_has_a_pod(build, ends, which):
@@ -44,7 +44,7 @@ def test_after_a_shared_pod_was_refused_each_worker_has_a_pod(build, ends, which
 @pytest.mark.parametrize("spec", [{"podPerWorker": False}, {"podPerWorker": True}, {"revision": 2}])
 def test_a_spec_that_says_it_and_a_later_revision_decide_by_themselves(build, spec):
     job = build.gpujob(workers=2, **spec)
-    assert refusal(job.spec, status_of((FORBIDDEN, TOGETHER), revision=1)) == ""
+    assert refusal(job.spec, status_of((REFUSED, TOGETHER), revision=1)) == ""
 
 
 def test_the_next_plan_is_asked_for_with_what_the_attempts_say(build):
@@ -52,10 +52,11 @@ def test_the_next_plan_is_asked_for_with_what_the_attempts_say(build):
     fresh = build.gpujob(workers=2)
     begun = build.after(fresh, decide(build.see(fresh, answer=shared, now=0)))
     assert begun.status.attempts[-1].shares_pods
-    no = NotCreated(JobReason.CREATION_FORBIDDEN, "too large", for_good=False)
+    no = NotCreated(JobReason.SHARED_POD_REFUSED, "too large", for_good=False)
     ended = build.after(begun, decide(build.see(begun, answer=no, now=1)))
     (ask,) = decide(build.see(ended, now=60)).actions
-    assert ask == AskPlan(2, separate="the API server refused pods of several workers in attempt 1")
+    why = "the API server refused a Job whose workers share a pod in attempt 1"
+    assert ask == AskPlan(2, separate=why)
     apart = Planned(build.placement("a", "a"), seconds=9, separate=ask.separate)
     second = decide(build.see(ended, now=61, answer=apart)).status
     assert not second.attempts[-1].shares_pods

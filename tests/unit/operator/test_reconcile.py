@@ -248,11 +248,19 @@ async def test_a_quota_counts_the_same_whether_pods_are_shared(undecided):
     assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
 
 
-@pytest.mark.parametrize("answer", [(403, "Forbidden", "no"), (422, "Invalid", "wrong")])
+ETCD = (500, "InternalError", "etcdserver: request is too large")
+UNSENT = (500, "InternalError", "trying to send message larger than max (2400000 vs. 2097152)")
+BODY = (413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
+
+
+@pytest.mark.parametrize(
+    "answer", [(403, "Forbidden", "no"), (422, "Invalid", "wrong"), ETCD, UNSENT, BODY]
+)
 async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(undecided, answer):
     undecided.server.refuse["jobs"] = answer
     await undecided.reconcile()
-    assert undecided.status["attempts"][-1]["outcome"] == "Infrastructure"
+    attempt = undecided.status["attempts"][-1]
+    assert (attempt["reason"], attempt["outcome"]) == ("SharedPodRefused", "Infrastructure")
     undecided.server.refuse.clear()
     undecided.restart()
     seen = undecided.cache.gpujob(KEY)
@@ -260,6 +268,28 @@ async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(unde
         seen, AskPlan(2, separate="refused"), priority=0, in_doubt=False
     )
     assert (answer.shares_pods, answer.separate) == (False, "refused")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("jobs", 'jobs.batch "train-1-p0" is forbidden: exceeded quota: small, requested: x=1'),
+        ("services", 'services "train" is forbidden: no Services here'),
+    ],
+)
+async def test_refusals_that_are_not_about_shared_pods_do_not_separate_workers(
+    undecided, kind, said
+):
+    undecided.server.refuse[kind] = (403, "Forbidden", said)
+    await undecided.reconcile()
+    assert undecided.status["attempts"][-1]["reason"] == "CreationForbidden"
+
+
+async def test_a_job_that_is_too_large_to_be_stored_fails(gang):
+    gang.server.refuse["jobs"] = ETCD
+    await gang.reconcile()
+    assert gang.status["attempts"][-1]["reason"] == "InvalidTemplate"
+    assert gang.status["phase"] == "Failed"
 
 
 async def test_a_pod_is_ended_by_its_uid_and_one_that_is_gone_is_no_error(sharing):
