@@ -56,6 +56,9 @@ func launch(g gang, s secrets, r *ranks, command []string) int {
 		return statusTerminated
 	}
 	found, err := findMpirun()
+	if err == nil {
+		err = found.startsRanksOf(l.gang)
+	}
 	if err != nil {
 		return refuse(statusBadArgument, err)
 	}

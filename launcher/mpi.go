@@ -52,6 +52,17 @@ func flavour(path, version string) (mpi, error) {
 	return mpi{}, fmt.Errorf("%s is of an unknown MPI (%q): Open MPI, MPICH and others with Hydra can be used", path, first)
 }
 
+// startsRanksOf says why this MPI cannot start the ranks of a gang; nil: it can. Hydra gives a rank an open
+// connection, which cannot follow it into another container.
+func (m mpi) startsRanksOf(g gang) error {
+	for _, workers := range g.pods {
+		if m.hydra && len(workers) > 1 {
+			return fmt.Errorf("%s cannot start ranks in several containers of a pod: set podPerWorker: true, or use Open MPI", m.name)
+		}
+	}
+	return nil
+}
+
 func (m mpi) hostFile(hosts []hostSlots) string {
 	var lines strings.Builder
 	for _, each := range hosts {
@@ -68,9 +79,6 @@ func (m mpi) hostFile(hosts []hostSlots) string {
 // that of worker 0 along, with its index, its GPUs and its pod's name.
 func (m mpi) arguments(hosts string, g gang) []string {
 	ranks, each := strconv.Itoa(g.ranks()), strconv.Itoa(g.processes)
-	if m.hydra && g.pods != nil { // pods may have different numbers of ranks: the file says them
-		return []string{"-f", hosts, "-n", ranks, "-genvnone"}
-	}
 	if m.hydra {
 		return []string{"-f", hosts, "-n", ranks, "-ppn", each, "-genvnone"}
 	}

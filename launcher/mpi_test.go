@@ -95,3 +95,16 @@ func TestRanksAreBoundToNoCPUUnlessTheUserSaysSo(t *testing.T) {
 		t.Errorf("by the user: %q, %q", found[binding], found["A"])
 	}
 }
+
+func TestHydraStartsNoRanksInSeveralContainersOfAPod(t *testing.T) {
+	openMPI := mpi{name: "Open MPI"}
+	shared, separate := gang{pods: [][]int{{0, 1}}}, gang{pods: [][]int{{0}, {1}}}
+	if err := hydra.startsRanksOf(shared); err == nil || !strings.Contains(err.Error(), "podPerWorker: true") {
+		t.Errorf("shared: %v", err)
+	}
+	for _, err := range []error{hydra.startsRanksOf(separate), hydra.startsRanksOf(gang{}), openMPI.startsRanksOf(shared)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -276,9 +276,10 @@ class GpuJobSpec(Wire, frozen=True):
                 "that they reach each other over NVLink and shared memory; each has a pod to "
                 "itself where the template cannot be shared (a containerPort or probed port of "
                 "the worker's container, resources of the pod) or the API server refuses the "
-                "larger pod. False: they share a pod, and the job fails where that is not "
-                "possible. True: each worker has a pod to itself. Workers of elastic jobs, of "
-                "MIG slices, of shares and of GPUs of other device plugins always have."
+                "larger pod, or an image of your own starts by mpirun. False: they share a pod, "
+                "and the job fails where that is not possible; mpirun has to be Open MPI's. True: "
+                "each worker has a pod to itself. Workers of elastic jobs, of MIG slices, of "
+                "shares and of GPUs of other device plugins always have."
             ),
         ]
         | None
@@ -424,7 +425,9 @@ class GpuJobSpec(Wire, frozen=True):
     @property
     def may_share_pods(self) -> bool:
         """Whether workers that are on one node are to share a pod, if their template allows it."""
-        separate = not PODS_ARE_SHARED_BY_DEFAULT
+        # MPIs with Hydra cannot start a rank in another container, and the image is unknown here.
+        unknown_mpi = self.by_mpirun and self.workload is None
+        separate = not PODS_ARE_SHARED_BY_DEFAULT or unknown_mpi
         if self.pod_per_worker is not None:
             separate = self.pod_per_worker
         whole_gpus = self.share is None and self.mig is None and self.resource_name == GPU

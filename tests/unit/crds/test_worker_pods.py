@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
-from gpupack_crds.gpujob import Distributed, GpuJobSpec, Share
+from gpupack_crds.gpujob import Distributed, GpuJobSpec, Share, Workload
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.worker_pods import are_shared, pods_of, worker_pods
@@ -109,6 +109,15 @@ SHARED = {"workers": 2, "gpus": 1, "pod_per_worker": False}
         ({"mig": "1g.18gb"}, False),
         ({"gpus": None, "share": Share(percent=40, memory="10Gi")}, False),
         ({"distributed": Distributed(backend="mpi")}, True),
+        ({"distributed": Distributed(backend="mpi"), "pod_per_worker": None}, False),
+        (
+            {
+                "distributed": Distributed(backend="mpi"),
+                "workload": Workload(name="mpi"),
+                "pod_per_worker": None,
+            },
+            True,
+        ),
         ({"distributed": Distributed(backend="gloo")}, True),
     ],
 )
