@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks for places: the API server whether it takes the pods, and then the plan API."""
 
+import asyncio
 import dataclasses
 import logging
 import time
+from typing import Final
 
 import msgspec
 
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
+from gpupack_kube import errors
 from gpupack_kube.clock import ServerClock
 from gpupack_kube.objects import Json
 from gpupack_operator.cache import CachedGpuJob
@@ -28,7 +31,7 @@ from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
 from gpupack_operator.manifests import pod
-from gpupack_operator.manifests.gang import GangAttempt, jobs_of_gang, largest_pod
+from gpupack_operator.manifests.gang import GangAttempt, largest_pod
 from gpupack_operator.manifests.shared_pod import obstacle
 from gpupack_operator.planned_spec import planned_pod
 from gpupack_operator.plans import PlanClient
@@ -38,6 +41,10 @@ log = logging.getLogger(__name__)
 
 PLAN_MARGIN_SECONDS = 1.0
 """What is left of a plan when its write is given up: the write may still be under way."""
+
+
+DRY_RUN_PART: Final = 1 / 3
+"""Of the time for which a plan still holds its GPUs: so long a dry run of a shared pod may last."""
 
 
 class Planner:
@@ -125,10 +132,11 @@ class Planner:
         if separate:
             return dataclasses.replace(plan, separate=separate)
         began = time.monotonic()
-        jobs = jobs_of_gang(
-            GangAttempt(job, seen.template, action.attempt), self._defaults, self._provisioning
+        attempt = GangAttempt(job, seen.template, action.attempt)
+        refusal = await self._refusal(
+            largest_pod(attempt, self._defaults, self._provisioning),
+            seconds=plan.seconds * DRY_RUN_PART,
         )
-        refusal = await self._admission.refusal(largest_pod(jobs, job.metadata.namespace))
         seconds = plan.seconds - (time.monotonic() - began)
         if seconds <= 0:
             return _too_late()
@@ -136,6 +144,20 @@ class Planner:
         return dataclasses.replace(
             plan, seconds=seconds, shares_pods=not separate, separate=separate
         )
+
+    async def _refusal(self, tried: Json, *, seconds: float) -> str:
+        """Say why the API server refuses a pod of several workers; empty: no, or unknown by then.
+
+        The plan holds GPUs meanwhile. Where nothing is known the pod is created, as everywhere
+        that dry runs have no answer.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._admission.refusal(tried)
+        except (TimeoutError, errors.Unreachable, errors.Refused, errors.Oversized) as error:
+            name = tried["metadata"]["name"]
+            log.warning("a dry run of pod %s has no answer within %.1f s: %r", name, seconds, error)
+            return ""
 
     async def grow(self, seen: CachedGpuJob, action: AskGrowth) -> Answer:
         """Ask for the places of an attempt that runs, with those that are held for it now."""

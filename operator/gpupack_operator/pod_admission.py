@@ -225,6 +225,10 @@ class PodAdmission:
             await self.try_pod(pod)
         except (errors.Forbidden, errors.Invalid) as error:
             return "" if OVER_QUOTA in error.said else error.said
+        except errors.Refused as error:
+            if error.is_too_large:
+                return error.said
+            raise
         return ""
 
     async def try_pod(self, pod: Json) -> msgspec.Raw | None:

@@ -5,7 +5,7 @@ import dataclasses
 
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import nodes_of
-from gpupack_crds.worker_pods import pods_of
+from gpupack_crds.worker_pods import WorkerPod, pods_of
 from gpupack_kube.objects import Json
 from gpupack_operator.decision.gang_jobs import shared_pods
 from gpupack_operator.decision.nodes import Provisioning
@@ -42,45 +42,65 @@ def jobs_of_gang(
     Raises:
         TemplateInvalid: the user's template cannot be merged over ours.
     """
+    template = _template(attempt, defaults, provisioning)
+    shared = shared_pods(attempt.job, attempt.job.status)
+    if shared:
+        return [_job_of_pod(attempt, template, each) for each in shared]
+    return [_job(attempt, template)]
+
+
+def largest_pod(
+    attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
+) -> Json:
+    """Make the shared pod with the most workers, but for its name's random end.
+
+    Raises:
+        TemplateInvalid: the user's template cannot be merged over ours.
+    """
+    shared = shared_pods(attempt.job, attempt.job.status)
+    most = max(shared, key=lambda each: len(each.workers))
+    made = _job_of_pod(attempt, _template(attempt, defaults, provisioning), most)
+    template, namespace = made["spec"]["template"], attempt.job.metadata.namespace
+    metadata = template["metadata"] | {"name": made["metadata"]["name"], "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def _template(
+    attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
+) -> Json:
+    """Make the template of a pod with one worker."""
     job, number = attempt.job, attempt.number
     template = pod.template(job, attempt.user, attempt=number, defaults=defaults)
     container = pod.worker_container(job, attempt.user)
-    injected = injected_containers(template["spec"], job.status.planned_pod)
-    spec = with_result_bytes(template["spec"], {container}, injected=injected)
-    template = template | {"spec": spec}
     if provisioning is not None:
         template = consuming(template, job, provisioning)
     pods = pods_of(job.status, least=job.spec.least)
     template = with_gang_memory(template, job, pods, attempt=number, container=container)
-    shared = shared_pods(job, job.status)
     if job.spec.by_mpirun:
-        template = mpi.with_pods(template, shared, container=container)
-    if not shared:
-        return [
-            job_manifest(
-                job,
-                template,
-                attempt=number,
-                nodes=nodes_of(job.status.placement),
-                deadline_seconds=attempt.deadline_seconds,
-            )
-        ]
-    return [
-        job_of_pod(
-            job,
-            template,
-            each,
-            attempt=number,
-            container=container,
-            deadline_seconds=attempt.deadline_seconds,
-        )
-        for each in shared
-    ]
+        template = mpi.with_pods(template, shared_pods(job, job.status), container=container)
+    return template
 
 
-def largest_pod(jobs: list[Json], namespace: str) -> Json:
-    """Make the pod with the most containers of these Jobs, but for its name's random end."""
-    job = max(jobs, key=lambda each: len(each["spec"]["template"]["spec"]["containers"]))
-    template = job["spec"]["template"]
-    metadata = template["metadata"] | {"name": job["metadata"]["name"], "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+def _job(attempt: GangAttempt, template: Json) -> Json:
+    job = attempt.job
+    container = pod.worker_container(job, attempt.user)
+    injected = injected_containers(template["spec"], job.status.planned_pod)
+    spec = with_result_bytes(template["spec"], {container}, injected=injected)
+    return job_manifest(
+        job,
+        template | {"spec": spec},
+        attempt=attempt.number,
+        nodes=nodes_of(job.status.placement),
+        deadline_seconds=attempt.deadline_seconds,
+    )
+
+
+def _job_of_pod(attempt: GangAttempt, template: Json, shared: WorkerPod) -> Json:
+    return job_of_pod(
+        attempt.job,
+        template,
+        shared,
+        attempt=attempt.number,
+        container=pod.worker_container(attempt.job, attempt.user),
+        deadline_seconds=attempt.deadline_seconds,
+    )

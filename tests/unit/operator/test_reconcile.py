@@ -20,12 +20,14 @@ from gpupack_operator.decision.model import AskPlan, DeleteJob, EndPod, Limits
 from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
 from gpupack_operator.log_tails import LogTails
+from gpupack_operator.manifests import gang as gang_manifests
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.nodes_bounds import Bounds, NodesBounds
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.nvlink_cliques import NvlinkCliques
 from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.pod_admission import PodAdmission
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
@@ -240,6 +242,43 @@ async def test_a_policy_that_refuses_the_larger_pod_costs_no_attempt(undecided):
     assert jobs_of(undecided) == ["train-1"]
     admitted = next(each for each in undecided.status["conditions"] if each["type"] == "Admitted")
     assert POD_TOO_LARGE in admitted["message"]
+
+
+async def test_a_dry_run_that_is_slow_does_not_use_up_the_plan(undecided, monkeypatch):
+    undecided.plans.answer = msgspec.structs.replace(undecided.plans.answer, expires_seconds=2)
+    monkeypatch.setattr(PodAdmission, "refusal", lambda *_: asyncio.Event().wait())
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
+
+
+async def test_where_a_dry_run_of_a_shared_pod_fails_pods_are_shared(undecided):
+    failed = refusal(500, "InternalError", "failed calling webhook")
+    undecided.server.admit = lambda tried: failed if len(tried["spec"]["containers"]) > 1 else tried
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
+
+
+async def test_a_shared_pod_that_is_too_large_to_be_sent_is_refused(undecided):
+    undecided.server.admit = lambda tried: (
+        refusal(*BODY) if len(tried["spec"]["containers"]) > 1 else tried
+    )
+    await undecided.reconcile()
+    assert jobs_of(undecided) == ["train-1"]
+
+
+async def test_the_largest_shared_pod_alone_is_built_to_be_tried(undecided, build, monkeypatch):
+    places = build.placement(*"abbcbc")
+    undecided.body["spec"]["workers"] = 6
+    undecided.restart()
+    undecided.plans.answer = PlanResponse(placement=places, expires_seconds=10)
+    built = []
+    shared = gang_manifests.job_of_pod
+    monkeypatch.setattr(
+        gang_manifests, "job_of_pod", lambda *a, **k: built.append(a[2]) or shared(*a, **k)
+    )
+    seen = undecided.cache.gpujob(KEY)
+    await undecided.actor.planner.plan(seen, AskPlan(1), priority=0, in_doubt=False)
+    assert [each.workers for each in built] == [(1, 2, 4)]
 
 
 async def test_a_quota_counts_the_same_whether_pods_are_shared(undecided):
