@@ -16,6 +16,7 @@ from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits
 from gpupack_operator.manifests.merge import merged
+from gpupack_operator.manifests.nesting import check_nesting
 from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
 from gpupack_operator.manifests.result_bytes import with_result_bytes
 from gpupack_operator.manifests.shared_pod import obstacle
@@ -69,6 +70,7 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     Raises:
         TemplateInvalid: the user's cannot be merged over ours, or does not say what ranks run.
     """
+    check_nesting(user)
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
     annotations = staying(job.spec) | metadata.get("annotations", {}) | sharing(job.spec)

@@ -177,6 +177,17 @@ def test_what_names_the_worker_s_container_elsewhere_names_those_of_the_workers(
     }
 
 
+@pytest.mark.parametrize("where", ["volumes", "containers"])
+def test_a_template_that_is_nested_too_deeply_is_invalid_before_gpus_are_held(build, where):
+    junk = {}
+    for _ in range(600):
+        junk = {"x": junk}
+    user = {"spec": {"containers": [OWN], where: [OWN | {"junk": junk}] * 2}}
+    gang = build.gpujob(workers=2)
+    with pytest.raises(TemplateInvalid, match="nested more than 64 levels"):
+        pods.template(gang, user, attempt=1, defaults=DEFAULTS)
+
+
 @pytest.mark.parametrize(("nodes", "size"), [("aaa", "3072"), ("abc", "4096")])
 def test_containers_that_admission_adds_take_their_part_of_the_results(build, nodes, size):
     gang = build.admitted(nodes=tuple(nodes), podPerWorker=False)
