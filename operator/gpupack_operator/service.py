@@ -50,6 +50,9 @@ from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
 from gpupack_serving import metrics
 
+GPUNODES_SECONDS: Final = 10.0
+"""How long work waits for the first list of GPUNodes."""
+
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM.
@@ -199,7 +202,7 @@ async def _lead(
             election.hold(),
             TurnListener(settings.plan, line, router.orders).run(),
             audit.run(lambda: pool.add_all(cache.keys())),
-            _work(pool, listing, watched.values(), settings.reconcilers),
+            _work(pool, listing, watched.values(), gpunodes, settings.reconcilers),
             *(each.run() for each in (*watched.values(), gpunodes, *tried.values())),
             quarantines.run(),
             unowned.run(),
@@ -208,12 +211,21 @@ async def _lead(
 
 
 async def _work(
-    pool: WorkerPool, listing: Awaitable[None], watched: Iterable[Reflector[Any]], size: int
+    pool: WorkerPool,
+    listing: Awaitable[None],
+    watched: Iterable[Reflector[Any]],
+    gpunodes: Reflector[Any],
+    size: int,
 ) -> None:
-    """Work when everything is known: half of it would look as if the rest were missing."""
+    """Work when everything is known: half of it would look as if the rest were missing.
+
+    GPUNodes only say how workers communicate, so jobs do not wait for them for long.
+    """
     await listing
     for reflector in watched:
         await reflector.synced.wait()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(gpunodes.synced.wait(), GPUNODES_SECONDS)
     await pool.run(size)
 
 

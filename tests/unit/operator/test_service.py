@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -75,3 +76,25 @@ async def test_who_is_told_to_stop_before_the_election_does_not_lead_and_keeps_n
     asyncio.get_running_loop().call_later(0.01, stop.set)
     assert not await service._elected(election, stop)
     assert election.holder == ""
+
+
+class Pool:
+    def __init__(self):
+        self.runs = asyncio.Event()
+
+    async def run(self, _):
+        self.runs.set()
+
+
+@pytest.mark.parametrize("lists", [True, False])
+async def test_work_begins_when_gpunodes_are_listed_or_do_not_come(monkeypatch, lists):
+    monkeypatch.setattr(service, "GPUNODES_SECONDS", 30 if lists else 0.01)
+    pool, gpunodes = Pool(), SimpleNamespace(synced=asyncio.Event())
+    work = asyncio.create_task(service._work(pool, asyncio.sleep(0), [], gpunodes, 1))
+    for _ in range(10 if lists else 0):
+        await asyncio.sleep(0)
+        assert not pool.runs.is_set()
+    if lists:
+        gpunodes.synced.set()
+    await asyncio.wait_for(work, timeout=20)
+    assert pool.runs.is_set()
