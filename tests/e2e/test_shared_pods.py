@@ -10,7 +10,7 @@ import textwrap
 import pytest
 from admission import pod
 from harness import placed, wait_for
-from manifests import JUDGE_IMAGE, gpujob
+from manifests import JUDGE_IMAGE, gpujob, on_node
 from test_admission_operator import AS_OPERATOR
 from test_queue import limit, quota
 
@@ -254,10 +254,10 @@ def test_a_port_that_two_workers_would_open_is_refused_before_anything_starts(ku
 
 
 def undecided(program, **spec):
-    """A gang that leaves it to the operator whether workers share pods."""
-    job = gang(program, workers=2, **spec)
+    """A gang on one node that leaves it to the operator whether workers share pods."""
+    job = on_node(gang(program, workers=2, **spec), "gpupack-1")
     del job["spec"]["podPerWorker"]
-    return job
+    return job | {"spec": job["spec"] | {"gpus": 1}}
 
 
 def test_where_podperworker_is_absent_workers_that_would_open_one_port_have_a_pod_each(kube):
@@ -265,7 +265,7 @@ def test_where_podperworker_is_absent_workers_that_would_open_one_port_have_a_po
     job["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
     kube.submit(job)
     assert [containers(pod) for pod in runs(kube)] == [["worker"]] * 2
-    assert "sharesPods" not in kube.gpujob("gang")["status"]["attempts"][0]
+    assert kube.gpujob("gang")["status"]["attempts"][0]["sharesPods"] is False
 
 
 def test_where_podperworker_is_absent_a_limit_of_a_pod_s_size_gives_each_worker_a_pod(kube):
