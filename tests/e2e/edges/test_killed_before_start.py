@@ -114,8 +114,8 @@ def test_containers_get_their_own_gpus_though_parts_are_killed_before_they_start
         for part in parts:
             kill(cluster, system, node, part)
     reason = outcome(kube, "pair", restarts=restarts)
-    kube.submit(on_node(judged.pod("next"), node))
-    kube.wait_pod("next", "Running", seconds=SECONDS)
+    kube.submit(on_node(judged.job("next"), node))
+    kube.wait_phase("next", "Succeeded", seconds=SECONDS)
     if reason:
         assert (reason, "kubelet" in parts) == (READMITTED, True)
         return
@@ -137,9 +137,10 @@ def test_a_gang_loses_no_result_though_the_kubelet_restarts_when_one_worker_of_a
         restart(cluster, node, NodeComponent.KUBELET)
         if agent_hangs:
             wait_for(lambda: first_end(kube), seconds=SECONDS, what="the attempt ends")
-    # The kubelet admits pods in the order in which they were made: the gang's before this one.
-    kube.submit(on_node(judged.pod("next"), node))
-    kube.wait_pod("next", "Running", seconds=SECONDS)
+    # The kubelet admits pods in the order in which they were made: the gang's before this one. A
+    # job, which gets another pod: the kubelet rejects new ones too, until the agent has registered.
+    kube.submit(on_node(judged.job("next"), node))
+    kube.wait_phase("next", "Succeeded", seconds=SECONDS)
     (pod,) = wait_for(lambda: runs_but_first(kube), seconds=SECONDS, what="worker 1 runs")
     ended = first_end(kube)
     tell(f"agent hangs: {agent_hangs}; the first attempt: {ended}")
