@@ -51,7 +51,7 @@ LOG = STATE / "log" / "audit.log"
 SETTLE_SECONDS, REST_SECONDS = 60.0, 120.0
 PATIENCE_SECONDS = 900.0
 LOOK_SECONDS = 0.5
-MOST_CORES, MOST_WRITES = 0.05, 12
+MAX_CORES, MAX_WRITES = 0.05, 12
 
 Json = dict[str, Any]
 
@@ -163,7 +163,7 @@ def is_within(report: Json) -> bool:
     """Whether the bounds are kept."""
     cores = report["rest"]["cores"]["operator"]
     writes = report["life"]["writes_per_job"]
-    return bool(cores < MOST_CORES and writes <= MOST_WRITES)
+    return bool(cores < MAX_CORES and writes <= MAX_WRITES)
 
 
 @contextlib.contextmanager

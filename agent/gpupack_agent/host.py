@@ -30,7 +30,7 @@ from gpupack_kube.environment import Environment
 log = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
-MOST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 SIGN_SECONDS: Final = 1.0
 
 
@@ -53,7 +53,7 @@ class Settings:
         return cls(
             node=environment.text("NODE_NAME", socket.gethostname()),
             inventory=InventorySettings.from_environ(environ),
-            port=environment.whole("GPUPACK_METRICS_PORT", 8481, most=MOST_PORT),
+            port=environment.whole("GPUPACK_METRICS_PORT", 8481, most=MAX_PORT),
             probe=environment.path("GPUPACK_PROBE_FILE", str(liveness.FILE)),
         )
 

@@ -9,13 +9,13 @@ import re
 import stat
 from typing import Final
 
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 """Of a file that is read as text: larger ones are no configuration."""
 
-MOST_LINKS: Final = 40
+MAX_LINKS: Final = 40
 """As Linux follows, path_resolution(7)."""
 
-MOST_BINARY_BYTES: Final = 1 << 30
+MAX_BINARY_BYTES: Final = 1 << 30
 
 
 class Root:
@@ -46,7 +46,7 @@ class Root:
                 there.append(part)
                 continue
             links += 1
-            if links > MOST_LINKS:
+            if links > MAX_LINKS:
                 return None
             there = [] if target.startswith("/") else there
             parts = _parts(target) + parts
@@ -74,10 +74,10 @@ class Root:
             return None
         try:
             with found.open("rb") as opened:
-                read = opened.read(MOST_BYTES + 1)
+                read = opened.read(MAX_BYTES + 1)
         except OSError:
             return None
-        return read if len(read) <= MOST_BYTES else None
+        return read if len(read) <= MAX_BYTES else None
 
     def refused(self, name: str) -> bool:
         """Whether we may not read a file, or not even see whether there is one."""
@@ -111,7 +111,7 @@ class Root:
         if found is None or not _is_file(found):
             return None
         with contextlib.suppress(OSError, ValueError), found.open("rb") as opened:
-            size = min(os.fstat(opened.fileno()).st_size, MOST_BINARY_BYTES)
+            size = min(os.fstat(opened.fileno()).st_size, MAX_BINARY_BYTES)
             with mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ) as mapped:
                 match = pattern.search(mapped)
                 # What it matched is gone with the mapping.

@@ -29,7 +29,7 @@ from gpupack_crds.gpunode import (
     counted,
 )
 
-MOST_HOLDERS = 1024
+MAX_HOLDERS = 1024
 """As many as GPUNode takes."""
 
 
@@ -56,7 +56,7 @@ class Report:
         described = describe(
             self.node.known_devices.findings,
             self.node_mode,
-            recorded.holders if held is None else held[:MOST_HOLDERS],
+            recorded.holders if held is None else held[:MAX_HOLDERS],
             foreign=self.observer.foreign.devices,
         )
         devices = self.idleness.see(

@@ -18,7 +18,7 @@ from gpupack_kube import objects
 from gpupack_kube.errors import KubeError
 from gpupack_kube.objects import Json
 from gpupack_scheduling.asks import gang_ask
-from gpupack_scheduling.asks.node_rules import MOST_BYTES
+from gpupack_scheduling.asks.node_rules import MAX_BYTES
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing.ask import GangAsk
@@ -100,8 +100,8 @@ def ask_of(
     if isinstance(priority, PriorityProblem):
         return Unaskable(priority.reason, priority.message)
     template = msgspec.json.decode(job.spec, type=_Templated).template or _Template()
-    if len(bytes(template.spec)) > MOST_BYTES:
-        return Unaskable("InvalidTemplate", f"spec.template has more than {MOST_BYTES} bytes")
+    if len(bytes(template.spec)) > MAX_BYTES:
+        return Unaskable("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
         gang = gang_ask.gang(spec, template.spec, observed, namespace=namespace)
     except AskInvalid as error:

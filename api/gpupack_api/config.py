@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 10.0
 """Between two looks whether the file is another one; the kubelet brings it within a minute."""
 
-MOST_BYTES: Final = 64 << 10
+MAX_BYTES: Final = 64 << 10
 _UNKNOWN: Final = re.compile("unknown field `([^`]*)`")
 
 ABSENT: Final = b""
@@ -105,11 +105,11 @@ class ConfigFile:
 def _read(path: pathlib.Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(MOST_BYTES + 1)
+            text = file.read(MAX_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigInvalid("", path.name, f"make it a file of text ({error})") from error
-    if len(text) > MOST_BYTES:
-        raise ConfigInvalid("", path.name, f"make it no longer than {MOST_BYTES} bytes")
+    if len(text) > MAX_BYTES:
+        raise ConfigInvalid("", path.name, f"make it no longer than {MAX_BYTES} bytes")
     return text
 
 

@@ -9,7 +9,7 @@ from msgspec import inspect
 
 Call = Request[Any, Any, Any]
 
-MOST_CHARACTERS: Final = 128
+MAX_CHARACTERS: Final = 128
 """Of a value that is told back."""
 
 GIVEN: Final = "given_body"
@@ -26,7 +26,7 @@ def value_at(call: Call, field: str) -> str:
     outside = {**call.query_params, **call.path_params} if field in _parameters(call) else {}
     found = outside[field] if field in outside else _given(call, field)
     shown = "" if found is None or isinstance(found, dict | list) else str(found)
-    return shown[:MOST_CHARACTERS]
+    return shown[:MAX_CHARACTERS]
 
 
 def choices_of(call: Call, field: str) -> list[str]:

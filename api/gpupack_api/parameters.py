@@ -14,7 +14,7 @@ from litestar.params import QueryParameter
 
 from gpupack_api.errors import CallWrong
 
-MOST_CHARACTERS: Final = 64
+MAX_CHARACTERS: Final = 64
 """Of a name that is told back."""
 
 
@@ -29,7 +29,7 @@ def all_known(call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandle
     known = known_to(handler)
     for name, value in call.query_params.multi_items():
         if name not in known:
-            raise CallWrong(name[:MOST_CHARACTERS], value, _fix(name, known))
+            raise CallWrong(name[:MAX_CHARACTERS], value, _fix(name, known))
 
 
 def known_to(handler: BaseRouteHandler) -> list[str]:
@@ -43,5 +43,5 @@ def _fix(name: str, known: list[str]) -> str:
     if not known:
         return "this call has no parameters; remove it"
     there = f"there is no such parameter; there are {', '.join(known)}"
-    nearest = get_close_matches(name[:MOST_CHARACTERS].lower(), known, n=1)
+    nearest = get_close_matches(name[:MAX_CHARACTERS].lower(), known, n=1)
     return f"{there}; did you mean {nearest[0]}?" if nearest else there

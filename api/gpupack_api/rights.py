@@ -25,12 +25,12 @@ from gpupack_serving.errors import Denied
 from gpupack_serving.peer_limits import TokenBuckets
 from gpupack_serving.user import User
 
-MOST_NAMESPACES: Final = 256
+MAX_NAMESPACES: Final = 256
 """For which it is asked whether a user may see them, where he names none."""
 
 AT_ONCE: Final = 8
 
-MOST_AMONG: Final = 16
+MAX_AMONG: Final = 16
 """Of the namespaces that one answer is about."""
 
 LOOKS_BURST: Final = 10
@@ -176,7 +176,7 @@ class Rights:
         Raises:
             KubeError: the API server could not be asked.
         """
-        few = sorted(set(namespaces))[:MOST_AMONG]
+        few = sorted(set(namespaces))[:MAX_AMONG]
         key = (msgspec.json.encode(user), f"{kind} {' '.join(few)}")
         if (seen := self._seen.get(key)) is not None or not few:
             return seen or ()
@@ -188,7 +188,7 @@ class Rights:
     async def _look(self, user: User, kind: str, candidates: list[str]) -> frozenset[str]:
         if await self.may_list(user, kind, ""):
             return frozenset(candidates)
-        if len(candidates) > MOST_NAMESPACES:
+        if len(candidates) > MAX_NAMESPACES:
             raise CallWrong("namespace", "", f"name one; there are {len(candidates)}")
         turns = asyncio.Semaphore(AT_ONCE)
 

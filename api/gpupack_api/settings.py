@@ -8,7 +8,7 @@ from typing import Final
 
 from gpupack_crds import names
 from gpupack_kube.environment import PULL_POLICIES, Environment
-from gpupack_scheduling.decisions import MOST_SECONDS, Decisions
+from gpupack_scheduling.decisions import MAX_SECONDS, Decisions
 from gpupack_serving.certificate import ServerFiles
 
 LEAST_FRESH: Final = 75.0
@@ -17,7 +17,7 @@ LEAST_FRESH: Final = 75.0
 LEAST_READING: Final = 1.0
 """Seconds between two rounds over the agents."""
 
-MOST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ReadingSettings:
         Raises:
             SettingsInvalid: the message names the variable, its value and what it may be.
         """
-        port = environment.whole("GPUPACK_READINGS_PORT", 0, least=0, most=MOST_PORT)
+        port = environment.whole("GPUPACK_READINGS_PORT", 0, least=0, most=MAX_PORT)
         if not port:
             return None
         token = environment.required("GPUPACK_READINGS_TOKEN", "the path of a token for /metrics")
@@ -99,7 +99,7 @@ class ReadingSettings:
             host=environment.required("GPUPACK_READINGS_HOST", "the name in their certificate"),
             port=port,
             seconds=environment.seconds(
-                "GPUPACK_READINGS_SECONDS", 30.0, least=LEAST_READING, most=MOST_SECONDS
+                "GPUPACK_READINGS_SECONDS", 30.0, least=LEAST_READING, most=MAX_SECONDS
             ),
             namespace=environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
         )
@@ -157,14 +157,14 @@ class Settings:
         url = environment.text("GPUPACK_COST_URL", "").rstrip("/")
         return cls(
             decisions=Decisions.of(environment),
-            port=environment.whole("GPUPACK_LISTEN_PORT", 8444, most=MOST_PORT),
+            port=environment.whole("GPUPACK_LISTEN_PORT", 8444, most=MAX_PORT),
             tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
             tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
             certificates_port=environment.whole(
-                "GPUPACK_CLIENT_CERTIFICATES_PORT", 0, least=0, most=MOST_PORT
+                "GPUPACK_CLIENT_CERTIFICATES_PORT", 0, least=0, most=MAX_PORT
             ),
             fresh_seconds=environment.seconds(
-                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
+                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
             ),
             config=pathlib.Path(config) if config else None,
             placeholder=Placeholder.of(environment),

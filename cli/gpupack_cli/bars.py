@@ -24,7 +24,7 @@ FULL, PART, FREE, OUT = "█", "▄", "·", "x"
 STYLES: Final = {FULL: "green", PART: "cyan", FREE: "dim", OUT: "red"}
 LEGEND: Final = f"{FULL} given out   {PART} in part   {FREE} free   {OUT} gets no new work"
 WHOLE: Final = 100.0
-MOST_CELLS: Final = 64
+MAX_CELLS: Final = 64
 """Of one node: with MIG slices there can be more; they are counted all the same."""
 
 MODEL_FROM: Final = 60
@@ -164,7 +164,7 @@ def _head(
 
 def _nodes(bars: Sequence[NodeBar], width: int | None) -> Table:
     built = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    widest = min(max((len(bar.cells) for bar in bars), default=0), MOST_CELLS + 1)
+    widest = min(max((len(bar.cells) for bar in bars), default=0), MAX_CELLS + 1)
     name_width = None if width is None else max(width // 3, 8)
     built.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width)
     if _is_from(MODEL_FROM, width):
@@ -196,9 +196,9 @@ def _row(bar: NodeBar, width: int | None) -> list[Text]:
 
 def _cells(cells: str) -> Text:
     text = Text()
-    for cell in cells[:MOST_CELLS]:
+    for cell in cells[:MAX_CELLS]:
         text.append(cell, style=STYLES.get(cell, ""))
-    return text.append("…") if len(cells) > MOST_CELLS else text
+    return text.append("…") if len(cells) > MAX_CELLS else text
 
 
 def _figures(bar: NodeBar) -> tuple[Text, Text, Text]:

@@ -17,7 +17,7 @@ from gpupack_kube.objects import Json
 FOLDER: Final = "/workspace"
 """Where scripts lie, and where the command starts."""
 
-MOST_SCRIPT_BYTES: Final = 900 << 10
+MAX_SCRIPT_BYTES: Final = 900 << 10
 """Of all scripts: an object holds 1 MiB, and this one has names, too."""
 
 _SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
@@ -206,9 +206,9 @@ def _read(scripts: tuple[Path, ...]) -> Mapping[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise InputWrong(f"the script {path} cannot be read as text: {error}") from error
     size = sum(len(text.encode()) for text in found.values())
-    if size > MOST_SCRIPT_BYTES:
+    if size > MAX_SCRIPT_BYTES:
         raise InputWrong(
-            f"the scripts have {size >> 10} KiB, and {MOST_SCRIPT_BYTES >> 10} go with a job; put "
+            f"the scripts have {size >> 10} KiB, and {MAX_SCRIPT_BYTES >> 10} go with a job; put "
             "them into the image, or on a volume"
         )
     return found

@@ -13,7 +13,7 @@ import hashlib
 from typing import Final
 
 OVERLAP: Final = dt.timedelta(seconds=2)
-MOST_REMEMBERED: Final = 1 << 16
+MAX_REMEMBERED: Final = 1 << 16
 
 
 class LogPosition:
@@ -56,7 +56,7 @@ class LogPosition:
         oldest = self._last - 2 * OVERLAP
         while len(self._known) > 1:
             first = next(iter(self._known))
-            if self._known[first] >= oldest and len(self._known) <= MOST_REMEMBERED:
+            if self._known[first] >= oldest and len(self._known) <= MAX_REMEMBERED:
                 return
             del self._known[first]
 

@@ -10,7 +10,7 @@ import yaml
 from gpupack_cli.errors import InputWrong
 from gpupack_crds import names
 
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 
 
 def objects_of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -49,9 +49,9 @@ def _is(item: object, kind: str) -> bool:
 def _documents(path: Path) -> list[Any]:
     try:
         with click.open_file(str(path), "rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise InputWrong(f"{path} is larger than {MOST_BYTES >> 20} MiB; no manifest is")
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise InputWrong(f"{path} is larger than {MAX_BYTES >> 20} MiB; no manifest is")
         return list(yaml.safe_load_all(text))
     except OSError as error:
         raise InputWrong(f"{path} cannot be read: {error.strerror}") from error

@@ -14,7 +14,7 @@ from gpupack_kube import patience
 
 T = TypeVar("T")
 
-MOST_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
 """Of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
 
 
@@ -100,7 +100,7 @@ class Rest:
                 async for part in response.aiter_bytes():
                     parts.append(part)
                     size += len(part)
-                    if size > MOST_BYTES:
+                    if size > MAX_BYTES:
                         raise errors.ServiceAway(f"the answer to {path} is larger than {size} B")
         except httpx.HTTPError as error:
             raise errors.ServiceAway(

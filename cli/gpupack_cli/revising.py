@@ -14,7 +14,7 @@ from gpupack_kube.errors import Conflict, NotFound, Refused
 from gpupack_kube.objects import Json
 from gpupack_kube.resources import CONFIG_MAPS
 
-MOST_TRIES: Final = 5
+MAX_TRIES: Final = 5
 """The operator writes the same object."""
 
 
@@ -43,7 +43,7 @@ async def revise(api: Api, name: str, manifest: Json, config: Json | None) -> Gp
 
 
 async def _write(api: Api, job: WholeJob, template: Json) -> GpuJob:
-    (namespace, name), uid, tries = job.key, job.metadata.uid, MOST_TRIES
+    (namespace, name), uid, tries = job.key, job.metadata.uid, MAX_TRIES
     while True:
         tries -= 1
         spec: Json = {

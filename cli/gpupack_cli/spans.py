@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-MOST_DAYS: Final = 3650
-MOST_SECONDS: Final = MOST_DAYS * UNITS["d"]
+MAX_DAYS: Final = 3650
+MAX_SECONDS: Final = MAX_DAYS * UNITS["d"]
 """Moments farther away than calendars go cannot be written."""
 
 
@@ -30,8 +30,8 @@ def span(
         found = seconds(value)
         if found is None:
             raise click.BadParameter(f"{value!r} is no time; write 90s, 30m or 2h")
-        if found > MOST_SECONDS:
-            raise click.BadParameter(f"{value!r} is too long; write at most {MOST_DAYS}d")
+        if found > MAX_SECONDS:
+            raise click.BadParameter(f"{value!r} is too long; write at most {MAX_DAYS}d")
         if found < least_seconds:
             raise click.BadParameter(f"{value!r} is too short; write at least {least_seconds}s")
         return found

@@ -23,7 +23,7 @@ from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
 T = TypeVar("T")
-MOST_WAITING: Final = 1024
+MAX_WAITING: Final = 1024
 """At once, for GPUs."""
 
 
@@ -94,7 +94,7 @@ class AsyncGPUResourceManager:
     def __init__(self, manager: GPUResourceManager) -> None:
         self.manager = manager
         # Of its own: who waits must keep no thread from those who give back.
-        self._waits = ThreadPoolExecutor(MOST_WAITING, "gpupack-allocate")
+        self._waits = ThreadPoolExecutor(MAX_WAITING, "gpupack-allocate")
 
     @property
     def jobs(self) -> AsyncJobs:

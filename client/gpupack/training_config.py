@@ -8,8 +8,8 @@ from typing import Any, Final
 from gpupack.errors import ConfigInvalid
 from gpupack_core import Invalid, require_model
 
-MOST_GPUS: Final = 4096
-MOST_MEMORY_GB: Final = 100_000
+MAX_GPUS: Final = 4096
+MAX_MEMORY_GB: Final = 100_000
 BYTES_PER_GB: Final = 10**9
 BYTES_PER_MIB: Final = 1 << 20
 PERCENT: Final = 100
@@ -70,8 +70,8 @@ class TrainingGPUConfig:
         Raises:
             ConfigInvalid: the first that is wrong.
         """
-        self._number("gpu_count", least=1, most=MOST_GPUS, whole=True)
-        self._number("memory_gb", least=0, most=MOST_MEMORY_GB)
+        self._number("gpu_count", least=1, most=MAX_GPUS, whole=True)
+        self._number("memory_gb", least=0, most=MAX_MEMORY_GB)
         self._number("gpu_memory_fraction", least=0.01, most=1)
         self._number("compute_ratio", least=0.01, most=1)
         for name in ("distributed_training", "mixed_precision"):

@@ -31,7 +31,7 @@ from gpupack_core.extended import MAX_AMOUNT, NO_AMOUNTS, Amounts, amounts
 from gpupack_core.gang import choose_gang, plan_gang, why_not
 from gpupack_core.learner import Learner
 from gpupack_core.miss import Miss, Resource
-from gpupack_core.model import MOST_SPEED, USUAL_SPEED, Device, Effect, Health, Node, Taint
+from gpupack_core.model import MAX_SPEED, USUAL_SPEED, Device, Effect, Health, Node, Taint
 from gpupack_core.models import matches_model, require_model
 from gpupack_core.outlook import Demand, Mix, Outlook
 from gpupack_core.outlook_document import dump_outlook, load_outlook
@@ -64,7 +64,7 @@ from gpupack_core.units import (
 __all__ = [
     "DEFAULT_POLICY",
     "MAX_AMOUNT",
-    "MOST_SPEED",
+    "MAX_SPEED",
     "NO_AMOUNTS",
     "POLICIES",
     "REPLICA",

@@ -183,7 +183,7 @@ class Arrays:
     free_cpu: IntArray
     free_ram: IntArray
     pods: IntArray
-    """How many there may be; MOST_PODS: any number."""
+    """How many there may be; MAX_PODS: any number."""
     used_pods: IntArray
     free_pods: IntArray
 

@@ -25,7 +25,7 @@ from gpupack_core.errors import (
 from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks
 from gpupack_core.memo import RowMemo
-from gpupack_core.model import MOST_PODS, Device, Health, Node, Taint
+from gpupack_core.model import MAX_PODS, Device, Health, Node, Taint
 from gpupack_core.narrowed import NarrowedViews
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.table import Table
@@ -320,7 +320,7 @@ class Cluster:
         a.ready[row], a.cordoned[row] = node.ready, node.cordoned
         a.taints[row] = self.taint_sets.take(node.taints)
         a.cpu[row], a.ram[row] = node.cpu, node.memory
-        a.pods[row] = MOST_PODS if node.pods is None else node.pods
+        a.pods[row] = MAX_PODS if node.pods is None else node.pods
         a.extended.write_row(row, node.extended, rows=len(a.pods))
         a.gpus[row] = sum(not device.is_slice for device in node.devices)
         self._write_devices(row, node.name)

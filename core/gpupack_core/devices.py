@@ -27,7 +27,7 @@ from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request, Share
 from gpupack_core.units import WHOLE_GPU
 
-_MOST_WAYS = 256
+_MAX_WAYS = 256
 """Ways to choose among cliques of equal size that are compared by NUMA nodes."""
 
 Columns = list[int]
@@ -132,7 +132,7 @@ def _ways(cliques: list[Columns], gpus: int) -> Iterator[list[Columns]]:
     sizes = _needed_sizes(sorted(map(len, cliques), reverse=True), gpus)
     by_size = {s: [c for c in cliques if len(c) == s] for s in dict.fromkeys(sizes)}
     choices = (combinations(alike, sizes.count(size)) for size, alike in by_size.items())
-    return islice((list(chain.from_iterable(way)) for way in product(*choices)), _MOST_WAYS)
+    return islice((list(chain.from_iterable(way)) for way in product(*choices)), _MAX_WAYS)
 
 
 def _needed_sizes(sizes: Sequence[int], gpus: int) -> Sequence[int]:

@@ -2,7 +2,7 @@
 """Learns the mix from arrivals, and the churn from departures.
 
 Old arrivals fade: all counts are halved each time that HORIZON arrivals have come, so a kind that
-came no more is forgotten. The commonest KINDS are kept then, and whenever there are MOST_KINDS.
+came no more is forgotten. The commonest KINDS are kept then, and whenever there are MAX_KINDS.
 What is learned depends on the order of calls alone, never on a clock: the same trace teaches the
 same thing.
 """
@@ -19,7 +19,7 @@ REGULAR = 1600
 """Arrivals between outlooks once the doubling has come so far."""
 HORIZON = 16_384
 KINDS = 512
-MOST_KINDS = 2 * KINDS
+MAX_KINDS = 2 * KINDS
 """Whoever may create pods can invent kinds without end."""
 
 
@@ -40,7 +40,7 @@ class Learner:
         self._seen += 1
         if self._seen % HORIZON == 0:
             self._fade()
-        elif len(self._counts) > MOST_KINDS:
+        elif len(self._counts) > MAX_KINDS:
             self._counts = dict(self._commonest())
 
     def departed(self, request: Request) -> None:

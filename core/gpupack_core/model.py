@@ -18,13 +18,13 @@ from gpupack_core.units import (
     NodeName,
 )
 
-MOST_DEVICE_MEMORY = MiB((1 << 31) - 1)
-MOST_NUMA_NODE = (1 << 15) - 1
-MOST_PODS = 1 << 30
+MAX_DEVICE_MEMORY = MiB((1 << 31) - 1)
+MAX_NUMA_NODE = (1 << 15) - 1
+MAX_PODS = 1 << 30
 """Arrays hold no more."""
 
 USUAL_SPEED = 1000
-MOST_SPEED = 10_000
+MAX_SPEED = 10_000
 """Per mille of the median of a GPU's model."""
 
 
@@ -111,19 +111,19 @@ class Device:
             raise InvalidInventory(f"device {self.uuid}: index {self.index} is negative")
         if self.memory <= 0:
             raise InvalidInventory(f"device {self.uuid}: memory {self.memory} MiB is not positive")
-        if self.memory > MOST_DEVICE_MEMORY:
+        if self.memory > MAX_DEVICE_MEMORY:
             raise InvalidInventory(
-                f"device {self.uuid}: memory {self.memory} MiB is above {MOST_DEVICE_MEMORY}"
+                f"device {self.uuid}: memory {self.memory} MiB is above {MAX_DEVICE_MEMORY}"
             )
-        if self.numa_node is not None and not 0 <= self.numa_node <= MOST_NUMA_NODE:
+        if self.numa_node is not None and not 0 <= self.numa_node <= MAX_NUMA_NODE:
             raise InvalidInventory(
-                f"device {self.uuid}: NUMA node {self.numa_node} is not in 0..{MOST_NUMA_NODE}"
+                f"device {self.uuid}: NUMA node {self.numa_node} is not in 0..{MAX_NUMA_NODE}"
             )
         if self.max_shares < 0:
             raise InvalidInventory(f"device {self.uuid}: {self.max_shares} shares is negative")
-        if not 1 <= self.speed <= MOST_SPEED:
+        if not 1 <= self.speed <= MAX_SPEED:
             raise InvalidInventory(
-                f"device {self.uuid}: speed {self.speed} is not in 1..{MOST_SPEED}"
+                f"device {self.uuid}: speed {self.speed} is not in 1..{MAX_SPEED}"
             )
         if bool(self.profile) != bool(self.parent):
             raise InvalidInventory(f"device {self.uuid}: a MIG slice has a profile and a parent")
@@ -160,8 +160,8 @@ class Node:
             raise InvalidInventory("a node needs a name")
         if self.cpu < 0 or self.memory < 0:
             raise InvalidInventory(f"node {self.name}: negative CPU or memory")
-        if self.pods is not None and not 0 <= self.pods <= MOST_PODS:
-            raise InvalidInventory(f"node {self.name}: {self.pods} pods is not in 0..{MOST_PODS}")
+        if self.pods is not None and not 0 <= self.pods <= MAX_PODS:
+            raise InvalidInventory(f"node {self.name}: {self.pods} pods is not in 0..{MAX_PODS}")
         if len({device.uuid for device in self.devices}) < len(self.devices):
             raise InvalidInventory(f"node {self.name}: two devices have the same uuid")
         if len({device.index for device in self.devices}) < len(self.devices):

@@ -23,8 +23,8 @@ SCHEMA: Final = 1
 COUNTS: Final = 1_000_000
 """The counts that are written add up to about so many."""
 
-_MOST_PERCENT = 10_000
-_MOST_GPUS = 1 << 16
+_MAX_PERCENT = 10_000
+_MAX_GPUS = 1 << 16
 _FIELDS = (
     "count",
     "gpus",
@@ -59,7 +59,7 @@ def load_outlook(document: Mapping[str, Any]) -> Outlook:
     top.only("schema", "churnPercent", "demands")
     if top.number("schema") != SCHEMA:
         raise top.wrong("schema", f"is not the version that can be read, {SCHEMA}")
-    churn_percent = top.number("churnPercent", 100, most=_MOST_PERCENT)
+    churn_percent = top.number("churnPercent", 100, most=_MAX_PERCENT)
     demands = [(_request(each), each.number("count", least=1)) for each in top.objects("demands")]
     return Outlook(Mix.of(demands), churn_percent / 100)
 
@@ -68,7 +68,7 @@ def _request(fields: Fields) -> Request:
     fields.only(*_FIELDS)
     try:
         return Request(
-            gpus=fields.number_or_none("gpus", most=_MOST_GPUS),
+            gpus=fields.number_or_none("gpus", most=_MAX_GPUS),
             share=_share(fields),
             models=tuple(fields.strings("models")),
             min_memory=MiB(fields.number("minMemoryMiB", 0)),

@@ -28,9 +28,9 @@ from gpupack_core.errors import CoreError, InvalidSnapshot
 from gpupack_core.extended import MAX_AMOUNT, amounts
 from gpupack_core.fields import Fields
 from gpupack_core.model import (
-    MOST_NUMA_NODE,
-    MOST_PODS,
-    MOST_SPEED,
+    MAX_NUMA_NODE,
+    MAX_PODS,
+    MAX_SPEED,
     USUAL_SPEED,
     Device,
     Effect,
@@ -55,8 +55,8 @@ SCHEMA: Final = 1
 _HEALTH = {health.name.title(): health for health in Health}
 _EFFECT = {effect.value: effect for effect in Effect}
 _BIGGEST_SEED = 1 << 64
-_MOST_GPU_MEMORY = 1 << 28
-_MOST_SHARES = 1 << 30
+_MAX_GPU_MEMORY = 1 << 28
+_MAX_SHARES = 1 << 30
 
 
 def dump(cluster: Cluster) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _node(fields: Fields) -> Node:
         taints=tuple(_taint(taint) for taint in fields.objects("taints", ())),
         ready=fields.truth("ready", default=True),
         cordoned=fields.truth("cordoned", default=False),
-        pods=fields.number_or_none("pods", most=MOST_PODS),
+        pods=fields.number_or_none("pods", most=MAX_PODS),
         extended=amounts(fields.numbers("extended", most=MAX_AMOUNT)),
     )
 
@@ -144,16 +144,16 @@ def _device(fields: Fields, place: int, resource: str) -> Device:
         uuid=DeviceUuid(fields.text("uuid")),
         index=fields.number("index", place),
         model=fields.text("model"),
-        memory=MiB(fields.number("memoryMiB", least=1, most=_MOST_GPU_MEMORY)),
-        numa_node=fields.number_or_none("numaNode", most=MOST_NUMA_NODE),
+        memory=MiB(fields.number("memoryMiB", least=1, most=_MAX_GPU_MEMORY)),
+        numa_node=fields.number_or_none("numaNode", most=MAX_NUMA_NODE),
         clique=fields.number_or_none("clique"),
         health=fields.one_of("health", _HEALTH, "Healthy"),
-        max_shares=fields.number("maxShares", WHOLE_GPU, most=_MOST_SHARES),
+        max_shares=fields.number("maxShares", WHOLE_GPU, most=_MAX_SHARES),
         profile=fields.text("profile", ""),
         parent=DeviceUuid(fields.text("parent", "")),
         resource=fields.text("resource", resource),
         limits=fields.truth("limits", default=False),
-        speed=fields.number("speed", USUAL_SPEED, least=1, most=MOST_SPEED),
+        speed=fields.number("speed", USUAL_SPEED, least=1, most=MAX_SPEED),
     )
 
 
@@ -173,7 +173,7 @@ def _grant(fields: Fields) -> Grant:
     return Grant(
         DeviceUuid(fields.text("uuid")),
         MilliGpu(fields.number("milli", least=1, most=WHOLE_GPU)),
-        MiB(fields.number("memoryMiB", most=_MOST_GPU_MEMORY)),
+        MiB(fields.number("memoryMiB", most=_MAX_GPU_MEMORY)),
         fields.text("group", ""),
     )
 

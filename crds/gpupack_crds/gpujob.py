@@ -68,7 +68,7 @@ MAX_EXTRA_WORKERS = 64
 """Of an elastic gang: each is a Job of its own."""
 MAX_GPUS = 4096
 """Of all workers of a job."""
-MOST_REVISIONS = 1_000_000
+MAX_REVISIONS = 1_000_000
 
 PODS_ARE_SHARED_BY_DEFAULT: Final = True
 """What an absent podPerWorker means: True: workers of one node share a pod if they can."""
@@ -396,7 +396,7 @@ class GpuJobSpec(Wire, frozen=True):
             "where gpupack hands them out. It counts as no restart, and the deadline stays what it "
             "is. The second and each further one waits until the attempt is a minute old.",
             ge=0,
-            le=MOST_REVISIONS,
+            le=MAX_REVISIONS,
         ),
     ] = 0
     suspend: Annotated[

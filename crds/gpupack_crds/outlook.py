@@ -14,7 +14,7 @@ MAX_DEMANDS: Final = 512
 """Kinds of requests; of more the commonest are kept."""
 
 MAX_MODELS_ASKED: Final = 16
-_MOST_AMOUNT: Final = 1 << 40
+_MAX_AMOUNT: Final = 1 << 40
 _LONG: Final[dict[str, Any]] = {"format": "int64"}
 
 
@@ -38,11 +38,9 @@ class Demand(Wire, frozen=True):
         described("Least memory of each GPU, in MiB.", ge=0, le=MAX_MEMORY_MIB + 1, schema=_LONG),
     ] = 0
     cpu_milli: Annotated[
-        int, described("Thousandths of a CPU.", ge=0, le=_MOST_AMOUNT, schema=_LONG)
+        int, described("Thousandths of a CPU.", ge=0, le=_MAX_AMOUNT, schema=_LONG)
     ] = 0
-    memory_mib: Annotated[
-        int, described("Memory, in MiB.", ge=0, le=_MOST_AMOUNT, schema=_LONG)
-    ] = 0
+    memory_mib: Annotated[int, described("Memory, in MiB.", ge=0, le=_MAX_AMOUNT, schema=_LONG)] = 0
 
 
 class LearnedOutlook(Wire, frozen=True):

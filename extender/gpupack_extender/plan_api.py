@@ -36,7 +36,7 @@ OUTLOOK_PATH: Final = "/outlook"
 LIMIT_BYTES: Final = 2 << 20
 """More than the largest GPUJob that etcd takes."""
 
-MOST_VALUES: Final = 1 << 18
+MAX_VALUES: Final = 1 << 18
 """Of one body. Decoded, each takes up to 100 bytes: 2 MiB of empty lists would be 700,000. It is
 counted by the characters that separate them, of which a body of 256 KiB cannot have more."""
 
@@ -142,8 +142,8 @@ def _namespace(request: Request) -> str:
 
 def _require_few_values(body: bytes) -> None:
     values = sum(body.count(each) for each in (b",", b"[", b"{"))
-    if values > MOST_VALUES:
-        raise CallTooLarge(f"the body has about {values} values; at most {MOST_VALUES} are read")
+    if values > MAX_VALUES:
+        raise CallTooLarge(f"the body has about {values} values; at most {MAX_VALUES} are read")
 
 
 def _caller(request: Request) -> Caller:

@@ -7,14 +7,14 @@ from typing import Final
 
 from gpupack_crds import names
 from gpupack_kube.environment import Environment
-from gpupack_scheduling.decisions import MOST_SECONDS, Decisions
+from gpupack_scheduling.decisions import MAX_SECONDS, Decisions
 from gpupack_serving.certificate import ServerFiles
 
 LEAST_FRESH: Final = 75.0
 """Seconds. A watch whose other end is gone is asked for anew after 60: with less, one that was cut
 off would stop decisions before it can mend itself."""
 
-MOST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +89,9 @@ class Settings:
 
 def _serving(environment: Environment) -> Serving:
     return Serving(
-        verbs_port=environment.whole("GPUPACK_VERBS_PORT", 8888, most=MOST_PORT),
-        plan_port=environment.whole("GPUPACK_PLAN_PORT", 8443, most=MOST_PORT),
-        health_port=environment.whole("GPUPACK_HEALTH_PORT", 8081, most=MOST_PORT),
+        verbs_port=environment.whole("GPUPACK_VERBS_PORT", 8888, most=MAX_PORT),
+        plan_port=environment.whole("GPUPACK_PLAN_PORT", 8443, most=MAX_PORT),
+        health_port=environment.whole("GPUPACK_HEALTH_PORT", 8081, most=MAX_PORT),
         tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
         tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
     )
@@ -105,6 +105,6 @@ def _leader_election(environment: Environment) -> LeaderElection:
         pod_uid=environment.text("POD_UID", ""),
         pod_address=environment.text("POD_IP", ""),
         fresh_seconds=environment.seconds(
-            "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
+            "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
         ),
     )

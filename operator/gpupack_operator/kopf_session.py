@@ -37,7 +37,7 @@ EVENT_LEVELS = DEEPEST_LEVELS + 1
 GONE = 410
 LIST_ANEW = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": GONE}})
 
-MOST_PASSED_OVER = 10_000
+MAX_PASSED_OVER = 10_000
 """GPUJobs that are remembered as left out; of more, those that were left out last."""
 
 FILES_COUNT: Final = dt.timedelta(minutes=5)
@@ -87,7 +87,7 @@ class GpuJobStream:
         self.unreadable += 1
         self.passed_over.pop(title, None)
         self.passed_over[title] = None
-        if len(self.passed_over) > MOST_PASSED_OVER:
+        if len(self.passed_over) > MAX_PASSED_OVER:
             del self.passed_over[next(iter(self.passed_over))]
         log.error("GPUJob %s is passed over: %s", title, reason)
 

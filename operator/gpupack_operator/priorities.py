@@ -18,7 +18,7 @@ GOOD_SECONDS = 60.0
 """How long a class is not read again. Its value cannot change, but it can be deleted."""
 BAD_SECONDS = 5.0
 RETRY_SECONDS = 15.0
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 """How many names are remembered: anybody can ask for classes that there are not."""
 
 
@@ -68,7 +68,7 @@ class Priorities:
         seconds = BAD_SECONDS if found.problem else GOOD_SECONDS
         self._known[name] = (self._clock() + seconds, found)
         self._known.move_to_end(name)
-        if len(self._known) > MOST_NAMES:
+        if len(self._known) > MAX_NAMES:
             self._known.popitem(last=False)
         return found
 

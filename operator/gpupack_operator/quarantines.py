@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
 """After a write that failed."""
-MOST_WRITES: Final = 20
+MAX_WRITES: Final = 20
 """At one look."""
 EVENTS_NAMESPACE: Final = "default"
 """Where events about objects of no namespace lie."""
@@ -127,7 +127,7 @@ class Quarantines:
         """Write what has changed."""
         now = self._now()
         due = [name for name, at in self._look_at.items() if at <= now]
-        for name in due[:MOST_WRITES]:
+        for name in due[:MAX_WRITES]:
             node = self._nodes.get(name)
             if node is None:
                 continue
@@ -165,7 +165,7 @@ class Quarantines:
     async def _clear_up(self) -> None:
         if not self._may_try(self.trials):
             return
-        for job in list(self.trials.strays(self._nodes))[:MOST_WRITES]:
+        for job in list(self.trials.strays(self._nodes))[:MAX_WRITES]:
             try:
                 await self.trials.delete(job)
             except errors.KubeError as error:

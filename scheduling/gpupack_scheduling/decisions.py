@@ -13,7 +13,7 @@ from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_kube.environment import Environment, SettingsInvalid
 from gpupack_scheduling.queueing.settings import QueueSettings
 
-MOST_SECONDS: Final = 3600.0
+MAX_SECONDS: Final = 3600.0
 
 
 class Mode(enum.StrEnum):
@@ -72,10 +72,10 @@ class Decisions:
             ),
             acceptance=environment.stated("GPUPACK_ACCEPTANCE", parse_acceptance, None),
             plan_hold_seconds=environment.seconds(
-                "GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MOST_SECONDS
+                "GPUPACK_PLAN_HOLD_SECONDS", 10.0, most=MAX_SECONDS
             ),
             max_priority=environment.whole("GPUPACK_MAX_PRIORITY", 0, least=0),
-            assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MOST_SECONDS),
+            assume_seconds=environment.seconds("GPUPACK_ASSUME_SECONDS", 30.0, most=MAX_SECONDS),
             avoid_seconds=environment.whole("GPUPACK_AVOID_NODE_SECONDS", 600, least=0),
             queue=environment.parsed(
                 "GPUPACK_QUEUE",

@@ -18,7 +18,7 @@ from gpupack_kube import objects
 from gpupack_scheduling.asks.needs import is_extended
 from gpupack_scheduling.errors import InventoryInvalid
 from gpupack_scheduling.gpu_replicas import replicas_of_a_gpu
-from gpupack_scheduling.limits import MOST_GPU_MEMORY, MOST_GPUS, MOST_PODS, believed
+from gpupack_scheduling.limits import MAX_GPU_MEMORY, MAX_GPUS, MAX_PODS, believed
 
 ACCEPTANCE: Final = "acceptance"
 """How core calls the resource of GPUs that burn-ins alone get; to kubelets it is as of others."""
@@ -60,7 +60,7 @@ def core_node(
             devices=_counted_as_decided(node, gpus, resources, acceptance, speeds),
             cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
             memory=core.MiB(believed(memory)),
-            pods=min(quantity.count(allocatable.get("pods", 0)), MOST_PODS),
+            pods=min(quantity.count(allocatable.get("pods", 0)), MAX_PODS),
             extended=_extended(allocatable, {*observed, *gpus.status.resources}),
             labels=node.metadata.labels,
             taints=tuple(map(_taint, node.spec.taints)),
@@ -184,12 +184,12 @@ def _counted(
     Their health is the other plugins' business: they take sick ones out of allocatable.
     """
     of_each = (_of_resource(node, gpus, resource) for resource in resources)
-    found = itertools.islice(itertools.chain.from_iterable(of_each), MOST_GPUS)
+    found = itertools.islice(itertools.chain.from_iterable(of_each), MAX_GPUS)
     return tuple(dataclasses.replace(device, index=index) for index, device in enumerate(found))
 
 
 def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[core.Device]:
-    number = min(quantity.count(node.status.allocatable.get(resource, 0)), MOST_GPUS)
+    number = min(quantity.count(node.status.allocatable.get(resource, 0)), MAX_GPUS)
     theirs = [each for each in _whole_gpus(gpus.status.devices) if each.resource == resource]
     kinds = [(each.model, each.memory_mib) for each in theirs] or [_UNKNOWN]
     replicas = replicas_of_a_gpu(node.metadata.labels, resource, number=number, gpus=len(theirs))
@@ -247,7 +247,7 @@ def _slices(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
 
 
 def _device(device: GpuDevice, index: int, speed: int) -> core.Device:
-    if device.memory_mib > MOST_GPU_MEMORY:
+    if device.memory_mib > MAX_GPU_MEMORY:
         raise InventoryInvalid(f"{device.uuid} has {device.memory_mib} MiB; no GPU has")
     if "/" in device.uuid:
         raise InventoryInvalid(f"{device.uuid} is no GPU's UUID but as one of an observed node")

@@ -10,30 +10,30 @@ from typing import Final
 import gpupack_core as core
 from gpupack_crds import devices, gpunode
 
-MOST_PER_POD: Final = 1 << 40
+MAX_PER_POD: Final = 1 << 40
 """Milli-CPU or MiB of one pod or node."""
 
-MOST_GPU_MEMORY: Final = core.MiB(devices.MAX_MEMORY_MIB)
+MAX_GPU_MEMORY: Final = core.MiB(devices.MAX_MEMORY_MIB)
 """16 TiB on one GPU."""
 
-MOST_GPUS: Final = gpunode.MAX_GPUS
+MAX_GPUS: Final = gpunode.MAX_GPUS
 """GPUs of one node; as many as a GPUNode may list."""
 
-MOST_PODS: Final = 1 << 20
+MAX_PODS: Final = 1 << 20
 """Of one node; the kubelet's default is 110."""
 
-MOST_CPU: Final = core.MilliCpu(1 << 24)
+MAX_CPU: Final = core.MilliCpu(1 << 24)
 """16,777 cores: several times the largest machine. A pod that asks for more is refused."""
 
-MOST_MEMORY: Final = core.MiB(1 << 27)
+MAX_MEMORY: Final = core.MiB(1 << 27)
 """128 TiB, likewise."""
 
 
 def believed(amount: int) -> int:
     """The amount, or the most that is believed: either way too much for any node."""
-    return min(amount, MOST_PER_POD)
+    return min(amount, MAX_PER_POD)
 
 
 def believed_on_gpu(memory: core.MiB) -> core.MiB:
     """The memory, or just more than the most that is believed: too much for any GPU."""
-    return min(memory, core.MiB(MOST_GPU_MEMORY + 1))
+    return min(memory, core.MiB(MAX_GPU_MEMORY + 1))

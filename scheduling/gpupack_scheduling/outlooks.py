@@ -19,7 +19,7 @@ from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.outlook import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, LearnedOutlook
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
-MOST_CHURN_PERCENT: Final = 10_000
+MAX_CHURN_PERCENT: Final = 10_000
 _COHORT: Final = ("", CLUSTER_NAME)
 
 
@@ -43,7 +43,7 @@ def written(outlook: core.Outlook) -> LearnedOutlook:
     """As the status has it: the commonest demands; of requests for many models none."""
     few = [each for each in outlook.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
     mix = core.Mix(tuple(few[:MAX_DEMANDS]))
-    churn = min(outlook.churn, MOST_CHURN_PERCENT / 100)
+    churn = min(outlook.churn, MAX_CHURN_PERCENT / 100)
     document = core.dump_outlook(core.Outlook(mix, churn))
     return LearnedOutlook(
         churn_percent=document["churnPercent"],

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gpupack_core import MOST_SPEED, USUAL_SPEED
+from gpupack_core import MAX_SPEED, USUAL_SPEED
 from gpupack_crds.kinds import GpuNode
 
 STEP: Final = 20
@@ -87,7 +87,7 @@ class Speeds:
 
 def _rounded(part: float) -> int:
     speed = round(part * USUAL_SPEED / STEP) * STEP
-    return max(STEP, min(speed, MOST_SPEED))
+    return max(STEP, min(speed, MAX_SPEED))
 
 
 def _figures(node: GpuNode) -> Iterator[Figure]:

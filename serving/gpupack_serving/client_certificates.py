@@ -49,7 +49,7 @@ LOOK_SECONDS: Final = 60.0
 AGAIN_SECONDS: Final = 10.0
 """After a look without an answer."""
 
-MOST_BYTES: Final = 16 << 10
+MAX_BYTES: Final = 16 << 10
 """Of a certificate: its names stand in what is remembered of each of its holder's rights."""
 
 AUTHENTICATED: Final = "system:authenticated"
@@ -151,8 +151,8 @@ class ClientCertificates:
         """
         if self._authorities.get(shown.context) != self._authority:
             raise _unknown("the cluster's client CA has changed meanwhile; connect anew")
-        if len(shown.der) > MOST_BYTES:
-            raise _unknown(f"the client certificate has more than {MOST_BYTES} bytes")
+        if len(shown.der) > MAX_BYTES:
+            raise _unknown(f"the client certificate has more than {MAX_BYTES} bytes")
         try:
             certificate = x509.load_der_x509_certificate(shown.der)
             begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc

@@ -12,7 +12,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-MOST_LINES: Final = 16_384
+MAX_LINES: Final = 16_384
 """Of wanted fields: 128 GPUs with as many fields each as there are, and some slices."""
 
 LINE_CHARACTERS: Final = 4_096
@@ -47,7 +47,7 @@ def figures(text: str, wanted: Collection[str]) -> Figures:
 
 def _lines(text: str, wanted: Collection[str]) -> Iterator[str]:
     """Without comments: of types the parser needs to know nothing here."""
-    names, left = frozenset(wanted), MOST_LINES
+    names, left = frozenset(wanted), MAX_LINES
     for line in text.splitlines():
         name = line[:LINE_CHARACTERS].partition("{")[0]
         if name in names and len(line) <= LINE_CHARACTERS:

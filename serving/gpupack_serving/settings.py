@@ -5,7 +5,7 @@ import dataclasses
 
 from gpupack_kube.environment import Environment
 
-MOST_PORT = 65535
+MAX_PORT = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class MetricsSettings:
     @classmethod
     def of(cls, environment: Environment) -> "MetricsSettings":
         """Read the settings; raises SettingsInvalid."""
-        port = environment.whole("GPUPACK_METRICS_PORT", 0, least=0, most=MOST_PORT)
+        port = environment.whole("GPUPACK_METRICS_PORT", 0, least=0, most=MAX_PORT)
         if not port:
             return cls()
         return cls(

@@ -15,7 +15,7 @@ from gpupack_core import DeviceUuid, Node, NodeName
 from gpupack_simulator.engine.maintenance import Drain, Maintenance
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.experiments import Scripted
-from gpupack_simulator.inputs.scenario import MOST_GPUS, Scenario
+from gpupack_simulator.inputs.scenario import MAX_GPUS, Scenario
 from gpupack_simulator.output import comparison
 from gpupack_simulator.output.comparison import Table
 from gpupack_simulator.output.digest import digest
@@ -71,8 +71,8 @@ def grown(scenario: Scenario, asked: str) -> Scenario:
             f"--more {asked!r}: no node has GPUs of model {model} alone; there are: "
             f"{', '.join(models) or 'none'}"
         )
-    if count > MOST_GPUS:
-        raise InvalidParameter(f"--more {asked!r}: the most are {MOST_GPUS:,} GPUs")
+    if count > MAX_GPUS:
+        raise InvalidParameter(f"--more {asked!r}: the most are {MAX_GPUS:,} GPUs")
     like = max(alike, key=lambda node: len(node.devices))
     each = len(like.devices)
     made = [_more(like, n, min(each, count - n * each)) for n in range(ceil(count / each))]

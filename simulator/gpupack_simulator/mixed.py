@@ -23,8 +23,8 @@ from gpupack_core import Cluster, Node, Request, explain
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.openb import Pod
 
-MOST_PODS: Final = 1_000_000
-MOST_PAIRS: Final = 4096
+MAX_PODS: Final = 1_000_000
+MAX_PAIRS: Final = 4096
 """Of a size and a wish."""
 
 
@@ -51,12 +51,12 @@ class MixedStyle:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.pods <= MOST_PODS:
-            raise InvalidParameter(f"{self.pods} pods: draw 1 to {MOST_PODS:,}")
-        if not 0 < len(self.sizes) * len(self.wishes) <= MOST_PAIRS:
+        if not 0 < self.pods <= MAX_PODS:
+            raise InvalidParameter(f"{self.pods} pods: draw 1 to {MAX_PODS:,}")
+        if not 0 < len(self.sizes) * len(self.wishes) <= MAX_PAIRS:
             raise InvalidParameter(
                 f"{len(self.sizes)} sizes and {len(self.wishes)} wishes: use 1 or more of both, "
-                f"and at most {MOST_PAIRS:,} pairs"
+                f"and at most {MAX_PAIRS:,} pairs"
             )
 
 

@@ -24,7 +24,7 @@ from typing import Final
 from gpupack_core import Request
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.job import Job, JobId
-from gpupack_simulator.workload import MOST_JOBS
+from gpupack_simulator.workload import MAX_JOBS
 
 DAY: Final = 86_400.0
 """Seconds."""
@@ -72,8 +72,8 @@ class PhillyStyle:
             raise InvalidParameter(
                 f"{self.tenants} tenants and a swing of {self.swing:g}: use 1 or more, and 0 to 1"
             )
-        if self.rate * self.days * DAY > MOST_JOBS:
-            raise InvalidParameter(f"this makes more than {MOST_JOBS:,} jobs")
+        if self.rate * self.days * DAY > MAX_JOBS:
+            raise InvalidParameter(f"this makes more than {MAX_JOBS:,} jobs")
 
     @property
     def rate(self) -> float:

@@ -26,7 +26,7 @@ from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.job import Job, JobId
 
-MOST_JOBS: Final = 5_000_000
+MAX_JOBS: Final = 5_000_000
 """More would fill the memory before the first one runs."""
 
 
@@ -91,8 +91,8 @@ def arrival_rate(pods: Sequence[Pod], *, load: float, capacity_milli: int) -> fl
 
 def _bounded(jobs: float) -> None:
     """Raises InvalidParameter: so many are expected, and that is too many."""
-    if not jobs <= MOST_JOBS:
+    if not jobs <= MAX_JOBS:
         raise InvalidParameter(
-            f"this makes about {jobs:,.0f} jobs; the most are {MOST_JOBS:,}: ask for less demand, "
+            f"this makes about {jobs:,.0f} jobs; the most are {MAX_JOBS:,}: ask for less demand, "
             "load or time"
         )

@@ -15,7 +15,7 @@ from manifests import Judged, Manifest, Share
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import by_worker
 
-MOST_JOBS = 8
+MAX_JOBS = 8
 """In the namespace at a time; together they ask for more GPUs than there are."""
 HELD_SECONDS = 3600
 NEVER = "never on this cluster as it is"
@@ -95,7 +95,7 @@ class Asker:
     def thin_out(self, chance: random.Random) -> None:
         """Some jobs end, so that others come in."""
         names = sorted(self.followed.jobs())
-        fewest = max(len(names) - MOST_JOBS, 0)
+        fewest = max(len(names) - MAX_JOBS, 0)
         ending = chance.sample(names, max(fewest, min(len(names), chance.choice((0, 0, 1, 2)))))
         if ending:
             self.kube.delete("gpujob", *ending, "--wait=false")

@@ -29,7 +29,7 @@ NAMESPACE = "gpupack-fuzz"
 ACCOUNT = "fuzz"
 SETTLE_SECONDS = 40
 """Places that filter gave are free after 30 s, plans after 10 s."""
-MOST_GROWTH_KIB = 24 << 10
+MAX_GROWTH_KIB = 24 << 10
 """From a fifth of the time to its end. The first 10 MB bodies stretch the heap."""
 
 
@@ -96,7 +96,7 @@ def broken(report, *, is_same_process):
         "a 5xx": report["server_errors"] == 0,
         "an answer that is wrong": report["faults"] == 0,
         "the process died": is_same_process,
-        "memory grew": rss["end"] - rss["warm"] <= MOST_GROWTH_KIB,
+        "memory grew": rss["end"] - rss["warm"] <= MAX_GROWTH_KIB,
         "the ledger changed": report["before"] == report["after"],
         "no call": report["calls"] > 0,
     }

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from gpupack.host.ledger import MOST_TOLD
+from gpupack.host.ledger import MAX_TOLD
 
 pytestmark = pytest.mark.gpu
 
@@ -203,7 +203,7 @@ def test_processes_get_gpus_of_their_own_one_more_waits_and_has_those_of_one_tha
     _, said = refused.communicate(timeout=START_SECONDS)
     assert refused.returncode
     assert "NotEnoughGpus" in said
-    assert said.count("held by process") == min(len(held), MOST_TOLD)
+    assert said.count("held by process") == min(len(held), MAX_TOLD)
     waits = holding(patience=START_SECONDS)
     until_it_waits(tmp_path / "ledger")
     killed = next(iter(held))

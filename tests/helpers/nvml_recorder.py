@@ -25,7 +25,7 @@ import pynvml
 from nvml_recording import METRICS, OF_SAMPLES, OPENS, SERIAL, SamplesOwners, key_of, uuid_of
 
 from gpupack_agent.inventory.nvml import NvmlReader
-from gpupack_agent.inventory.readings import MOST_LINKS, VALUE_MEMBERS
+from gpupack_agent.inventory.readings import MAX_LINKS, VALUE_MEMBERS
 from gpupack_agent.inventory.xids import XidWatcher
 
 OF_EVENTS = frozenset(
@@ -179,7 +179,7 @@ def connections(recorder):
                 recorder.nvmlDeviceGetP2PStatus(first, second, capability)
         with contextlib.suppress(pynvml.NVMLError):
             recorder.nvmlDeviceGetTopologyCommonAncestor(first, second)
-    for handle, link in itertools.product(handles, range(MOST_LINKS)):
+    for handle, link in itertools.product(handles, range(MAX_LINKS)):
         for call in ("State", "Version", "RemoteDeviceType", "RemotePciInfo"):
             with contextlib.suppress(pynvml.NVMLError):
                 getattr(recorder, f"nvmlDeviceGetNvLink{call}")(handle, link)

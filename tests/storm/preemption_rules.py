@@ -15,7 +15,7 @@ CONSOLIDATION: Final = "Consolidation"
 """The ground by which who moves makes room for another."""
 OTHER_WATCH_SECONDS: Final = 10.0
 """How much later than a GPUJob's event that of a pod may come which was written before it."""
-MOST_TURNS: Final = 3
+MAX_TURNS: Final = 3
 """So often two may be stopped for each other in turn. While nothing else changes it never happens
 (a property in core); in a storm others of both tenants come and go, and one takes back what is
 promised to it from the other which took back its share, or the reverse."""
@@ -125,7 +125,7 @@ class FairPreemptions:
             turns = self._turns[frozenset((job.uid, other))]
             if not turns or turns[-1][0] != job.uid:
                 turns.append((job.uid, ground))
-            if len(turns) > MOST_TURNS:
+            if len(turns) > MAX_TURNS:
                 whom = jobs[other].key if other in jobs else other
                 rights = ", ".join(each for _, each in turns)
                 yield f"{job.key} and {whom} were stopped for each other in turn: {rights}"

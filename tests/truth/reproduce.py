@@ -22,7 +22,7 @@ POLICIES = {"fgd": "FGD", "best-fit": "BestFit"}
 DEMANDS = (100, 130)
 """Percent of all GPUs that have been asked for."""
 SEEDS = 10
-MOST_POINTS = 0.15
+MAX_POINTS = 0.15
 
 
 class Figure(NamedTuple):
@@ -36,11 +36,11 @@ class Figure(NamedTuple):
     @property
     def is_reproduced(self) -> bool:
         """The published figures have two decimals, and so has the difference."""
-        return abs(round(self.found - self.published, 2)) <= MOST_POINTS
+        return abs(round(self.found - self.published, 2)) <= MAX_POINTS
 
     def __str__(self) -> str:
         away = f"{self.found - self.published:+.2f}"
-        verdict = "" if self.is_reproduced else f"   more than {MOST_POINTS} away"
+        verdict = "" if self.is_reproduced else f"   more than {MAX_POINTS} away"
         return (
             f"{self.policy:<10}{self.demand:>7} %{self.published:>12.2f}{self.found:>9.2f}"
             f"{away:>9}{verdict}"

@@ -21,7 +21,7 @@ Manifest = dict[str, Any]
 
 LOAD = 1.1
 """GPUs asked for at a time, for each GPU there is."""
-MOST_IN_A_BURST = 16
+MAX_IN_A_BURST = 16
 GIB = 1024
 TOLERATIONS = (core.Toleration(KWOK_TAINT, core.TolerationOperator.EXISTS),)
 
@@ -43,7 +43,7 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
     rate, now, left, jobs = LOAD * gpus / mean_gpus, 0.0, 0, []
     for number, request in enumerate(requests):
         if not left:
-            left = random.randint(1, MOST_IN_A_BURST)
+            left = random.randint(1, MAX_IN_A_BURST)
             now += random.expovariate(rate / left)
         left -= 1
         job = JobId(f"job-{number}")

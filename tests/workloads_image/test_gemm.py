@@ -158,7 +158,7 @@ def test_a_short_matrix_beside_a_long_one_is_refused():
 def test_a_long_sum_of_few_tiles_is_cut_into_parts_of_which_none_is_empty(monkeypatch, shape):
     splits = splits_of(monkeypatch, *shape)
     steps = math.ceil(shape[2] / tuning.SPLIT_TILES.k)
-    assert 1 < splits <= tuning.MOST_SPLITS
+    assert 1 < splits <= tuning.MAX_SPLITS
     assert (splits - 1) * math.ceil(steps / splits) < steps
 
 

@@ -10,7 +10,7 @@ from gpupack_workloads.cuda_api import Refused, load, told
 from gpupack_workloads.errors import BadArgument
 
 # Of a constant that tells something; a tenant's source may have one of any size.
-MOST_INTEGERS = 64
+MAX_INTEGERS = 64
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Module:
                 raise
             return None
         count, rest = divmod(int(size), ctypes.sizeof(ctypes.c_int))
-        if rest or count > MOST_INTEGERS:
+        if rest or count > MAX_INTEGERS:
             raise BadArgument(
                 f"{self._path}: {name} has {size} bytes: it is int {name}[] of at most"
-                f" {MOST_INTEGERS} numbers"
+                f" {MAX_INTEGERS} numbers"
             )
         values = (ctypes.c_int * count)()
         told(self._driver.cuMemcpyDtoH(ctypes.addressof(values), pointer, int(size)))

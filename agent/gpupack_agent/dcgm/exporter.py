@@ -28,7 +28,7 @@ LOOK_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 5.0
 STALE_SECONDS: Final = 60.0
 """For so long an answer counts."""
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """Of one answer; one of 8 GPUs with their pods takes 100 KB."""
 OK: Final = 200
 
@@ -140,8 +140,8 @@ async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
-                if len(body) > MOST_BYTES:
-                    raise ExporterSilent(f"its answer is larger than {MOST_BYTES >> 20} MiB")
+                if len(body) > MAX_BYTES:
+                    raise ExporterSilent(f"its answer is larger than {MAX_BYTES >> 20} MiB")
         told = bytes(body).decode(errors="replace")
         return await asyncio.to_thread(scraped.figures, told, fields.NAMES)
     except TimeoutError as error:

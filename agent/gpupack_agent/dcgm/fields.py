@@ -24,7 +24,7 @@ Figures = Mapping[str, Mapping[str, float]]
 """What an exporter tells, by UUID, then by DCGM's name of the field."""
 
 Source = Literal["NVML, else DCGM", "both"]
-MOST_XIDS: Final = 32
+MAX_XIDS: Final = 32
 """As many as GPUNode takes."""
 LARGEST: Final = 2.0**63
 
@@ -166,7 +166,7 @@ def _judged(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDe
     """The device with what speaks against it beside; never a better one."""
     numbers = () if xid is None else (xid,)
     grade = rules.judge(facts, numbers)
-    xids = tuple(dict.fromkeys((*device.xids, *numbers)))[:MOST_XIDS]
+    xids = tuple(dict.fromkeys((*device.xids, *numbers)))[:MAX_XIDS]
     if is_worse(grade.health, device.health):
         causes = (*grade.causes, *device.causes)
         device = msgspec.structs.replace(device, health=grade.health, cause=grade.cause)

@@ -9,7 +9,7 @@ nothing. Memory that is held runs nothing. A GPU that is cut into slices has no 
 from collections.abc import Mapping
 from typing import Any
 
-MOST_IN_VAIN = 3
+MAX_IN_VAIN = 3
 """Scans in a row without new samples; then it is not known any more."""
 
 
@@ -47,6 +47,6 @@ class Activity:
             return None
         self._in_vain[uuid] = 0 if samples else self._in_vain.get(uuid, 0) + 1
         if not samples:
-            return self._told.get(uuid) if self._in_vain[uuid] <= MOST_IN_VAIN else None
+            return self._told.get(uuid) if self._in_vain[uuid] <= MAX_IN_VAIN else None
         self._read_to[uuid] = max(sample.timeStamp for sample in samples)
         return any(sample.sampleValue.uiVal > 0 for sample in samples)

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 Answer = Reading | Found | Done | Unavailable
 
-MOST_STUCK = 3
+MAX_STUCK = 3
 """Killed processes that have not ended."""
 
 CUT_SECONDS = 60.0
@@ -153,7 +153,7 @@ class DriverProcess:
             await process.stdin.drain()
 
     async def _start(self) -> Process:
-        if self.stuck >= MOST_STUCK:
+        if self.stuck >= MAX_STUCK:
             raise InventoryUnavailable(
                 f"{self.stuck} calls to the {self._vendor} driver hang and cannot be ended: look "
                 "at the host's kernel log, and restart the host"

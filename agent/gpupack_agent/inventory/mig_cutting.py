@@ -12,7 +12,7 @@ from typing import Any, Final
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.layout import Place, Profile
 
-MOST_INSTANCES: Final = 16
+MAX_INSTANCES: Final = 16
 """Of one GPU; there are eight slots of memory."""
 
 
@@ -41,7 +41,7 @@ def cut(nvml: Any, gpu: Any, places: Sequence[Place]) -> None:
     if missing := {place.profile for place in places} - known.keys():
         raise InventoryUnavailable(f"the GPU has no MIG profile {', '.join(sorted(missing))}")
     if running := nvml.nvmlDeviceGetComputeRunningProcesses(gpu):
-        pids = ", ".join(str(each.pid) for each in running[:MOST_INSTANCES])
+        pids = ", ".join(str(each.pid) for each in running[:MAX_INSTANCES])
         raise InventoryUnavailable(f"processes use the GPU: {pids}")
     numbers = {info.id for info in _infos(nvml, gpu)}
     for number in sorted(numbers):
@@ -67,8 +67,8 @@ def _name(info: Any) -> str:
 
 def _places(nvml: Any, gpu: Any, info: Any) -> list[Any]:
     """Those that the profile has on an empty GPU."""
-    found = (nvml.c_nvmlGpuInstancePlacement_t * MOST_INSTANCES)()
-    count = ctypes.c_uint(MOST_INSTANCES)
+    found = (nvml.c_nvmlGpuInstancePlacement_t * MAX_INSTANCES)()
+    count = ctypes.c_uint(MAX_INSTANCES)
     try:
         nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, info.id, found, ctypes.byref(count))
     except nvml.NVMLError:
@@ -78,7 +78,7 @@ def _places(nvml: Any, gpu: Any, info: Any) -> list[Any]:
 
 def _listed(call: Any, kind: Any, owner: Any, number: int) -> list[Any]:
     """GPU instances of a GPU, or compute instances of one of those, of a profile."""
-    found, count = (kind * MOST_INSTANCES)(), ctypes.c_uint(MOST_INSTANCES)
+    found, count = (kind * MAX_INSTANCES)(), ctypes.c_uint(MAX_INSTANCES)
     call(owner, number, found, ctypes.byref(count))
     return list(found[: count.value])
 

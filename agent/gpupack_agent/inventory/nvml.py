@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 NVML = "libnvidia-ml.so.1"
 
-MOST_XIDS = 32
+MAX_XIDS = 32
 """As many as GPUNode takes; there are fewer that matter."""
 
 
@@ -141,7 +141,7 @@ class NvmlReader:
             health=grade.health,
             cause=grade.cause,
             causes=grade.causes,
-            xids=tuple(sorted(xids)[:MOST_XIDS]),
+            xids=tuple(sorted(xids)[:MAX_XIDS]),
             numa_node=facts.board.numa_node,
             architecture=facts.board.architecture or "",
             serial=facts.board.serial or "",

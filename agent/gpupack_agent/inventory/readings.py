@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 MILLI: Final = 1000.0
 CPUS_PER_WORD: Final = 64
-MOST_CPUS: Final = 1024
-MOST_LINKS: Final = 36
+MAX_CPUS: Final = 1024
+MAX_LINKS: Final = 36
 """NVML_NVLINK_MAX_LINKS of the newest library; an older one refuses the higher numbers."""
 
 ARCHITECTURES: Final = {2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing"} | {
@@ -136,7 +136,7 @@ class Readings:
             pcie_generation_most=ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
             pcie_width_most=ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
             numa_node=self._numa_node(bus_id),
-            cpus=tuple(_bits(ask("nvmlDeviceGetCpuAffinity", handle, MOST_CPUS // CPUS_PER_WORD))),
+            cpus=tuple(_bits(ask("nvmlDeviceGetCpuAffinity", handle, MAX_CPUS // CPUS_PER_WORD))),
             compute_mode=COMPUTE_MODES.get(ask("nvmlDeviceGetComputeMode", handle)),
             ecc_enabled=bool(ecc[0]) if ecc is not None else None,
             power_limit_watts=_milli(ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
@@ -246,7 +246,7 @@ class Readings:
         )
 
     def _links(self, handle: Any, fields: Mapping[str, int | float]) -> Links:
-        count = min(int(fields.get("links", 0)), MOST_LINKS)
+        count = min(int(fields.get("links", 0)), MAX_LINKS)
         states = [self._told("nvmlDeviceGetNvLinkState", handle, link) for link in range(count)]
         told = tuple(None if state is None else bool(state) for state in states)
         return Links(

@@ -27,7 +27,7 @@ from gpupack_agent.inventory.layout import MigGpu, Place, Profile
 from gpupack_crds.gpunode import GpuDevice, Health
 from gpupack_crds.wire import Wire
 
-MOST_CUTS = 100
+MAX_CUTS = 100
 """Numbers of cuts begin anew then: UUIDs of slices have a bounded length."""
 
 
@@ -177,7 +177,7 @@ class SimulatedInventory:
         with self._cuts_in_use:
             cuts = self._kept()
             number = cuts[uuid].number + 1 if uuid in cuts else 1
-            cuts[uuid] = SimulatedCut(of=group.mig, number=number % MOST_CUTS, places=places)
+            cuts[uuid] = SimulatedCut(of=group.mig, number=number % MAX_CUTS, places=places)
             self._write(cuts)
 
     def _write(self, cuts: Mapping[str, SimulatedCut]) -> None:

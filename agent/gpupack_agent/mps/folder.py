@@ -28,7 +28,7 @@ STALE_SECONDS = 30.0
 KEPT_SECONDS = 40.0
 """A container start that waits for a daemon holds nothing yet; it waits for less."""
 
-MOST_FAULTS = 32
+MAX_FAULTS = 32
 """Of one GPU; the older ones have been told."""
 
 _UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -126,7 +126,7 @@ class MpsFolder:
         """Write a fault down."""
         path = self._faults(uuid)
         path.parent.mkdir(exist_ok=True)
-        kept = (*self.faults(uuid), fault)[-MOST_FAULTS:]
+        kept = (*self.faults(uuid), fault)[-MAX_FAULTS:]
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(b"\n".join(map(msgspec.json.encode, kept)))
         temporary.replace(path)

@@ -8,7 +8,7 @@ from typing import Final
 
 from gpupack_agent.host_files import Root
 
-MOST_CONFIG: Final = 4 << 20
+MAX_CONFIG: Final = 4 << 20
 """Bytes of a kernel's configuration, unpacked; they are a quarter of a MiB."""
 GZIP: Final = 16 + zlib.MAX_WBITS
 CGROUP_BPF: Final = re.compile(r"^(?:# )?CONFIG_CGROUP_BPF(=y| is not set)$", re.MULTILINE)
@@ -67,6 +67,6 @@ def _by_programs(root: Root, release: str) -> bool | None:
 
 def _unpacked(packed: bytes) -> str:
     try:
-        return zlib.decompressobj(GZIP).decompress(packed, MOST_CONFIG).decode(errors="replace")
+        return zlib.decompressobj(GZIP).decompress(packed, MAX_CONFIG).decode(errors="replace")
     except zlib.error:
         return ""

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from gpupack_agent.host_files import MOST_BYTES, Root
+from gpupack_agent.host_files import MAX_BYTES, Root
 from gpupack_agent.host_processes import Command, option
 from gpupack_agent.kubelet_config import socket_path
 
@@ -33,7 +33,7 @@ MODULE: Final = re.compile(
 )
 """A Go program names its modules and their versions, separated by tabs (go version -m)."""
 
-MOST_FILES: Final = 64
+MAX_FILES: Final = 64
 """That are read because another one imports them."""
 
 _SECTIONS: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
@@ -113,7 +113,7 @@ def parse_toml(text: str | None) -> dict[str, Any]:
         ValueError: it is none, as what follows the file's name in a sentence.
     """
     if text is None:
-        raise ValueError(f"is no file of at most {MOST_BYTES >> 20} MiB")
+        raise ValueError(f"is no file of at most {MAX_BYTES >> 20} MiB")
     try:
         return tomllib.loads(text)
     # Not every error of the parser's is its own: of a number with 5000 digits int() complains.
@@ -249,7 +249,7 @@ def _crio_files(root: Root, command: tuple[str, ...]) -> _Files:
     for folder in CRIO_FOLDERS:
         names += [f"{folder}/{name}" for name in root.names(folder)]
     files = _Files()
-    for name in names[:MOST_FILES]:
+    for name in names[:MAX_FILES]:
         files.add(root, name)
     return files
 
@@ -275,7 +275,7 @@ def _with_imports(root: Root, config: str) -> _Files:
     """A file and those that it imports, each once."""
     files, seen = _Files(), set[str]()
     pending = [config]
-    while pending and len(seen) < MOST_FILES:
+    while pending and len(seen) < MAX_FILES:
         name = pending.pop(0)
         if name not in seen:
             seen.add(name)

@@ -11,7 +11,7 @@ from gpupack_core.accounting import charged, label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
-from gpupack_scheduling.limits import MOST_GPUS
+from gpupack_scheduling.limits import MAX_GPUS
 
 
 class Inventory:
@@ -33,7 +33,7 @@ class Inventory:
         found: list[Held] = []
         for resource, number in sorted(tickets.items()):
             if resource == names.GPU or not resource.startswith(f"{names.GROUP}/"):
-                found += [self._unnamed(node, resource)] * min(number, MOST_GPUS)
+                found += [self._unnamed(node, resource)] * min(number, MAX_GPUS)
         return tuple(found)
 
     def again(self, node: str, held: tuple[Held, ...]) -> tuple[Held, ...]:

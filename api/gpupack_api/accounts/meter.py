@@ -22,7 +22,7 @@ from gpupack_api.accounts.readings import Readings
 from gpupack_api.accounts.store import CapacityKey, Unheld
 from gpupack_core.accounting import Amounts, Key, Tariffs, charged, hour_of, label
 
-MOST_GAPS: Final = 3.0
+MAX_GAPS: Final = 3.0
 """More than so many intervals between two looks: nobody knows what was in between."""
 
 
@@ -63,7 +63,7 @@ class Meter:
         if self._looked_at is None or before is None:
             return
         seconds = at - before
-        if not 0 < seconds <= self.seconds * MOST_GAPS:
+        if not 0 < seconds <= self.seconds * MAX_GAPS:
             return
         now, claims = self._accountant.now(), list(self._accountant.book.open())
         tariffs = self._accountant.tariffs

@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpupack_api.settings import LEAST_FRESH, MOST_PORT, ReadingSettings
+from gpupack_api.settings import LEAST_FRESH, MAX_PORT, ReadingSettings
 from gpupack_core.accounting import Prices
 from gpupack_crds import names
 from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_kube.environment import Environment, SettingsInvalid
-from gpupack_scheduling.decisions import MOST_SECONDS
+from gpupack_scheduling.decisions import MAX_SECONDS
 
 SECONDS_PER_DAY: Final = 86_400.0
 FILE_NAME: Final = "cost.sqlite"
@@ -90,14 +90,14 @@ class AccountsSettings:
                 "GPUPACK_OBSERVED_RESOURCES", names.foreign_resources, (), names.FOREIGN_RESOURCES
             ),
             acceptance=environment.stated("GPUPACK_ACCEPTANCE", parse_acceptance, None),
-            port=environment.whole("GPUPACK_LISTEN_PORT", 8445, most=MOST_PORT),
+            port=environment.whole("GPUPACK_LISTEN_PORT", 8445, most=MAX_PORT),
             tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
             tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
             fresh_seconds=environment.seconds(
-                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MOST_SECONDS
+                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
             ),
             meter_seconds=environment.seconds(
-                "GPUPACK_METER_SECONDS", 30.0, least=1.0, most=MOST_SECONDS
+                "GPUPACK_METER_SECONDS", 30.0, least=1.0, most=MAX_SECONDS
             ),
             readings=ReadingSettings.of(environment),
             log_level=environment.log_level(),

@@ -11,9 +11,9 @@ from gpupack_serving.errors import Denied
 from gpupack_serving.peer_limits import CONNECTIONS, CONNECTIONS_PER_PEER
 
 MOST: Final = CONNECTIONS // 4
-MOST_OF_PEER: Final = CONNECTIONS_PER_PEER // 2
+MAX_OF_PEER: Final = CONNECTIONS_PER_PEER // 2
 """The other half of an address's connections is for calls."""
-MOST_OF_USER: Final = 4
+MAX_OF_USER: Final = 4
 
 
 class Place:
@@ -27,7 +27,7 @@ class StreamLimits:
     """Who has how many."""
 
     def __init__(self) -> None:
-        self.of_user = MOST_OF_USER
+        self.of_user = MAX_OF_USER
         self._of: collections.Counter[tuple[str, str]] = collections.Counter()
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class StreamLimits:
             Denied: there are as many as there may be.
         """
         counted = ("all", ""), ("address", peer), ("user", who)
-        for key, most in zip(counted, (MOST, MOST_OF_PEER, self.of_user), strict=True):
+        for key, most in zip(counted, (MOST, MAX_OF_PEER, self.of_user), strict=True):
             if self._of[key] >= most:
                 whose = "this server" if key[0] == "all" else " ".join(key)
                 raise Denied(

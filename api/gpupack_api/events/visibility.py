@@ -12,7 +12,7 @@ from typing import Final
 
 from gpupack_api.errors import CallWrong, RightLost
 from gpupack_api.events.frames import Scope
-from gpupack_api.rights import AT_ONCE, MOST_NAMESPACES, Rights
+from gpupack_api.rights import AT_ONCE, MAX_NAMESPACES, Rights
 from gpupack_kube.errors import KubeError
 from gpupack_serving.access import Caller
 from gpupack_serving.user import User
@@ -56,7 +56,7 @@ class Visibility:
         else:
             everywhere = await self._rights.may_list(self._user, JOBS, "")
             candidates = set() if everywhere else set(there)
-            if len(candidates) > MOST_NAMESPACES:
+            if len(candidates) > MAX_NAMESPACES:
                 raise CallWrong("namespace", "", f"name one; there are {len(candidates)}")
             self._judged |= await self._judge(candidates)
         self.scope = Scope(cluster, everywhere, self._allowed())
@@ -72,7 +72,7 @@ class Visibility:
         new = set(namespaces) - self._judged.keys()
         if not new:
             return frozenset()
-        if (there := len(self._judged) + len(new)) > MOST_NAMESPACES:
+        if (there := len(self._judged) + len(new)) > MAX_NAMESPACES:
             raise CallWrong("namespace", "", f"name one; there are {there}")
         before = self.scope.namespaces
         try:

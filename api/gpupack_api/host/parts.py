@@ -35,7 +35,7 @@ NAMESPACE: Final = "this-machine"
 
 OWNER: Final = User(username="owner-of-the-token")
 
-MOST_WAITING: Final = 16
+MAX_WAITING: Final = 16
 """Allocations at once, each of which has a thread while it waits."""
 
 
@@ -44,8 +44,8 @@ class Waiting:
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
-        self._threads = ThreadPoolExecutor(MOST_WAITING, "allocation")
-        self._turns = asyncio.Semaphore(MOST_WAITING)
+        self._threads = ThreadPoolExecutor(MAX_WAITING, "allocation")
+        self._turns = asyncio.Semaphore(MAX_WAITING)
         self._stop = threading.Event()
 
     async def make(
@@ -73,7 +73,7 @@ class Waiting:
     async def _turn(self) -> AsyncIterator[None]:
         if self._turns.locked():
             raise Denied(
-                f"{MOST_WAITING} allocations wait already; wait a second",
+                f"{MAX_WAITING} allocations wait already; wait a second",
                 status=http.HTTPStatus.TOO_MANY_REQUESTS,
             )
         async with self._turns:

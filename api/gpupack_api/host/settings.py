@@ -14,7 +14,7 @@ from typing import Final
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 LOOPBACK: Final = "127.0.0.1"
-MOST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class HostSettings:
             )
         return cls(
             address=address,
-            port=environment.whole("GPUPACK_LISTEN_PORT", 8480, most=MOST_PORT),
+            port=environment.whole("GPUPACK_LISTEN_PORT", 8480, most=MAX_PORT),
             tls_cert=cert,
             tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key")
             if cert

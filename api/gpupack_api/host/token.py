@@ -16,7 +16,7 @@ from gpupack_api.errors import TokenUnusable
 
 BYTES: Final = 32
 LEAST_CHARACTERS: Final = 32
-MOST_BYTES: Final = 4096
+MAX_BYTES: Final = 4096
 OWNERS: Final = 0o600
 SCHEME: Final = "Bearer "
 
@@ -56,7 +56,7 @@ def _read(path: pathlib.Path) -> str:
                 f"{path}: others than this user may use it; `chmod 600 {path}` if it is yours and "
                 "nobody has read it, else remove it, and a new one is made"
             )
-        text = file.read(MOST_BYTES).strip()
+        text = file.read(MAX_BYTES).strip()
     if len(text) < LEAST_CHARACTERS or not text.isascii() or not text.isprintable():
         raise TokenUnusable(
             f"{path}: it holds no token of {LEAST_CHARACTERS} characters or more; remove it, and a "

@@ -2,7 +2,7 @@
 """Asks the agents for their figures, all of them again and again.
 
     at once        AT_ONCE agents
-    an answer      ANSWER_SECONDS, MOST_BYTES; no redirect, no compression, no proxy
+    an answer      ANSWER_SECONDS, MAX_BYTES; no redirect, no compression, no proxy
     it counts for  STALE_SECONDS
 
 It is known by whom: the certificate is checked, and the token that is sent may get /metrics and
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
 ANSWER_SECONDS: Final = 5.0
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """Of one answer; one of 8 GPUs and 16 pods takes 40 KB."""
 STALE_SECONDS: Final = 120.0
 TEMPERATURE: Final = "DCGM_FI_DEV_GPU_TEMP"
@@ -141,8 +141,8 @@ async def _bounded(response: aiohttp.ClientResponse) -> str:
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > MOST_BYTES:
-            raise AgentSilent(f"its answer is larger than {MOST_BYTES >> 20} MiB")
+        if len(body) > MAX_BYTES:
+            raise AgentSilent(f"its answer is larger than {MAX_BYTES >> 20} MiB")
     return bytes(body).decode(errors="replace")
 
 

@@ -39,7 +39,7 @@ WAIT_SECONDS: Final = 8.0
 """For which a call waits for its GPUs; a client gives up after ten, or later."""
 
 LOOK_SECONDS: Final = 0.05
-MOST_SECONDS: Final = 7 * 24 * 3600
+MAX_SECONDS: Final = 7 * 24 * 3600
 ACCOUNT: Final = "system:serviceaccount:"
 ONE_ALLOCATION: Final = f"{PREFIX}/allocations/{{namespace:str}}/{{name:str}}"
 HOLD: Final = (
@@ -68,7 +68,7 @@ class Allocate(Training, frozen=True, forbid_unknown_fields=True):
     """
 
     namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME_OR_EMPTY)] = ""
-    seconds: Annotated[int, msgspec.Meta(ge=60, le=MOST_SECONDS)] = 3600
+    seconds: Annotated[int, msgspec.Meta(ge=60, le=MAX_SECONDS)] = 3600
 
 
 Asked = Annotated[Allocate, Body(schema_extra={"additionalProperties": False})]

@@ -18,7 +18,7 @@ from gpupack_api.routes.jobs import Namespace
 from gpupack_api.routes.parts import PREFIX, Call, caller_of, parts_of
 
 EVENT_STREAM: Final = "text/event-stream"
-MOST_SECONDS: Final = 7 * 24 * 3600
+MAX_SECONDS: Final = 7 * 24 * 3600
 
 NOT_COMPRESSED: Final = "compresses_itself"
 """The option by which the application leaves a call's answer as it is."""
@@ -28,7 +28,7 @@ Full = Annotated[
 ]
 Seconds = Annotated[
     int,
-    QueryParameter(description="End after so many; 0: never.", ge=0, le=MOST_SECONDS),
+    QueryParameter(description="End after so many; 0: never.", ge=0, le=MAX_SECONDS),
 ]
 
 

@@ -34,7 +34,7 @@ PREFIX = "/api/v1/gpu"
 TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a header
 """As Authorization, which a proxy such as the API server's takes for itself (ADR 77)."""
 
-MOST_AT_ONCE: Final = 64
+MAX_AT_ONCE: Final = 64
 """Workers that are placed in some milliseconds, even among 5,000 nodes; more are in a thread."""
 
 Plan = tuple[core.Placement, ...] | core.Refusal
@@ -144,7 +144,7 @@ class Parts:
     async def planned(self, user: User, gang: core.Gang) -> Plan:
         """Where it would be placed now; raises Denied where too much is asked at once."""
         cluster, policy = self.model.cluster, self.model.policy()
-        if gang.workers <= MOST_AT_ONCE:
+        if gang.workers <= MAX_AT_ONCE:
             return core.plan_gang(cluster, gang, policy)
         return await self.questions.of_cluster(
             user, cluster, lambda copy: core.plan_gang(copy, gang, policy)

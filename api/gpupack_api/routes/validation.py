@@ -20,7 +20,7 @@ from gpupack_api.patterns import MODEL
 from gpupack_api.routes.parts import PREFIX, Call, shown_of
 from gpupack_crds.gpujob import MAX_WORKERS
 
-MOST_GPUS: Final = 4096
+MAX_GPUS: Final = 4096
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mixed_precision: it computes with bfloat16 or float16; any GPU that gpupack knows does.
     """
 
-    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=MOST_GPUS)] = 1
+    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_GPUS)] = 1
     gpu_type: Annotated[str, msgspec.Meta(max_length=64, pattern=MODEL)] = ""
     memory_gb: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
     distributed_training: bool = False

@@ -32,9 +32,9 @@ from gpupack_scheduling.queueing.ask import GangAsk
 from gpupack_scheduling.queueing.what_if import Answer, Changes, prepare_what_if
 from gpupack_serving.user import User
 
-MOST_NODES: Final = 256
-MOST_QUOTAS: Final = 32
-MOST_BYTES: Final = 2 << 20
+MAX_NODES: Final = 256
+MAX_QUOTAS: Final = 32
+MAX_BYTES: Final = 2 << 20
 
 
 class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,10 +66,10 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME)]
     job: dict[str, Any]
     without_nodes: Annotated[
-        list[Annotated[str, msgspec.Meta(max_length=253)]], msgspec.Meta(max_length=MOST_NODES)
+        list[Annotated[str, msgspec.Meta(max_length=253)]], msgspec.Meta(max_length=MAX_NODES)
     ] = []
     policy: Literal[PolicyName, "default", ""] = ""
-    quotas: Annotated[list[QuotaInstead], msgspec.Meta(max_length=MOST_QUOTAS)] = []
+    quotas: Annotated[list[QuotaInstead], msgspec.Meta(max_length=MAX_QUOTAS)] = []
     judged: bool = False
 
 
@@ -112,7 +112,7 @@ class Outcome(msgspec.Struct, frozen=True):
     f"{PREFIX}/what-if",
     tags=["questions"],
     status_code=200,
-    request_max_body_size=MOST_BYTES,
+    request_max_body_size=MAX_BYTES,
     responses=problems.WRITES | problems.MISSING,
 )
 async def what_if(request: Call, state: State, data: Asked) -> Outcome:
@@ -262,13 +262,13 @@ def _workers(parts: Parts, found: Answer) -> list[WorkerView]:
 def _starts(workers: list[WorkerView], stopped: int) -> str:
     nodes = list(dict.fromkeys(each.node for each in workers))
     what = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
-    more = f" and {len(nodes) - MOST_TOLD} more" if len(nodes) > MOST_TOLD else ""
-    where = f"{what} would be on {', '.join(nodes[:MOST_TOLD])}{more}"
+    more = f" and {len(nodes) - MAX_TOLD} more" if len(nodes) > MAX_TOLD else ""
+    where = f"{what} would be on {', '.join(nodes[:MAX_TOLD])}{more}"
     if not stopped:
         return where
     ends = "1 other has" if stopped == 1 else f"{stopped} others have"
     return f"{where}, once {ends} ended or moved for it"
 
 
-MOST_TOLD: Final = 8
+MAX_TOLD: Final = 8
 """Nodes in a sentence."""

@@ -35,7 +35,7 @@ from gpupack_kube.objects import Json
 
 KEY_ANNOTATION: Final = f"{names.GROUP}/workload-key"
 """Of the call that wrote the workload which runs; hashed."""
-MOST_TRIES: Final = 4
+MAX_TRIES: Final = 4
 """Operator and caller write the same object."""
 
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -116,7 +116,7 @@ async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: s
         except NotFound as error:
             raise no_allocation(namespace, name) from error
 
-    return await conflicts.retried(once, tries=MOST_TRIES)
+    return await conflicts.retried(once, tries=MAX_TRIES)
 
 
 def _patch(job: ShownJob, asked: Workload, digest: str) -> Json:

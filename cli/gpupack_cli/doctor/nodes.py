@@ -11,7 +11,7 @@ from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
 
 SHOWN: Final = 5
-MOST_ILL: Final = 20
+MAX_ILL: Final = 20
 LATE_FACTOR: Final = 2
 
 
@@ -83,17 +83,17 @@ def health(seen: Observed) -> Iterator[Finding]:
         for device in node.status.devices
         if device.health != "Healthy"
     ]
-    for name, device in ill[:MOST_ILL]:
+    for name, device in ill[:MAX_ILL]:
         say = failed if device.health == "Failed" else warning
         yield say(
             check,
             f"GPU {device.index} of {name} is {device.health}: {device.cause}",
             fix="docs/architecture.md, Health of a GPU; once mended, delete its GPUNode",
         )
-    if len(ill) > MOST_ILL:
+    if len(ill) > MAX_ILL:
         yield warning(
             check,
-            f"{len(ill) - MOST_ILL} more GPUs are not healthy",
+            f"{len(ill) - MAX_ILL} more GPUs are not healthy",
             fix="see `gpupack nodes -o wide` and `gpupack gpu show NODE`",
         )
     if not ill:

@@ -11,10 +11,10 @@ from gpupack.errors import ConfigInvalid
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack.views import SIMULATED_UUID
 
-MOST_SHARES: Final = 20
+MAX_SHARES: Final = 20
 """Of one GPU, as in a cluster."""
 
-MOST_SIMULATED: Final = 128
+MAX_SIMULATED: Final = 128
 UNKNOWN_MEMORY_GB: Final = 16.0
 _SIMULATED = re.compile(r"(\d+)\s*x\s*(?!.*\W\d+\s*x\s*[A-Za-z])([A-Za-z][\w ./-]*)")
 """Of one model: no further number and model is within its name."""
@@ -64,9 +64,9 @@ class SimulatedGpus:
 
     def __init__(self, text: str, memory_gb: Mapping[str, float]) -> None:
         found = _SIMULATED.fullmatch(text.strip())
-        if not found or not 1 <= int(found[1]) <= MOST_SIMULATED:
+        if not found or not 1 <= int(found[1]) <= MAX_SIMULATED:
             raise ConfigInvalid(
-                f"simulated GPUs: {text!r}; write a number from 1 to {MOST_SIMULATED}, x and "
+                f"simulated GPUs: {text!r}; write a number from 1 to {MAX_SIMULATED}, x and "
                 "one model, such as 8xH100"
             )
         known = (gb for model, gb in memory_gb.items() if core.matches_model(model, found[2]))
@@ -79,7 +79,7 @@ class SimulatedGpus:
                     model=found[2],
                     memory=core.MiB(round(memory)),
                     clique=0,
-                    max_shares=MOST_SHARES,
+                    max_shares=MAX_SHARES,
                 )
                 for index in range(int(found[1]))
             ),

@@ -34,7 +34,7 @@ LONGEST_LOOK_SECONDS: Final = 0.5
 LONGEST_WATCH_SECONDS: Final = 0.1
 """Between two looks at the one before."""
 
-MOST_TOLD: Final = 4
+MAX_TOLD: Final = 4
 """Holders that a refusal names."""
 
 
@@ -180,9 +180,9 @@ def refused(books: Books, refusal: core.Refusal) -> str:
 def _why_not(books: Books, refusal: core.Refusal) -> str:
     holders = [each for each in books.records.values() if each.kind == "holds"]
     parts = [refused(books, refusal)]
-    parts += [f"held by {each.owner}: {shown(each.asked)}" for each in holders[:MOST_TOLD]]
-    if len(holders) > MOST_TOLD:
-        parts.append(f"and by {len(holders) - MOST_TOLD} more")
+    parts += [f"held by {each.owner}: {shown(each.asked)}" for each in holders[:MAX_TOLD]]
+    if len(holders) > MAX_TOLD:
+        parts.append(f"and by {len(holders) - MAX_TOLD} more")
     return "; ".join(parts)
 
 

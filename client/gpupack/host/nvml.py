@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import gpupack_core as core
 from gpupack.errors import InventoryUnavailable
-from gpupack.host.inventory import MOST_SHARES, Inventory
+from gpupack.host.inventory import MAX_SHARES, Inventory
 from gpupack.training_config import BYTES_PER_MIB
 from gpupack_core.cliques import connected
 
@@ -95,7 +95,7 @@ class NvmlGpus:
             model=nvml.nvmlDeviceGetName(handle),
             memory=core.MiB(nvml.nvmlDeviceGetMemoryInfo(handle).total // BYTES_PER_MIB),
             clique=clique,
-            max_shares=MOST_SHARES,
+            max_shares=MAX_SHARES,
         )
 
     def _is_cut(self, handle: Any) -> bool:

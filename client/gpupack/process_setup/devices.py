@@ -9,7 +9,7 @@ import msgspec
 
 from gpupack.errors import ConfigInvalid
 
-MOST_DEVICES: Final = 128
+MAX_DEVICES: Final = 128
 """Of one process, as of one node."""
 
 INDEX: Final = re.compile(r"[0-9]{1,3}")
@@ -20,7 +20,7 @@ DeviceId = Annotated[
 ]
 """A UUID such as GPU-5a…, or an index as nvidia-smi counts."""
 
-Devices = Annotated[tuple[DeviceId, ...], msgspec.Meta(max_length=MOST_DEVICES)]
+Devices = Annotated[tuple[DeviceId, ...], msgspec.Meta(max_length=MAX_DEVICES)]
 
 
 class SetupInvalid(ConfigInvalid):

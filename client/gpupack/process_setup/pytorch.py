@@ -9,7 +9,7 @@ import msgspec
 from gpupack.process_setup.devices import Devices, SetupInvalid, Visible, visible_environment
 from gpupack.process_setup.precision import Precision, precision_of
 
-MOST_RANKS: Final = 1 << 16
+MAX_RANKS: Final = 1 << 16
 HOST: Final = r"^[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*$"
 
 Backend = Literal["auto", "nccl", "gloo", "mpi"]
@@ -44,9 +44,9 @@ class PyTorchSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     devices: Devices = ()
     backend: Backend = "auto"
-    world_size: Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)] = 0
-    rank: Annotated[int, msgspec.Meta(ge=0, lt=MOST_RANKS)] = 0
-    local_rank: Annotated[int, msgspec.Meta(ge=0, lt=MOST_RANKS)] | None = None
+    world_size: Annotated[int, msgspec.Meta(ge=0, le=MAX_RANKS)] = 0
+    rank: Annotated[int, msgspec.Meta(ge=0, lt=MAX_RANKS)] = 0
+    local_rank: Annotated[int, msgspec.Meta(ge=0, lt=MAX_RANKS)] | None = None
     master_addr: Annotated[str, msgspec.Meta(pattern=HOST, max_length=253)] = "127.0.0.1"
     master_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 29500
     mixed_precision: bool = False

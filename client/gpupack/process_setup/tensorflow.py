@@ -20,7 +20,7 @@ STRATEGIES: Final[dict[Strategy, str]] = {
     "multi_worker": "MultiWorkerMirroredStrategy",
 }
 
-MOST_WORKERS: Final = 1024
+MAX_WORKERS: Final = 1024
 ADDRESS: Final = r"^[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[0-9]{1,5}$"
 
 Address = Annotated[str, msgspec.Meta(pattern=ADDRESS, max_length=262)]
@@ -44,8 +44,8 @@ class TensorFlowSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_memory_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     allow_growth: bool = True
     strategy: Strategy = "none"
-    workers: Annotated[tuple[Address, ...], msgspec.Meta(max_length=MOST_WORKERS)] = ()
-    task_index: Annotated[int, msgspec.Meta(ge=0, lt=MOST_WORKERS)] = 0
+    workers: Annotated[tuple[Address, ...], msgspec.Meta(max_length=MAX_WORKERS)] = ()
+    task_index: Annotated[int, msgspec.Meta(ge=0, lt=MAX_WORKERS)] = 0
     mixed_precision: bool = False
 
 

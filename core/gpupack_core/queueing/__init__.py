@@ -26,7 +26,7 @@ from gpupack_core.queueing.planning import places_by
 from gpupack_core.queueing.question import Question, Starts
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.quota import (
-    MOST_LEVELS,
+    MAX_LEVELS,
     ROOT,
     Cohort,
     CohortName,
@@ -44,7 +44,7 @@ from gpupack_core.queueing.waiting import has_room
 
 __all__ = [
     "ANY",
-    "MOST_LEVELS",
+    "MAX_LEVELS",
     "NEVER",
     "NOBODY",
     "ROOT",

@@ -19,7 +19,7 @@ from gpupack_core.queueing.charge import Charge, Key
 from gpupack_core.queueing.job import Tenant
 from gpupack_core.units import WHOLE_GPU
 
-MOST_TENANTS: Final = 1000
+MAX_TENANTS: Final = 1000
 """Of whom anything is remembered. Whoever is forgotten for it used less of late than the capacity
 divided by this, however many namespaces somebody makes."""
 
@@ -100,7 +100,7 @@ class History:
 
     def _bound(self) -> None:
         """Forget those who used least."""
-        if len(self.averages) > MOST_TENANTS:
+        if len(self.averages) > MAX_TENANTS:
             by_use = sorted(self.averages, key=lambda of: (-sum(self.averages[of].values()), of))
-            for tenant in by_use[MOST_TENANTS:]:
+            for tenant in by_use[MAX_TENANTS:]:
                 del self.averages[tenant]

@@ -24,7 +24,7 @@ from gpupack_core.queueing.reasons import Wait
 from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.state import Findings
 
-MOST_ROUNDS: Final = 64
+MAX_ROUNDS: Final = 64
 """Cycles of one question. Each carries out all that it decides, so more are never seen."""
 
 IDLE_ROUNDS: Final = 2
@@ -54,10 +54,10 @@ class Question:
         `thorough`: things are otherwise than they were, so victims are sought for all anew.
         """
         is_settled, idle = True, 0
-        most_idle = MOST_ROUNDS if thorough else IDLE_ROUNDS
+        most_idle = MAX_ROUNDS if thorough else IDLE_ROUNDS
         if thorough:
             self._queue.state.waiting.forget_searches()
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             found = self._cycle()
             if found:
                 is_settled, idle = False, 0
@@ -76,7 +76,7 @@ class Question:
         assert entry is not None  # noqa: S101 - it was submitted just now
         state.waiting.searched(self._now, but=entry.lane)
         stops: Starts | None = None
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             found = self._cycle()
             if admitted := _admitted(found, job.id):
                 return admitted

@@ -24,10 +24,10 @@ CohortName = NewType("CohortName", str)
 ROOT: Final = CohortName("")
 """The cluster itself, above all cohorts."""
 
-MOST_LEVELS: Final = 32
+MAX_LEVELS: Final = 32
 """Of cohorts, one above the other."""
 
-LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000.0
+LEAST_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
 """Of weights other than 0. Far beyond, shares differ by less than what a float can tell."""
 
 
@@ -39,9 +39,9 @@ class Fifo(StrEnum):
 
 
 def _check_weight(whose: str, weight: float) -> None:
-    if weight != 0 and not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+    if weight != 0 and not LEAST_WEIGHT <= weight <= MAX_WEIGHT:
         raise InvalidQuota(
-            f"{whose}: weight {weight:g} is neither 0 nor {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            f"{whose}: weight {weight:g} is neither 0 nor {LEAST_WEIGHT:g} to {MAX_WEIGHT:g}"
         )
 
 
@@ -147,7 +147,7 @@ def _check_no_loop(start: CohortName, parents: Mapping[CohortName, CohortName]) 
         if above in seen:
             loop = " < ".join((*seen, above))
             raise InvalidQuota(f"a cohort is above itself: {loop}")
-        if len(seen) > MOST_LEVELS:
-            raise InvalidQuota(f"more than {MOST_LEVELS} cohorts are above cohort {start}")
+        if len(seen) > MAX_LEVELS:
+            raise InvalidQuota(f"more than {MAX_LEVELS} cohorts are above cohort {start}")
         seen.append(above)
         above = parents.get(above, ROOT)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 16
 PAUSE_SECONDS: Final = 1.0
 """Before a pod is asked about again, or written a third time; then longer each time."""
-MOST_TRIES: Final = 6
+MAX_TRIES: Final = 6
 AGAIN_SECONDS: Final = 5.0
 """After a refusal, until the pod is looked at anew."""
 FIRST_SERVER_ERROR: Final = 500
@@ -115,7 +115,7 @@ class Gates:
     async def _write(self, write: _Write) -> bool:
         """Whether it is written."""
         shown: objects.Pod | None = write.pod
-        for tried in range(MOST_TRIES):
+        for tried in range(MAX_TRIES):
             await asyncio.sleep(PAUSE_SECONDS * max(tried - 1, 0))
             if shown is None or not self._leads() or not self._keep(write):
                 return False

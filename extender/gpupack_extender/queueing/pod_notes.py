@@ -26,7 +26,7 @@ FIRST_SECONDS: Final = 1.0
 """Most pods are let in before."""
 SECOND_SECONDS: Final = 15.0
 LONGEST_SECONDS: Final = 600.0
-MOST_AT_ONCE: Final = 5
+MAX_AT_ONCE: Final = 5
 """At one look: to find a reason takes milliseconds where there are thousands of nodes."""
 
 
@@ -66,7 +66,7 @@ class PodNotes:
             return
         for uid in self._pods.gated.keys() - self._after.keys():
             self._later(self._pods.gated[uid], now, FIRST_SECONDS)
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MAX_AT_ONCE):
             pod = self._next(now)
             if pod is None:
                 return

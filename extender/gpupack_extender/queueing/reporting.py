@@ -21,7 +21,7 @@ from gpupack_scheduling.queueing.usage import UsageReport
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
-MOST_WRITES: Final = 50
+MAX_WRITES: Final = 50
 """At one look; the others come at the next ones."""
 
 
@@ -51,7 +51,7 @@ class QuotaReporter:
         await self._make_room_for_averages()
         stale = self._stale()
         start = self._written % max(len(stale), 1)
-        for item, status in (stale[start:] + stale[:start])[:MOST_WRITES]:
+        for item, status in (stale[start:] + stale[:start])[:MAX_WRITES]:
             self._written += 1
             try:
                 await self._write(item, status)

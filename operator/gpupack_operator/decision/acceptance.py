@@ -31,7 +31,7 @@ from gpupack_operator.decision import times
 
 Trial = Literal["burn-in", "all-reduce"]
 
-MOST_MESSAGE: Final = 256
+MAX_MESSAGE: Final = 256
 _NEVER: Final = "1970-01-01T00:00:00Z"
 
 LEAST_TOGETHER: Final = 2
@@ -93,7 +93,7 @@ def all_reduced(node: GpuNode, jobs: Mapping[Trial, GpuJob], now: dt.datetime) -
         at=times.write(now),
         gpus=job.spec.gpus or LEAST_TOGETHER,
         bus_gb_per_s=figure,
-        message="" if figure is not None else job.status.message[:MOST_MESSAGE],
+        message="" if figure is not None else job.status.message[:MAX_MESSAGE],
         simulated=bool(result and result.simulated),
     )
 
@@ -147,7 +147,7 @@ def _results(job: GpuJob, waiting: Iterable[str], now: dt.datetime) -> dict[str,
     at = times.write(now)
     workers = by_worker(job.status.placement)
     if not workers:
-        said = f"no burn-in ran: {job.status.message}"[:MOST_MESSAGE]
+        said = f"no burn-in ran: {job.status.message}"[:MAX_MESSAGE]
         return {g: Measured(gpu=g, at=at, outcome="Unknown", message=said) for g in waiting}
     results = {each.worker: each for each in job.status.results}
     pairs = ((device.uuid, results.get(w.worker)) for w in workers for device in w.devices)
@@ -161,7 +161,7 @@ def _results(job: GpuJob, waiting: Iterable[str], now: dt.datetime) -> dict[str,
 def _of_result(gpu: str, result: WorkerResult | None, at: str, message: str) -> Measured:
     healthy = result.metrics.get("healthy") if result else None
     if result is None or not isinstance(healthy, bool):
-        said = f"its burn-in left no verdict: {message}"[:MOST_MESSAGE]
+        said = f"its burn-in left no verdict: {message}"[:MAX_MESSAGE]
         return Measured(gpu=gpu, at=at, outcome="Unknown", message=said)
     outcome: Outcome = "Passed" if healthy else "Failed"
     said = result.headline if healthy else str(result.metrics.get("findings", ""))
@@ -169,7 +169,7 @@ def _of_result(gpu: str, result: WorkerResult | None, at: str, message: str) -> 
         gpu=gpu,
         at=at,
         outcome=outcome,
-        message=said[:MOST_MESSAGE],
+        message=said[:MAX_MESSAGE],
         tflops=_figure(result.metrics, "gemm_tflops"),
         memory_gb_per_s=_figure(result.metrics, "device_copy_gb_per_s"),
         host_to_device_gb_per_s=_figure(result.metrics, "host_to_device_gb_per_s"),

@@ -45,7 +45,7 @@ ILL: Final = {"Draining", "Failed"}
 NOT_LOOKED_AT: Final = ("NotLookedAt",)
 """The agent's rule for a driver that hangs: of the GPUs it says nothing."""
 
-MOST_DOUBLINGS: Final = 8
+MAX_DOUBLINGS: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Rules:
     def after(self, entry: Quarantine, now: dt.datetime) -> dt.datetime:
         """The end of a time that doubles with each relapse."""
         since = times.read(entry.since) if entry.since else now
-        doubled = 2.0 ** min(entry.relapses, MOST_DOUBLINGS)
+        doubled = 2.0 ** min(entry.relapses, MAX_DOUBLINGS)
         return times.after(since, self.probation_seconds * doubled)
 
 
@@ -224,7 +224,7 @@ class _Step:
 
     def _failed(self, entry: Quarantine, verdict: Measured | None) -> Quarantine:
         cause = f"its burn-in failed: {verdict.message if verdict else ''}"
-        entry = self._relapsed(entry, cause[: acceptance.MOST_MESSAGE])
+        entry = self._relapsed(entry, cause[: acceptance.MAX_MESSAGE])
         return structs.replace(entry, until=times.write(self.rules.after(entry, self.now)))
 
     def _relapsed(self, entry: Quarantine, cause: str) -> Quarantine:

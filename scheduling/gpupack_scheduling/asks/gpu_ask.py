@@ -19,7 +19,7 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_scheduling.asks import sharing
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.inventory import ACCEPTANCE
-from gpupack_scheduling.limits import MOST_GPUS, believed_on_gpu
+from gpupack_scheduling.limits import MAX_GPUS, believed_on_gpu
 
 Quantities = Mapping[str, str | int | float]
 
@@ -102,9 +102,9 @@ def total(parts: Sequence[GpuAsk]) -> GpuAsk:
             "replica of a GPU"
         )
     number = sum(part.slices.number if part.slices else part.gpus or 0 for part in parts)
-    if number > MOST_GPUS:
+    if number > MAX_GPUS:
         raise AskInvalid(
-            f"its containers ask for {number} GPUs together; no node has more than {MOST_GPUS}: "
+            f"its containers ask for {number} GPUs together; no node has more than {MAX_GPUS}: "
             "ask for fewer, in more pods"
         )
     if first.slices is not None:
@@ -161,9 +161,9 @@ def resource_in_core(name: str) -> str:
 
 def _whole(kind: str, asked: str | float) -> int:
     gpus = quantity.count(asked)
-    if gpus > MOST_GPUS:
+    if gpus > MAX_GPUS:
         raise AskInvalid(
-            f"{kind} is {gpus}; no node has more than {MOST_GPUS} GPUs: ask for fewer, in more pods"
+            f"{kind} is {gpus}; no node has more than {MAX_GPUS} GPUs: ask for fewer, in more pods"
         )
     return gpus
 

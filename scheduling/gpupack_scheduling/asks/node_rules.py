@@ -14,13 +14,13 @@ import gpupack_core as core
 from gpupack_kube import objects
 from gpupack_scheduling.errors import AskInvalid
 
-MOST_CONDITIONS: Final = 512
+MAX_CONDITIONS: Final = 512
 """Labels of nodeSelector, tolerations, terms and their expressions, altogether."""
 
-MOST_VALUES: Final = 4096
+MAX_VALUES: Final = 4096
 """Of all expressions together."""
 
-MOST_BYTES: Final = 512 << 10
+MAX_BYTES: Final = 512 << 10
 """As JSON. Decoded it may take twenty times as much, for as long as one pod is read."""
 
 _ADVICE = "name nodes by a label that they share"
@@ -99,11 +99,11 @@ class NodeRules(objects.View, frozen=True):
     def _require_few(self, terms: Sequence[Term]) -> None:
         expressions = [e for term in terms for e in (*term.match_expressions, *term.match_fields)]
         _require_at_most(
-            MOST_CONDITIONS,
+            MAX_CONDITIONS,
             len(self.node_selector) + len(self.tolerations) + len(terms) + len(expressions),
             "labels, tolerations, terms and expressions",
         )
-        _require_at_most(MOST_VALUES, sum(len(e.values) for e in expressions), "values")
+        _require_at_most(MAX_VALUES, sum(len(e.values) for e in expressions), "values")
 
 
 class RawRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class RawRules(msgspec.Struct, frozen=True, kw_only=True):
         """
         parts = {name: bytes(getattr(self, name)) for name in self.__struct_fields__}
         size = sum(map(len, parts.values()))
-        _require_at_most(MOST_BYTES, size, "bytes of JSON")
+        _require_at_most(MAX_BYTES, size, "bytes of JSON")
         try:
             return NodeRules(
                 node_selector=_read(parts["node_selector"], dict[str, str] | None) or {},

@@ -21,7 +21,7 @@ from gpupack_scheduling.asks.node_rules import RawRules
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduling.ledger.workers import WorkerKey, worker_of
-from gpupack_scheduling.limits import MOST_CPU, MOST_MEMORY
+from gpupack_scheduling.limits import MAX_CPU, MAX_MEMORY
 
 _EVERY_TAINT = (core.Toleration(operator=core.TolerationOperator.EXISTS),)
 
@@ -118,7 +118,7 @@ def request(
         AskInvalid: CPU or memory that no node has, or that cannot be read, or too many resources.
     """
     needs = pod_resources.needs(spec, observed)
-    bounds = ((needs.cpu, MOST_CPU, "milli-CPU"), (needs.memory, MOST_MEMORY, "MiB"))
+    bounds = ((needs.cpu, MAX_CPU, "milli-CPU"), (needs.memory, MAX_MEMORY, "MiB"))
     for asked, most, unit in bounds:
         if asked > most:
             raise AskInvalid(f"it requests {asked} {unit}; no node has more than {most}")

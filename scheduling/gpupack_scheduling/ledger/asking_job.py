@@ -24,7 +24,7 @@ from gpupack_scheduling.ledger.placed_job import (
     PlacedJobStatus,
 )
 
-MOST_RULES_BYTES: Final = 16 << 10
+MAX_RULES_BYTES: Final = 16 << 10
 """Of what is kept of a job's words about nodes: all that wait are in memory, whosever they are."""
 
 STANDS_IN_QUEUE: Final = frozenset({*WaitReason, *core.Reason})
@@ -89,7 +89,7 @@ class AskingJob(PlacedJob, frozen=True):
         """Of one that waits it is kept where it may run, unless it has too much to say of that."""
         super().__post_init__()
         planned = self.planned
-        if not self.may_move and len(planned.rules) > MOST_RULES_BYTES:
+        if not self.may_move and len(planned.rules) > MAX_RULES_BYTES:
             msgspec.structs.force_setattr(planned, "rules", UNREADABLE_RULES)
 
     @property

@@ -13,11 +13,11 @@ from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_scheduling.asks.node_rules import RawRules
 
-MOST_BYTES: Final = 2048
+MAX_BYTES: Final = 2048
 """Of rules about nodes, as JSON. All pods that wait keep theirs; one with longer rules is let
 through to filter, which reads them in kube-scheduler's call and asks the queue then."""
 
-MOST_PARTS: Final = 256
+MAX_PARTS: Final = 256
 """Containers, and resources that they name; of pods with more no more is kept, likewise."""
 
 _NULL: Final = msgspec.Raw(b"null")
@@ -67,7 +67,7 @@ class RawPodSpec(objects.PodSpec, frozen=True):
         kept["containers"] = _without_ports(self.containers)
         kept["init_containers"] = _without_ports(self.init_containers)
         rules = (self.node_selector, self.tolerations, self.affinity)
-        is_short = sum(len(bytes(each)) for each in rules) <= MOST_BYTES
+        is_short = sum(len(bytes(each)) for each in rules) <= MAX_BYTES
         if not (is_gated(self) and is_short):
             return objects.PodSpec(**kept)
         # A Raw is a view of the whole answer, which would be kept with it.
@@ -105,7 +105,7 @@ def bounded(pod: objects.Pod) -> objects.Pod:
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     parts = len(containers) + len(pod.spec.overhead)
     parts += sum(len(c.resources.requests) + len(c.resources.limits) for c in containers)
-    if parts <= MOST_PARTS:
+    if parts <= MAX_PARTS:
         return pod
     spec = objects.PodSpec(scheduling_gates=pod.spec.scheduling_gates)
     return objects.Pod(metadata=pod.metadata, spec=spec)

@@ -18,7 +18,7 @@ from gpupack_kube import objects
 from gpupack_kube.resources import Resource
 from gpupack_scheduling.asks import pod_resources
 from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
-from gpupack_scheduling.asks.node_rules import MOST_BYTES, NodeRules
+from gpupack_scheduling.asks.node_rules import MAX_BYTES, NodeRules
 from gpupack_scheduling.errors import AskInvalid
 
 _LONGEST_SECONDS: Final = 31_536_000.0
@@ -62,7 +62,7 @@ class PlacedPlannedPod(PlacedJobTemplate, frozen=True):
 
 def _rules(spec: msgspec.Raw) -> msgspec.Raw:
     """What is too long, or cannot be read, names no nodes: nobody may be moved by it."""
-    if len(bytes(spec)) > MOST_BYTES:
+    if len(bytes(spec)) > MAX_BYTES:
         return UNREADABLE_RULES
     try:
         return msgspec.Raw(msgspec.json.encode(msgspec.json.decode(spec, type=NodeRules)))

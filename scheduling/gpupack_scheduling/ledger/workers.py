@@ -21,7 +21,7 @@ from gpupack_kube import objects
 
 _LINGERING = "lingering/"
 
-MOST_ATTEMPTS: Final = 2**31 - 1
+MAX_ATTEMPTS: Final = 2**31 - 1
 """Of a GPUJob, by the numbers that are believed: who keeps them does so in 64 bits at the most."""
 
 
@@ -92,7 +92,7 @@ def worker_of(pod: objects.Object) -> WorkerKey | None:
         worker = WorkerKey(attempt, _number(labels[names.INDEX_LABEL]))
     except (KeyError, ValueError):
         return None
-    if not (0 < attempt.number <= MOST_ATTEMPTS and worker.index < MAX_WORKERS):
+    if not (0 < attempt.number <= MAX_ATTEMPTS and worker.index < MAX_WORKERS):
         return None
     return worker if _names_its_job(pod, worker) else None
 

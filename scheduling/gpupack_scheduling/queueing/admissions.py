@@ -67,14 +67,14 @@ from gpupack_scheduling.queueing.waiting import WaitingAsks
 UNKNOWN_SECONDS: Final = 60.0
 """A GPUJob that the watch has not shown for so long is none."""
 
-MOST_UNWRITTEN: Final = 32
+MAX_UNWRITTEN: Final = 32
 """Admissions that the operator is to write at once: it asks for one after the other, and each is
 held for some seconds alone."""
 
-MOST_ADMITTED: Final = 64
+MAX_ADMITTED: Final = 64
 """By one cycle: other calls are answered in between."""
 
-MOST_TOLD: Final = 512
+MAX_TOLD: Final = 512
 """Attempts that are to end of which the operator is told at once; those that it has ended make room
 for others."""
 
@@ -429,7 +429,7 @@ class Admissions:
                 waiting.unknown_since = now
             elif now - waiting.unknown_since > UNKNOWN_SECONDS:
                 self._withdraw(job)
-        for uid in itertools.islice(self._waiting.outside(), MOST_ADMITTED):
+        for uid in itertools.islice(self._waiting.outside(), MAX_ADMITTED):
             self._ledger.changes.gate(uid)
 
     def _order(self, *, settled: bool) -> None:
@@ -440,16 +440,16 @@ class Admissions:
         )
         stops, moves = self._preempting.stops(), self._moving.orders()
         grows = self._growing.orders(self._unwritten)
-        told = tuple(itertools.islice(drained, MOST_TOLD))
+        told = tuple(itertools.islice(drained, MAX_TOLD))
         self._hears.turns.order(Orders(stops, told, moves, grows))
 
     def _most(self, asking: AttemptKey | None) -> int:
         """How many to let in now; 0: nobody is to be looked at."""
-        room, now = min(self._let_in.at_once(), MOST_ADMITTED), self.now()
+        room, now = min(self._let_in.at_once(), MAX_ADMITTED), self.now()
         if asking is None and now - self._looked_at < LOOK_SECONDS:
             return room
         self._looked_at = now
-        return MOST_ADMITTED if self._waiting.has_gangs else max(room, 1)
+        return MAX_ADMITTED if self._waiting.has_gangs else max(room, 1)
 
     def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
         """Whether it is let in now; else there are enough whose places are to be written."""
@@ -459,7 +459,7 @@ class Admissions:
         if isinstance(ask, GatedAsk):
             return self._admit_pod(ask, admit.placements[0])
         attempt = ask.attempt
-        if attempt != asking and len(self._unwritten) >= MOST_UNWRITTEN:
+        if attempt != asking and len(self._unwritten) >= MAX_UNWRITTEN:
             return False
         self._ledger.hold_plan(
             attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
@@ -473,7 +473,7 @@ class Admissions:
 
     def _admit_beside(self, admit: Admit, gang: JobId, number: int) -> bool:
         attempt = self._running.attempt_of(gang)
-        is_full = attempt not in self._unwritten and len(self._unwritten) >= MOST_UNWRITTEN
+        is_full = attempt not in self._unwritten and len(self._unwritten) >= MAX_UNWRITTEN
         if attempt is None or is_full:
             return False
         self._growing.admit(admit, attempt, number, self._running, self.now())

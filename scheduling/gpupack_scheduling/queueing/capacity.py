@@ -11,17 +11,17 @@ from typing import Final
 
 import gpupack_core as core
 
-MOST_KINDS: Final = 64
+MAX_KINDS: Final = 64
 """Different requests of one namespace that wait: each may be planned anew at each end."""
 
-MOST_VALUES: Final = 1 << 16
+MAX_VALUES: Final = 1 << 16
 """Tolerations, and values that labels are compared with, in those of one namespace; each takes
 some hundred bytes."""
 
-MOST_JOBS: Final = 20_000
+MAX_JOBS: Final = 20_000
 """Of one namespace."""
 
-MOST_OUTSIDE: Final = 1_000
+MAX_OUTSIDE: Final = 1_000
 """Of one namespace are called when another has left the queue; the others ask by themselves."""
 
 
@@ -36,18 +36,18 @@ class Capacity:
     def obstacle(self, namespace: str, gang: core.Gang) -> str:
         """Why another cannot wait in the queue; empty: it can."""
         kinds = self._kinds.get(namespace, Counter())
-        if kinds.total() >= MOST_JOBS:
-            return f"{MOST_JOBS} jobs of its namespace wait, and no more stand in the queue"
+        if kinds.total() >= MAX_JOBS:
+            return f"{MAX_JOBS} jobs of its namespace wait, and no more stand in the queue"
         if gang in kinds:
             return ""
-        if len(kinds) >= MOST_KINDS:
+        if len(kinds) >= MAX_KINDS:
             return (
-                f"jobs of its namespace that wait ask for {MOST_KINDS} different things, and no "
+                f"jobs of its namespace that wait ask for {MAX_KINDS} different things, and no "
                 "more stand in the queue: let them ask for the same CPU, memory and nodes"
             )
-        if sum(map(values, kinds)) + values(gang) > MOST_VALUES:
+        if sum(map(values, kinds)) + values(gang) > MAX_VALUES:
             return (
-                f"jobs of its namespace that wait name more than {MOST_VALUES} labels and "
+                f"jobs of its namespace that wait name more than {MAX_VALUES} labels and "
                 "tolerations, and no more stand in the queue: narrow their nodes down by fewer"
             )
         return ""
@@ -55,7 +55,7 @@ class Capacity:
     def refuse(self, namespace: str, name: str) -> None:
         """It waits outside."""
         outside = self._outside.setdefault(namespace, {})
-        if len(outside) < MOST_OUTSIDE:
+        if len(outside) < MAX_OUTSIDE:
             outside[name] = None
 
     def next_outside(self, namespace: str) -> str | None:

@@ -23,7 +23,7 @@ from gpupack_scheduling.queueing.conditions import Note, name_of
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
-MOST_AT_ONCE: Final = 20
+MAX_AT_ONCE: Final = 20
 """Evictions of one namespace, whose budgets may hold them up; others come when these have gone."""
 
 REASON: Final = "GpuIdle"
@@ -92,7 +92,7 @@ class Idling:
         found = (self._judged(claim, queue, now) for claim in claims if claim is not None)
         told = Counter[str]()
         for pod in found:
-            if pod is not None and pod.is_reclaimed and told[pod.claim.namespace] < MOST_AT_ONCE:
+            if pod is not None and pod.is_reclaimed and told[pod.claim.namespace] < MAX_AT_ONCE:
                 claim, why = pod.claim, f"since {pod.text}"
                 told[claim.namespace] += 1
                 yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)

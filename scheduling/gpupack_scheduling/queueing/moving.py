@@ -25,7 +25,7 @@ from gpupack_scheduling.ledger.placed_job import PlacedPreemption
 from gpupack_scheduling.queueing import holders, preemptions
 from gpupack_scheduling.queueing.ask import job_id
 from gpupack_scheduling.queueing.draining import Draining
-from gpupack_scheduling.queueing.preempting import MOST_UNWRITTEN
+from gpupack_scheduling.queueing.preempting import MAX_UNWRITTEN
 
 _MOVES: Final = {Ground.MAINTENANCE, Ground.CONSOLIDATION, Ground.REVISED}
 
@@ -68,7 +68,7 @@ class Moving:
     def may_decide(self) -> bool:
         """Whether there may be another."""
         unwritten = sum(made.deadline < math.inf for made in self._made.values())
-        return unwritten + len(self._held_back) < MOST_UNWRITTEN
+        return unwritten + len(self._held_back) < MAX_UNWRITTEN
 
     def decided(self, move: Move, queue: Queue, now: float) -> None:
         """Keep the room; the attempt is not ended before that is written down."""

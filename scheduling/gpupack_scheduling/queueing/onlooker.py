@@ -40,7 +40,7 @@ from gpupack_scheduling.queueing.turns import Turns
 
 log = logging.getLogger(__name__)
 
-MOST_TRIED: Final = 32
+MAX_TRIED: Final = 32
 """Of those outside the queue each time: a namespace may have any number, and each takes a third of
 a millisecond."""
 
@@ -152,7 +152,7 @@ class Onlooker:
 
     def _follow(self) -> None:
         self.admissions.see()
-        unseen, self._unseen = self._unseen.union(islice(self._outside, MOST_TRIED)), set()
+        unseen, self._unseen = self._unseen.union(islice(self._outside, MAX_TRIED)), set()
         for uid in sorted(unseen, key=self._by_age):
             self._outside.pop(uid, None)
             if (job := self._waiting.get(uid)) is None:

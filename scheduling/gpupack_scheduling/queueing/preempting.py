@@ -32,7 +32,7 @@ from gpupack_scheduling.queueing.preemptions import Preemptions
 from gpupack_scheduling.queueing.unasked import Unasked, is_moved, leaves
 from gpupack_scheduling.queueing.waiting import WaitingAsks
 
-MOST_UNWRITTEN: Final = 32
+MAX_UNWRITTEN: Final = 32
 """That are to be written at once: the operator asks for one plan after the other."""
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Preempting:
 
     def may_decide(self) -> bool:
         """Whether there may be another."""
-        return self._made.unwritten < MOST_UNWRITTEN
+        return self._made.unwritten < MAX_UNWRITTEN
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._made

@@ -15,7 +15,7 @@ import msgspec
 from gpupack_core.models import matches_model, words
 from gpupack_core.queueing import (
     ANY,
-    MOST_LEVELS,
+    MAX_LEVELS,
     ROOT,
     Cohort,
     CohortName,
@@ -117,7 +117,7 @@ class QuotaStores:
         cohorts = self.cohorts.items
         quota = self.quotas.items.get((namespace, QUOTA_NAME))
         name = quota.spec.cohort if quota else None
-        for _ in range(MOST_LEVELS + 1):
+        for _ in range(MAX_LEVELS + 1):
             found = cohorts.get(("", name)) if name else None
             if found is None or name is None:
                 break
@@ -242,8 +242,8 @@ def _cut(parents: dict[str, CohortName]) -> dict[tuple[str, str], str]:
         if _is_above_itself(name, parents):
             parents[name] = ROOT
     for name in sorted(parents):
-        if _levels_above(name, parents) > MOST_LEVELS:
-            problems["", name] = f"more than {MOST_LEVELS} cohorts are above it"
+        if _levels_above(name, parents) > MAX_LEVELS:
+            problems["", name] = f"more than {MAX_LEVELS} cohorts are above it"
             parents[name] = ROOT
     return problems
 
@@ -259,6 +259,6 @@ def _is_above_itself(name: str, parents: Mapping[str, str]) -> bool:
 def _levels_above(name: str, parents: Mapping[str, str]) -> int:
     """Of parents without loops, counted up to one more than there may be."""
     levels, above = 0, parents[name]
-    while above and levels <= MOST_LEVELS:
+    while above and levels <= MAX_LEVELS:
         levels, above = levels + 1, parents.get(above, "")
     return levels

@@ -10,9 +10,9 @@ from gpupack_crds.quota import Order
 from gpupack_crds.wire import Wire
 from gpupack_scheduling.queueing.quotas import ORDERS, DefaultQuota
 
-MOST_SECONDS: Final = 31_536_000.0
+MAX_SECONDS: Final = 31_536_000.0
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 
 
 class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ from gpupack_simulator.job import ANYWHERE, Job
 
 DISCIPLINES = {"drop", "fifo-skip"}
 POLICIES = {BestFit, BidPrice, Fgd}
-_MOST_DEVICES = 62
+_MAX_DEVICES = 62
 """Which of them a job holds is one whole number."""
 _NEVER = -1
 """The version of no row."""
@@ -67,7 +67,7 @@ def _plain_node(node: Node) -> bool:
         and not node.cordoned
         and not node.taints
         and node.pods is None
-        and len(node.devices) <= _MOST_DEVICES
+        and len(node.devices) <= _MAX_DEVICES
         and len(alike) <= 1
         and all((health, clique) == (Health.HEALTHY, None) for _, _, health, clique, _ in alike)
         and not any(device.is_slice for device in node.devices)

@@ -28,7 +28,7 @@ from gpupack_simulator.inputs.scenario import Reading
 from gpupack_simulator.inputs.specs import Cores, Gib, Gpus, JobSpec, Name, ShareSpec, request_of
 from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
-from gpupack_simulator.mixed import MOST_PODS, MixedStyle, Weighted
+from gpupack_simulator.mixed import MAX_PODS, MixedStyle, Weighted
 
 _LISTS = ("nodes", "sizes", "wishes")
 Weight = Annotated[float, Meta(gt=0, le=1e9)]
@@ -37,7 +37,7 @@ Weight = Annotated[float, Meta(gt=0, le=1e9)]
 class _Frame(Struct, forbid_unknown_fields=True):
     """All but the lists."""
 
-    pods: Annotated[int, Meta(ge=1, le=MOST_PODS)] = 4000
+    pods: Annotated[int, Meta(ge=1, le=MAX_PODS)] = 4000
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
 

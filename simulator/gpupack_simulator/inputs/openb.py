@@ -30,7 +30,7 @@ from gpupack_simulator.inputs.trace import Trace, from_zero
 from gpupack_simulator.job import Job, JobId
 
 GPU_MEMORY = MiB(16_384)
-_MOST_GPUS = 1024
+_MAX_GPUS = 1024
 
 Name = Annotated[str, Meta(min_length=1)]
 Amount = Annotated[int, Meta(ge=0, le=2**40)]
@@ -44,7 +44,7 @@ class NodeRow(Struct):
     sn: Name
     cpu_milli: Amount
     memory_mib: Amount
-    gpu: Annotated[int, Meta(ge=0, le=_MOST_GPUS)]
+    gpu: Annotated[int, Meta(ge=0, le=_MAX_GPUS)]
     model: str
 
 
@@ -54,7 +54,7 @@ class PodRow(Struct):
     name: Name
     cpu_milli: Amount
     memory_mib: Amount
-    num_gpu: Annotated[int, Meta(ge=0, le=_MOST_GPUS)]
+    num_gpu: Annotated[int, Meta(ge=0, le=_MAX_GPUS)]
     gpu_milli: Annotated[int, Meta(ge=0, le=WHOLE_GPU)]
     gpu_spec: str = ""
 

@@ -86,7 +86,7 @@ from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
 from gpupack_simulator.job import Job
 from gpupack_simulator.record import TimeUnit
-from gpupack_simulator.workload import MOST_JOBS
+from gpupack_simulator.workload import MAX_JOBS
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class Scenario:
         return rules_of(self.queue, discipline_named(self.discipline))
 
 
-MOST_GPUS: Final = 1_000_000
+MAX_GPUS: Final = 1_000_000
 """A node without any counts as one."""
 _LISTS = ("nodes", "jobs", "failures", "maintenance", "quotas", "cohorts")
 
@@ -217,8 +217,8 @@ class Reading:
         found: dict[str, Job] = {}
         specs = items(data, JobSpec, "jobs", self._document, self._faults)
         total = sum(spec.count for _, spec in specs)
-        if total > MOST_JOBS:
-            self._fault("jobs", f"these are {total:,} jobs; the most are {MOST_JOBS:,}")
+        if total > MAX_JOBS:
+            self._fault("jobs", f"these are {total:,} jobs; the most are {MAX_JOBS:,}")
             return ()
         for path, spec in specs:
             for job in self._attempt(path, lambda spec=spec: tuple(jobs_of(spec))) or ():
@@ -232,8 +232,8 @@ class Reading:
         found: dict[str, Node] = {}
         specs = items(data, NodeSpec, "nodes", self._document, self._faults)
         total = sum(spec.count * max(spec.gpus, 1) for _, spec in specs)
-        if total > MOST_GPUS:
-            self._fault("nodes", f"these have {total:,} GPUs; the most are {MOST_GPUS:,}")
+        if total > MAX_GPUS:
+            self._fault("nodes", f"these have {total:,} GPUs; the most are {MAX_GPUS:,}")
             return ()
         for path, spec in specs:
             for node in self._attempt(path, lambda spec=spec: tuple(nodes_of(spec))) or ():

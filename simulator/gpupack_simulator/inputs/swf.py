@@ -32,7 +32,7 @@ from gpupack_simulator.inputs.compression import UNREADABLE, open_unpacked, unre
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.trace import Trace, as_few_workers, from_zero
 from gpupack_simulator.job import Job, JobId
-from gpupack_simulator.workload import MOST_JOBS
+from gpupack_simulator.workload import MAX_JOBS
 
 SUFFIX: Final = ".swf"
 
@@ -53,8 +53,8 @@ _LAST_STATUS: Final = 5
 _SHORTEST: Final = 0.5
 """Seconds: less is written down as 0."""
 _LONGEST_LINE: Final = 4096
-_MOST_FAULTS: Final = 1000
-_MOST_PROCESSORS: Final = 1 << 20
+_MAX_FAULTS: Final = 1000
+_MAX_PROCESSORS: Final = 1 << 20
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 _WHOLE: Final = re.compile(r"-?[0-9]{1,12}", re.ASCII)
 _HEADER: Final = re.compile(r";\s*(\w+):\s*(.*?)\s*$", re.ASCII)
@@ -81,13 +81,13 @@ class SwfRules:
     tenants: TenantColumn = TenantColumn.USER
 
     def __post_init__(self) -> None:
-        if not 1 <= self.processors_per_gpu <= _MOST_PROCESSORS:
+        if not 1 <= self.processors_per_gpu <= _MAX_PROCESSORS:
             raise InvalidParameter(
-                f"{self.processors_per_gpu} processors per GPU: use 1 to {_MOST_PROCESSORS:,}"
+                f"{self.processors_per_gpu} processors per GPU: use 1 to {_MAX_PROCESSORS:,}"
             )
-        if not 1 <= self.max_gpus_per_worker <= _MOST_PROCESSORS:
+        if not 1 <= self.max_gpus_per_worker <= _MAX_PROCESSORS:
             raise InvalidParameter(
-                f"{self.max_gpus_per_worker} GPUs per worker: use 1 to {_MOST_PROCESSORS:,}"
+                f"{self.max_gpus_per_worker} GPUs per worker: use 1 to {_MAX_PROCESSORS:,}"
             )
 
 
@@ -117,7 +117,7 @@ def read_swf(path: Path, rules: SwfRules) -> SwfTrace:
         ):
             for number, line in enumerate(_lines(file, faults), start=1):
                 reading.line(number, line)
-                if len(faults) >= _MOST_FAULTS:
+                if len(faults) >= _MAX_FAULTS:
                     break
     except UNREADABLE as error:
         raise unreadable(error, faults) from error
@@ -209,9 +209,9 @@ class _Reading:
             ),
             0,
         )
-        if processors > _MOST_PROCESSORS:
+        if processors > _MAX_PROCESSORS:
             name = "requested processors" if values["requested processors"] > 0 else FIELDS[4]
-            self._fault(number, name, f"{processors:,} are more than {_MOST_PROCESSORS:,}")
+            self._fault(number, name, f"{processors:,} are more than {_MAX_PROCESSORS:,}")
         if len(self.faults) > before:
             return
         if status in _PARTS or not processors or values["run time"] == UNKNOWN:
@@ -225,8 +225,8 @@ class _Reading:
         if first != number:
             self._fault(number, "job number", f"{job} stands on line {first} too")
             return
-        if len(self.jobs) >= MOST_JOBS:
-            raise self.faults.fatal(f"has more than {MOST_JOBS:,} jobs", line=number)
+        if len(self.jobs) >= MAX_JOBS:
+            raise self.faults.fatal(f"has more than {MAX_JOBS:,} jobs", line=number)
         request, workers = self._request(processors)
         self.jobs.append(
             Job(

@@ -9,8 +9,8 @@ import yaml
 from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 
-_MOST_WRITTEN_OUT = 1_000_000
-_MOST_REPEATED = 100
+_MAX_WRITTEN_OUT = 1_000_000
+_MAX_REPEATED = 100
 """A file of so many fields may have so many times as many by aliases."""
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
@@ -71,8 +71,8 @@ class Document:
         below = [] if isinstance(node, yaml.ScalarNode) else node.value
         parts = (part for one in below for part in (one if isinstance(one, tuple) else (one,)))
         size = 1 + sum(self._refuse_bombs(part, sizes) for part in parts)
-        if size > _MOST_WRITTEN_OUT and size > _MOST_REPEATED * len(sizes):
-            told = f"its aliases stand for more than {_MOST_WRITTEN_OUT:,} fields; write them out"
+        if size > _MAX_WRITTEN_OUT and size > _MAX_REPEATED * len(sizes):
+            told = f"its aliases stand for more than {_MAX_WRITTEN_OUT:,} fields; write them out"
             raise self._faults.fatal(told, line=node.start_mark.line + 1)
         sizes[id(node)] = size
         return size

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from gpupack_agent.inventory.activity import MOST_IN_VAIN, Activity
+from gpupack_agent.inventory.activity import MAX_IN_VAIN, Activity
 
 
 class NVMLError(Exception):
@@ -73,5 +73,5 @@ def test_a_gpu_that_was_away_is_read_from_the_beginning(activity):
 
 def test_a_driver_that_has_stopped_to_sample_does_not_tell_any_more(activity):
     handles = {"a": [(1, 0)]}
-    told = [activity.busy(handles) for _ in range(MOST_IN_VAIN + 2)]
-    assert told == [{"a": False}] * (MOST_IN_VAIN + 1) + [{}]
+    told = [activity.busy(handles) for _ in range(MAX_IN_VAIN + 2)]
+    assert told == [{"a": False}] * (MAX_IN_VAIN + 1) + [{}]

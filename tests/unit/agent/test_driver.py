@@ -173,7 +173,7 @@ async def test_a_call_that_is_no_gpus_is_told_as_such_and_the_next_scan_asks_ane
 async def test_where_killed_processes_do_not_end_no_more_are_started(host):
     inventory = host.inventory()
     hanging = types.SimpleNamespace(returncode=None)
-    inventory._process._stuck = [hanging] * driver_process.MOST_STUCK
+    inventory._process._stuck = [hanging] * driver_process.MAX_STUCK
     with pytest.raises(InventoryUnavailable, match="3 calls to the NVIDIA driver hang"):
         await inventory.scan()
     inventory._process._stuck = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_agent.host_files import MOST_BYTES, Root
+from gpupack_agent.host_files import MAX_BYTES, Root
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_no_name_leads_out_of_it(name):
 
 def test_pipes_folders_and_large_files_are_not_read(root):
     os.mkfifo(root.path / "etc/pipe")
-    (root.path / "etc/large").write_bytes(b"x" * (MOST_BYTES + 1))
+    (root.path / "etc/large").write_bytes(b"x" * (MAX_BYTES + 1))
     for name in ("/etc/pipe", "/etc", "/etc/large", "/missing", ""):
         assert root.text(name) is None
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gpupack_agent.mps.folder import MOST_FAULTS, Fault, MpsFolder
+from gpupack_agent.mps.folder import MAX_FAULTS, Fault, MpsFolder
 
 UUID = "GPU-5a"
 
@@ -66,10 +66,10 @@ def test_nothing_but_a_uuid_names_a_folder(mps, name):
 
 def test_the_last_faults_of_a_gpu_are_kept(mps):
     mps.pipe(UUID).mkdir(parents=True)
-    for number in range(MOST_FAULTS + 3):
+    for number in range(MAX_FAULTS + 3):
         mps.record(UUID, Fault(float(number), (number,)))
     kept = mps.faults(UUID)
-    assert (len(kept), kept[-1]) == (MOST_FAULTS, Fault(34.0, (34,)))
+    assert (len(kept), kept[-1]) == (MAX_FAULTS, Fault(34.0, (34,)))
 
 
 def test_faults_that_cannot_be_read_are_none(mps):

@@ -11,7 +11,7 @@ from gpupack_api.errors import CallWrong, RightLost
 from gpupack_api.events import stream
 from gpupack_api.events.feed import KEPT_TICKS
 from gpupack_api.events.frames import NEVER, PIECE_ITEMS, Frame, Frames, Scope, deflated
-from gpupack_api.events.limits import MOST_OF_USER, StreamLimits
+from gpupack_api.events.limits import MAX_OF_USER, StreamLimits
 from gpupack_api.events.stream import Events, Gzip
 from gpupack_api.events.visibility import Visibility
 from gpupack_kube.errors import KubeError
@@ -237,7 +237,7 @@ def test_while_nobody_listens_nothing_is_kept(feed, job):
 
 def test_a_user_has_so_many_streams_and_a_place_that_is_lost_is_free():
     limits = StreamLimits()
-    places = [limits.take(who="u", peer="p") for _ in range(MOST_OF_USER)]
+    places = [limits.take(who="u", peer="p") for _ in range(MAX_OF_USER)]
     with pytest.raises(Denied, match="user u has 4 streams"):
         limits.take(who="u", peer="p")
     places.pop().free()

@@ -7,8 +7,8 @@ from extender_builders import job as placed_job
 
 from gpupack_api.shown_job import ShownJob
 from gpupack_scheduling.asks import gang_ask
-from gpupack_scheduling.queueing.capacity import MOST_KINDS
-from gpupack_scheduling.queueing.onlooker import MOST_TRIED
+from gpupack_scheduling.queueing.capacity import MAX_KINDS
+from gpupack_scheduling.queueing.onlooker import MAX_TRIED
 
 
 @pytest.fixture
@@ -121,11 +121,11 @@ async def test_a_tenant_is_told_nothing_of_anothers_job(call, job):
 def test_who_has_no_room_in_the_queue_is_tried_a_few_at_a_time_and_comes_in(
     model, job, monkeypatch
 ):
-    for number in range(MOST_KINDS + 100):
+    for number in range(MAX_KINDS + 100):
         job(f"j-{number:03}", spec={"gpus": 1, "workers": number + 1})
     model.onlooker.follow()
     queue = model.onlooker.admissions.queue
-    assert len(queue) == MOST_KINDS
+    assert len(queue) == MAX_KINDS
     tried = []
 
     def asked(shown, *given, of=gang_ask.of_placed):
@@ -134,11 +134,11 @@ def test_who_has_no_room_in_the_queue_is_tried_a_few_at_a_time_and_comes_in(
 
     monkeypatch.setattr(gang_ask, "of_placed", asked)
     model.onlooker.follow()
-    assert len(tried) == MOST_TRIED
-    for number in range(MOST_KINDS):
+    assert len(tried) == MAX_TRIED
+    for number in range(MAX_KINDS):
         model.jobs.remove(model.jobs.by_key["team", f"j-{number:03}"])
-    rounds = -(-100 // MOST_TRIED) + 1
+    rounds = -(-100 // MAX_TRIED) + 1
     for _ in range(rounds):
         model.onlooker.follow()
-    assert len(queue) == MOST_KINDS
-    assert len(tried) <= (rounds + 1) * MOST_TRIED
+    assert len(queue) == MAX_KINDS
+    assert len(tried) <= (rounds + 1) * MAX_TRIED

@@ -635,12 +635,12 @@ def test_policies_and_the_extender_have_the_same_bounds(render):
         return {validation["expression"] for validation in spec["validations"]}
 
     narrowing = {
-        f"variables.conditions <= {node_rules.MOST_CONDITIONS}",
-        f"variables.values <= {node_rules.MOST_VALUES}",
+        f"variables.conditions <= {node_rules.MAX_CONDITIONS}",
+        f"variables.values <= {node_rules.MAX_VALUES}",
     }
-    too_many = f"quantity(number).isGreaterThan(quantity('{limits.MOST_GPUS}'))"
+    too_many = f"quantity(number).isGreaterThan(quantity('{limits.MAX_GPUS}'))"
     in_all = (
-        f"variables.counts.map(number, quantity(number).asInteger()).sum() <= {limits.MOST_GPUS}"
+        f"variables.counts.map(number, quantity(number).asInteger()).sum() <= {limits.MAX_GPUS}"
     )
     assert narrowing <= judged("gpupack-pods") & judged("gpupack-jobs")
     assert f"!variables.whole || variables.counts.all(number, !{too_many})" in judged(

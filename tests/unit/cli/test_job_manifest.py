@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gpupack_cli.errors import InputWrong, UsageWrong
-from gpupack_cli.job_manifest import MOST_SCRIPT_BYTES, Wanted, as_yaml, made_name, manifests
+from gpupack_cli.job_manifest import MAX_SCRIPT_BYTES, Wanted, as_yaml, made_name, manifests
 from gpupack_crds import names
 from gpupack_crds.gpujob import GpuJobSpec
 
@@ -125,7 +125,7 @@ def test_a_manifest_that_is_shown_can_be_applied_and_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"x" * (MOST_SCRIPT_BYTES + 1), "put them into the image"), (b"\xff\xfe", "as text")],
+    [(b"x" * (MAX_SCRIPT_BYTES + 1), "put them into the image"), (b"\xff\xfe", "as text")],
 )
 def test_a_script_that_cannot_go_along_is_said_so(tmp_path, content, says):
     script = tmp_path / "train.py"

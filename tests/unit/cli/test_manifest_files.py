@@ -2,7 +2,7 @@
 import pytest
 
 from gpupack_cli.errors import InputWrong
-from gpupack_cli.manifest_files import MOST_BYTES, objects_of_kind
+from gpupack_cli.manifest_files import MAX_BYTES, objects_of_kind
 
 JOB = "apiVersion: gpupack.dev/v1alpha1\nkind: GPUJob\nmetadata: {name: a}\nspec: {gpus: 1}\n"
 
@@ -42,7 +42,7 @@ def test_a_list_is_read_as_its_items(found):
         (b"\xff\xfe\x00", "is no YAML"),
         ("a: !!python/object:os.system {}", "is no YAML"),
         (JOB.replace("{gpus: 1}", "[1]"), "spec of a GPUJob in .* is no object"),
-        (" " * (MOST_BYTES + 1), "larger than 4 MiB"),
+        (" " * (MAX_BYTES + 1), "larger than 4 MiB"),
         ("[" * 5000, "is no YAML"),
     ],
 )

@@ -11,7 +11,7 @@ from core_builders import node
 
 from gpupack_core import Cluster, Learner, Mix, Request, Share, decide, policy_named
 from gpupack_core.fragmentation import CPU_FIGURES, Fragmentation
-from gpupack_core.learner import HORIZON, KINDS, MOST_KINDS
+from gpupack_core.learner import HORIZON, KINDS, MAX_KINDS
 
 MIB = 1 << 20
 LIMIT_MIB = 1024
@@ -54,7 +54,7 @@ def test_the_learner_forgets_rare_kinds_long_before_the_horizon():
     for number in range(HORIZON // 2):
         learner.arrived(Request(gpus=1, cpu=1 + number) if number % 2 else Request(gpus=1))
     mix = learner.outlook().mix
-    assert KINDS <= len(mix.demands) <= MOST_KINDS
+    assert KINDS <= len(mix.demands) <= MAX_KINDS
     assert mix.demands[0].request == Request(gpus=1)
 
 

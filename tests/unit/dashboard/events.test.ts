@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MOST_SECONDS, pauseSeconds } from "../../../dashboard/src/live/backoff.ts";
+import { MAX_SECONDS, pauseSeconds } from "../../../dashboard/src/live/backoff.ts";
 import { EventReader } from "../../../dashboard/src/live/events.ts";
 
 const STREAM =
@@ -42,6 +42,6 @@ test("an event of ten megabytes in small pieces is read in time", () => {
 
 test("pauses grow to their bound and are never none", () => {
   const longest = [0, 1, 2, 3, 10, 1000].map((failures) => pauseSeconds(failures, 0));
-  assert.deepEqual(longest, [1, 2, 4, 8, MOST_SECONDS, MOST_SECONDS]);
+  assert.deepEqual(longest, [1, 2, 4, 8, MAX_SECONDS, MAX_SECONDS]);
   assert.equal(pauseSeconds(0, 1), 0.5);
 });

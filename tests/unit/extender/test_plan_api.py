@@ -17,7 +17,7 @@ from listening import listening
 from gpupack_crds import names
 from gpupack_extender import endpoints
 from gpupack_extender.metrics import Metrics
-from gpupack_extender.plan_api import LIMIT_BYTES, MOST_VALUES, PlanApi
+from gpupack_extender.plan_api import LIMIT_BYTES, MAX_VALUES, PlanApi
 from gpupack_extender.servers import verbs_server
 from gpupack_extender.settings import Serving
 from gpupack_serving import connections
@@ -111,7 +111,7 @@ async def test_twenty_large_bodies_of_a_tenant_without_the_right_are_never_decod
 async def test_bodies_of_as_many_values_as_are_read_take_little_memory(plans, monkeypatch):
     # A busy machine that traces memory takes longer than a call may.
     monkeypatch.setattr(connections, "CALL_SECONDS", 100.0)
-    data = of_empty_lists(3 * MOST_VALUES // 2 - 2000)
+    data = of_empty_lists(3 * MAX_VALUES // 2 - 2000)
     await posted(plans, body())
     tracemalloc.start()
     try:
@@ -126,7 +126,7 @@ async def test_bodies_of_as_many_values_as_are_read_take_little_memory(plans, mo
 async def test_more_values_than_are_read_are_refused_by_number(plans):
     status, answer = await posted(plans, of_empty_lists(LIMIT_BYTES))
     assert (status, answer["reason"]) == (413, "CallTooLarge")
-    assert answer["message"].endswith(f"at most {MOST_VALUES} are read")
+    assert answer["message"].endswith(f"at most {MAX_VALUES} are read")
 
 
 async def test_a_template_as_large_as_admission_allows_is_planned_whatever_it_is_of(plans):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from gpupack_operator.priorities import BAD_SECONDS, GOOD_SECONDS, MOST_NAMES, Priorities
+from gpupack_operator.priorities import BAD_SECONDS, GOOD_SECONDS, MAX_NAMES, Priorities
 
 PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -57,6 +57,6 @@ async def test_a_class_that_was_missing_is_found_soon(scene):
 
 
 async def test_names_that_nobody_knows_are_not_kept_without_bound(scene):
-    for number in range(MOST_NAMES + 5):
+    for number in range(MAX_NAMES + 5):
         await scene.of(priorityClassName=f"c{number}")
-    assert len(scene.priorities._known) == MOST_NAMES
+    assert len(scene.priorities._known) == MAX_NAMES

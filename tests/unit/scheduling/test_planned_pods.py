@@ -7,7 +7,7 @@ from extender_builders import job, places, plan_request
 
 from gpupack_crds.plan import PlanRefusal
 from gpupack_scheduling.asks import gang_ask
-from gpupack_scheduling.ledger.asking_job import MOST_RULES_BYTES, AskingJob
+from gpupack_scheduling.ledger.asking_job import MAX_RULES_BYTES, AskingJob
 
 TEMPLATE = {"spec": {"containers": [{"name": "worker"}]}}
 
@@ -40,7 +40,7 @@ def test_of_template_and_planned_pod_one_is_kept():
 
 @pytest.mark.parametrize(
     "planned",
-    [{"omitted": True}, {"spec": {"nodeSelector": {"pool": "x" * MOST_RULES_BYTES}}}],
+    [{"omitted": True}, {"spec": {"nodeSelector": {"pool": "x" * MAX_RULES_BYTES}}}],
     ids=["not written", "too many rules"],
 )
 def test_where_the_pod_is_not_known_an_onlooker_does_not_plan_the_template(planned):

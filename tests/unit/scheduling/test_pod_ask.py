@@ -10,7 +10,7 @@ from extender_builders import OBSERVED, called, gated, plan_request, pod, whole
 import gpupack_core as core
 from gpupack_crds import names
 from gpupack_scheduling.asks import gang_ask, pod_ask
-from gpupack_scheduling.asks.node_rules import MOST_BYTES, MOST_CONDITIONS, MOST_VALUES
+from gpupack_scheduling.asks.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.ledger.watched_pod import WatchedPod
@@ -83,7 +83,7 @@ def test_what_the_watch_shows_is_asked_for_wherever_kube_scheduler_allows_it():
     ("rules", "text"),
     [
         (
-            {"affinity": affinity([{}] * (MOST_CONDITIONS + 1))},
+            {"affinity": affinity([{}] * (MAX_CONDITIONS + 1))},
             "have 513 labels, tolerations, terms and expressions in all; at most 512 are read",
         ),
         (
@@ -91,11 +91,11 @@ def test_what_the_watch_shows_is_asked_for_wherever_kube_scheduler_allows_it():
             "have 513 labels, tolerations, terms and expressions",
         ),
         (
-            {"affinity": affinity([term(*map(str, range(MOST_VALUES + 1)))])},
+            {"affinity": affinity([term(*map(str, range(MAX_VALUES + 1)))])},
             "have 4097 values in all; at most 4096 are read: name nodes by a label",
         ),
         ({"affinity": affinity([term(str(n)) for n in range(30_000)])}, "bytes of JSON in all"),
-        ({"nodeSelector": {"x": "y" * MOST_BYTES}}, "bytes of JSON in all"),
+        ({"nodeSelector": {"x": "y" * MAX_BYTES}}, "bytes of JSON in all"),
         ({"affinity": affinity([term("x", key=5)])}, "its rules about nodes cannot be read"),
         ({"tolerations": [{"operator": "Near"}]}, "'Near' is not a valid"),
     ],
@@ -110,7 +110,7 @@ def test_more_rules_than_are_read_are_refused_by_number(world, rules, text):
 
 def test_as_many_rules_as_admission_allows_are_read():
     values = [f"node-{n}" for n in range(16)]
-    ask = of_call(pod("p"), affinity=affinity([term(*values) for _ in range(MOST_CONDITIONS // 2)]))
+    ask = of_call(pod("p"), affinity=affinity([term(*values) for _ in range(MAX_CONDITIONS // 2)]))
     assert ask.refusal == ""
 
 

@@ -6,7 +6,7 @@ from extender_builders import owner, pod
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import MAX_WORKERS
-from gpupack_scheduling.ledger.workers import MOST_ATTEMPTS, worker_of
+from gpupack_scheduling.ledger.workers import MAX_ATTEMPTS, worker_of
 
 
 def labelled(attempt, index="0"):
@@ -28,12 +28,12 @@ def read(label):
 
 
 def test_a_worker_is_who_its_labels_say_within_what_a_job_can_have():
-    worker = worker_of(labelled(str(MOST_ATTEMPTS), str(MAX_WORKERS - 1)))
-    assert (worker.attempt.number, worker.index) == (MOST_ATTEMPTS, MAX_WORKERS - 1)
+    worker = worker_of(labelled(str(MAX_ATTEMPTS), str(MAX_WORKERS - 1)))
+    assert (worker.attempt.number, worker.index) == (MAX_ATTEMPTS, MAX_WORKERS - 1)
 
 
 @pytest.mark.parametrize(
-    "attempt", ["1" + "0" * 20, "9" * 63, str(MOST_ATTEMPTS + 1), "1_0", "0", "-1", "", "one"]
+    "attempt", ["1" + "0" * 20, "9" * 63, str(MAX_ATTEMPTS + 1), "1_0", "0", "-1", "", "one"]
 )
 def test_a_pod_that_names_an_attempt_that_there_cannot_be_is_no_worker(attempt):
     assert worker_of(labelled(attempt)) is None

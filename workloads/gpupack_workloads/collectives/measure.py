@@ -43,7 +43,7 @@ SAYS_UNSERVED = (
 WARM_UP = {"cuda": 5, "cpu": 1}
 # A batch on GPUs lasts long enough for the ranks' unequal starts not to count.
 BATCH_BYTES = 2**29
-MOST_REPEATS = 100
+MAX_REPEATS = 100
 LEAST_REPEATS = 3
 # Out of place: to send and to receive.
 LEAST_BUFFERS = 2
@@ -212,7 +212,7 @@ def repeats_for(size: int, device: torch.device) -> int:
     """Return how many calls make a batch."""
     if device.type == "cpu":
         return 1
-    return max(LEAST_REPEATS, min(MOST_REPEATS, BATCH_BYTES // size))
+    return max(LEAST_REPEATS, min(MAX_REPEATS, BATCH_BYTES // size))
 
 
 def needed_bytes(

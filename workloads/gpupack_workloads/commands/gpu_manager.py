@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from gpupack_workloads.commands.common import common, finish
-from gpupack_workloads.gpu_manager.options import LARGEST_SIZE, MOST_TASKS, GpuManagerOptions
+from gpupack_workloads.gpu_manager.options import LARGEST_SIZE, MAX_TASKS, GpuManagerOptions
 
 
 @click.command("gpu-manager")
@@ -17,7 +17,7 @@ from gpupack_workloads.gpu_manager.options import LARGEST_SIZE, MOST_TASKS, GpuM
 )
 @click.option(
     "--tasks",
-    type=click.IntRange(1, MOST_TASKS),
+    type=click.IntRange(1, MAX_TASKS),
     help="Of products, timed on each GPU in a turn.  [default: 96 on GPUs, 8 without]",
 )
 @common

@@ -13,7 +13,7 @@ from gpupack_workloads.errors import WorkloadError
 from gpupack_workloads.mpi.options import (
     LARGEST_BYTES,
     LARGEST_GRID,
-    MOST_SWEEPS,
+    MAX_SWEEPS,
     SMALLEST_BYTES,
     SMALLEST_GRID,
     MpiOptions,
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
     type=click.IntRange(SMALLEST_GRID, LARGEST_GRID),
     help="Rows and columns of the stencil's grid.  [default: 8192 on GPUs, 128 without]",
 )
-@click.option("--sweeps", type=click.IntRange(1, MOST_SWEEPS), default=50, help="Over that grid.")
+@click.option("--sweeps", type=click.IntRange(1, MAX_SWEEPS), default=50, help="Over that grid.")
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
     """Ring, all-reduce and halo exchange by MPI, for mpirun to start; checked, beside NCCL."""

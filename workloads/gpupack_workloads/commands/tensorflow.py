@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from gpupack_workloads.commands.common import FiniteRange, common, finish
-from gpupack_workloads.tensorflow.options import MOST_IMAGES, SHAPES, TensorFlowOptions
+from gpupack_workloads.tensorflow.options import MAX_IMAGES, SHAPES, TensorFlowOptions
 
 
 @click.command("tensorflow")
@@ -19,7 +19,7 @@ from gpupack_workloads.tensorflow.options import MOST_IMAGES, SHAPES, TensorFlow
 )
 @click.option(
     "--images",
-    type=click.IntRange(1, MOST_IMAGES),
+    type=click.IntRange(1, MAX_IMAGES),
     help="To learn from, over all workers.  [default: 65536 on GPUs, 1024 without]",
 )
 @click.option(

@@ -10,7 +10,7 @@ from gpupack_workloads.commands.common import common, finish, in_gang
 from gpupack_workloads.transformer.options import (
     DTYPES,
     KERNELS,
-    MOST_CHECK_STEPS,
+    MAX_CHECK_STEPS,
     PARALLEL,
     TransformerOptions,
 )
@@ -99,7 +99,7 @@ class Folder(click.Path):
 )
 @click.option(
     "--check-steps",
-    type=click.IntRange(0, MOST_CHECK_STEPS),
+    type=click.IntRange(0, MAX_CHECK_STEPS),
     help="Steps compared with a single process and torch's kernels; less than 3 leave the result"
     " unverified.  [default: 4 on GPUs, 3 on CPUs]",
 )

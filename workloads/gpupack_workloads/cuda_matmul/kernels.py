@@ -25,7 +25,7 @@ MATMUL = Signature(
     "void matmul(const T *A, const T *B, float *C, int M, int N, int K)",
     (ctypes.c_void_p,) * 3 + (ctypes.c_int,) * 3,
 )
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,13 @@ def checked_launch(launch: Launch, path: Path) -> Launch:
     possible = (
         launch.rows > 0
         and launch.columns > 0
-        and 0 < launch.threads <= MOST_THREADS
+        and 0 < launch.threads <= MAX_THREADS
         and launch.shared_bytes >= 0
     )
     if not possible:
         raise BadArgument(
             f"{path}: {LAUNCH} says {launch.rows} x {launch.columns} elements, {launch.threads}"
-            f" threads and {launch.shared_bytes} bytes: there must be elements, 1 to {MOST_THREADS}"
+            f" threads and {launch.shared_bytes} bytes: there must be elements, 1 to {MAX_THREADS}"
             " threads, and no negative number"
         )
     return launch

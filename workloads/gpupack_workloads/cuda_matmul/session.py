@@ -66,7 +66,7 @@ RESULT_BYTES = 4
 ROUNDS = 5
 # Of a turn: long enough that launches and events do not count, short beside the heating.
 TURN_SECONDS = 0.05
-MOST_REPEATS = 50
+MAX_REPEATS = 50
 CUBLAS = "cublas"
 WORKLOAD = "cuda-matmul"
 
@@ -304,7 +304,7 @@ def in_turns(
 def turn(work: Kept, device: Device) -> Callable[[], float]:
     """Return what times a product about as long as a turn is, at least once."""
     once = seconds_per_call(work, device=device.torch, repeats=1, warm_up=1)
-    repeats = max(1, min(MOST_REPEATS, round(TURN_SECONDS / once)))
+    repeats = max(1, min(MAX_REPEATS, round(TURN_SECONDS / once)))
     return partial(
         seconds_per_call,
         work,

@@ -24,7 +24,7 @@ from gpupack_workloads.timing import Kept, seconds_in_turns
 ROUNDS = {"cuda": 9, "cpu": 1}
 # Work of one turn: long enough that launches and events do not count, short beside the heating.
 TURN_OPERATIONS = 6e12
-MOST_REPEATS = 50
+MAX_REPEATS = 50
 # Times the bytes of an element: what a GPU computes in about the time of a launch, which differs
 # from host to host. Such products are launched while the GPU waits, so that the figure is its own.
 SHORT_OPERATIONS = 2e11
@@ -128,7 +128,7 @@ def measure(problem: GemmProblem, product: Product, *, device: Device, seed: int
 
 def repeats(problem: GemmProblem) -> int:
     """Return how often a turn repeats a product."""
-    return max(1, min(MOST_REPEATS, round(TURN_OPERATIONS / problem.operations)))
+    return max(1, min(MAX_REPEATS, round(TURN_OPERATIONS / problem.operations)))
 
 
 def head_start_ms(problem: GemmProblem) -> float:

@@ -7,7 +7,7 @@ from gpupack_workloads.settings import Options
 
 LARGEST_SIZE = 16384
 """Rows and columns: the check of a larger product would not fit into what torch may take itself."""
-MOST_TASKS = 100_000
+MAX_TASKS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)

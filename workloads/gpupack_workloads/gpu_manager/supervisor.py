@@ -45,7 +45,7 @@ PATIENCE_NS = 50_000_000
 AHEAD_NS = 5_000_000
 """What `sys.getswitchinterval` is, unless somebody has changed it."""
 SHORT_NS = 100_000
-LEAST_AHEAD, MOST_AHEAD = 2, 512
+LEAST_AHEAD, MAX_AHEAD = 2, 512
 """Tasks that are with the worker at a time; two, so that it has the next one when it is done."""
 NEWEST = 0.2
 """Weight of the latest task in the mean of how long they take."""
@@ -176,7 +176,7 @@ class Supervisor:
 
     def _send_ahead(self) -> None:
         """Send tasks, many at once, whenever half of what should be with the worker is done."""
-        ahead = min(max(LEAST_AHEAD, int(AHEAD_NS / self._mean_ns)), MOST_AHEAD)
+        ahead = min(max(LEAST_AHEAD, int(AHEAD_NS / self._mean_ns)), MAX_AHEAD)
         there = len(self._in_flight)
         if there <= ahead // 2:
             # The answer to a short task comes soon, and more tasks can be taken then: being woken

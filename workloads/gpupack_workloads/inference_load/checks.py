@@ -45,7 +45,7 @@ EXACT_BOUND = 1e-4
 LEEWAY = 3.0
 # Short ones, for every token of them is checked.
 SEQUENCES, LONGEST, FIRST_PART = 5, 70, 24
-MOST_ANSWERS = 32
+MAX_ANSWERS = 32
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def check_answers(
     Raises:
         WrongResult: a token was not the likeliest, and rounding does not explain it.
     """
-    pairs = [(a, o) for a, o in zip(planned, outcomes, strict=True) if o.answered][:MOST_ANSWERS]
+    pairs = [(a, o) for a, o in zip(planned, outcomes, strict=True) if o.answered][:MAX_ANSWERS]
     longest = max((len(a.prompt) + len(o.tokens) for a, o in pairs), default=0)
     checked, worst = 0, 0.0
     for arrival, outcome in pairs:

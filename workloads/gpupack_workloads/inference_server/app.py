@@ -40,9 +40,9 @@ from gpupack_workloads.inference_server.protocol import (
 )
 from gpupack_workloads.results import Scalar
 
-MOST_BODY_BYTES = 2**20
+MAX_BODY_BYTES = 2**20
 BODY_SECONDS = 10
-MOST_RETRY_SECONDS = 60
+MAX_RETRY_SECONDS = 60
 # The engine's thread lets the one that sends tokens run after so long: 5 ms, as Python has it, may
 # be longer than a step.
 SWITCH_SECONDS = 0.0005
@@ -121,7 +121,7 @@ class Service:
         try:
             sequence = self.engine.submit(wanted, caller)
         except QueueFull:
-            seconds = min(MOST_RETRY_SECONDS, max(1, math.ceil(self.engine.seconds_ahead)))
+            seconds = min(MAX_RETRY_SECONDS, max(1, math.ceil(self.engine.seconds_ahead)))
             raise Refused(
                 429,
                 f"as many requests wait as may: try again in {seconds} s",
@@ -277,8 +277,8 @@ async def body_of(call: Call) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in call.stream():
                 body += chunk
-                if len(body) > MOST_BODY_BYTES:
-                    raise Refused(413, f"the body is longer than {MOST_BODY_BYTES} bytes")
+                if len(body) > MAX_BODY_BYTES:
+                    raise Refused(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
     except TimeoutError:
         raise Refused(408, f"the body did not come within {BODY_SECONDS} s") from None
     return bytes(body)

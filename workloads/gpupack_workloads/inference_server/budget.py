@@ -30,7 +30,7 @@ from gpupack_workloads.transformer.plan import Shape, check_shape, given, shape_
 # For the context, cuBLAS and kernels, which are no tensors but count as the process's. An estimate.
 CUDA_BYTES = 1024 * MIB
 # A CPU stands in for a GPU: its memory is the host's, and others' too.
-MOST_CPU_BYTES = 512 * MIB
+MAX_CPU_BYTES = 512 * MIB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def budget_bytes(options: ServingOptions, device: Device, environ: Mapping[str, 
     told = options.memory_mib or share_mib(environ)
     free = free_bytes(device)
     if device.simulated:
-        free = min(free // 2, MOST_CPU_BYTES)
+        free = min(free // 2, MAX_CPU_BYTES)
     return min(told * MIB, free) if told else free
 
 

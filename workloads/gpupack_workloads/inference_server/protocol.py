@@ -19,7 +19,7 @@ from gpupack_workloads.inference_server.batch import Request
 from gpupack_workloads.inference_server.options import MODEL
 
 SEEDS = 2**63
-MOST_STOPS = 64
+MAX_STOPS = 64
 TOKEN_TEXT = re.compile("[0-9]{1,18}")
 Token = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -105,8 +105,8 @@ def requested(asked: Completion, limits: Limits) -> Request:
     prompt = prompt_of(asked.prompt)
     max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
     stops = asked.stop_token_ids or []
-    if len(stops) > MOST_STOPS:
-        raise Refused(400, f"more than {MOST_STOPS} stop_token_ids", "stop_token_ids")
+    if len(stops) > MAX_STOPS:
+        raise Refused(400, f"more than {MAX_STOPS} stop_token_ids", "stop_token_ids")
     require_known(prompt, "prompt", limits)
     require_known(stops, "stop_token_ids", limits)
     if len(prompt) + max_tokens > limits.max_length:

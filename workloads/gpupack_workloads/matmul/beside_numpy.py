@@ -50,7 +50,7 @@ HOST_MATRICES = 7
 PATIENCE_SECONDS = 10.0
 # Small products are repeated until they take about so long together.
 TURN_SECONDS = 0.1
-MOST_REPEATS = 20
+MAX_REPEATS = 20
 ROWS_AT_A_TIME = 256
 
 
@@ -133,7 +133,7 @@ def compared(size: int, *, device: Device, seed: int) -> Comparison:
         agreement=check(a, b, product, on_device().cpu().numpy()),
         numpy_seconds=numpy_seconds,
         torch_seconds=seconds_per_call(
-            on_device, device=device.torch, repeats=3 if device.simulated else MOST_REPEATS
+            on_device, device=device.torch, repeats=3 if device.simulated else MAX_REPEATS
         ),
         transfer_seconds=transfer_seconds,
     )
@@ -171,7 +171,7 @@ def host_seconds(work: Callable[[], Matrix]) -> tuple[float, Matrix]:
     start = time.perf_counter()
     result = work()
     first = time.perf_counter() - start
-    repeats = min(MOST_REPEATS, int(TURN_SECONDS / first))
+    repeats = min(MAX_REPEATS, int(TURN_SECONDS / first))
     start = time.perf_counter()
     for _ in range(repeats):
         work()

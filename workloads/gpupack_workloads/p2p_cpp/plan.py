@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 LEAST_BYTES = 4096
-MOST_BYTES = 16 * 2**30
+MAX_BYTES = 16 * 2**30
 # Timed are these and the largest that is asked for.
 SIZES_BYTES = (2**12, 2**16, 2**20, 2**24, 2**28)
 # A vector: what a thread of the kernel loads or stores at once.
@@ -19,7 +19,7 @@ LEAST_PIECE_BYTES = 2**18
 PIECES = 8
 
 TURN_BYTES = 2**32
-MOST_REPEATS = 20
+MAX_REPEATS = 20
 LEAST_REPEATS = 2
 
 GB = 1e9
@@ -53,7 +53,7 @@ def pieces_of(total: int) -> Iterator[tuple[int, int]]:
 
 def repeats_of(size: int) -> int:
     """Return how many copies a turn times."""
-    return max(LEAST_REPEATS, min(MOST_REPEATS, TURN_BYTES // size))
+    return max(LEAST_REPEATS, min(MAX_REPEATS, TURN_BYTES // size))
 
 
 def blocks_of(count: int, multiprocessors: int) -> int:

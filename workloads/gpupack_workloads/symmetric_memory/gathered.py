@@ -73,7 +73,7 @@ CHECKED_ROWS = 2048
 TURNS = {"cuda": 7, "cpu": 1}
 WARM_UP = {"cuda": 3, "cpu": 1}
 TURN_OPERATIONS = 4e12
-MOST_REPEATS, LEAST_REPEATS = 20, 4
+MAX_REPEATS, LEAST_REPEATS = 20, 4
 HEAD_START_MS = 8
 
 
@@ -387,7 +387,7 @@ def timed(ways: dict[str, Gathering], problem: Problem) -> dict[str, float]:
     repeats = 1
     if kind == "cuda":
         wanted = round(TURN_OPERATIONS / problem.operations)
-        repeats = max(LEAST_REPEATS, min(MOST_REPEATS, wanted))
+        repeats = max(LEAST_REPEATS, min(MAX_REPEATS, wanted))
     own: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(TURNS[kind]):
         # Every other turn goes backwards, so that nobody always follows the same rival.

@@ -44,7 +44,7 @@ START_SECONDS = 60
 RUN_SECONDS = 100
 BATCHES = 5
 BATCH_BYTES = 2**31
-MOST_REPEATS, LEAST_REPEATS, WARM_UP = 40, 3, 2
+MAX_REPEATS, LEAST_REPEATS, WARM_UP = 40, 3, 2
 HEAD_START_MS = 6
 HEAP_SLACK = 2**28
 LONGEST_REASON = 160
@@ -298,7 +298,7 @@ def batch(
     return seconds_per_call(
         work,
         device=inbox.device,
-        repeats=max(LEAST_REPEATS, min(MOST_REPEATS, BATCH_BYTES // size)),
+        repeats=max(LEAST_REPEATS, min(MAX_REPEATS, BATCH_BYTES // size)),
         warm_up=WARM_UP,
         head_start_ms=HEAD_START_MS,
     )

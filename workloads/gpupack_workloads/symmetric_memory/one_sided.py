@@ -49,7 +49,7 @@ SIZE_STEP = 8
 BATCHES = {"cuda": 7, "cpu": 3}
 # A batch lasts long enough for the ranks' unequal starts not to count.
 BATCH_BYTES = 2**31
-MOST_REPEATS = {"cuda": 40, "cpu": 2}
+MAX_REPEATS = {"cuda": 40, "cpu": 2}
 LEAST_REPEATS = 3
 WARM_UP = 2
 # While a GPU waits so long, everything of a batch is launched: what is timed is the GPU's time.
@@ -177,7 +177,7 @@ def measure_one(name: str, way: Way, size: int, rank: Rank, seed: int) -> Row:
     """Time one way at one size, and check what the last batch left."""
     device, count = rank.device.torch, size // WORD
     kind = device.type
-    repeats = max(LEAST_REPEATS, min(MOST_REPEATS[kind], BATCH_BYTES // size))
+    repeats = max(LEAST_REPEATS, min(MAX_REPEATS[kind], BATCH_BYTES // size))
     own = []
     for _ in range(BATCHES[kind]):
         way.arrived.view(torch.uint8)[: size + MARGIN].fill_(MISSING)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from gpupack_workloads.settings import Options
 from gpupack_workloads.train_cnn.options import SHAPES
 
-__all__ = ["MOST_IMAGES", "SHAPES", "Plan", "TensorFlowOptions", "plan_for"]
+__all__ = ["MAX_IMAGES", "SHAPES", "Plan", "TensorFlowOptions", "plan_for"]
 
-MOST_IMAGES = 1_000_000
+MAX_IMAGES = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ from gpupack_workloads.train_cnn.options import CnnOptions
 
 logger = logging.getLogger(__name__)
 
-MOST_CPUS = 8
+MAX_CPUS = 8
 """Replicas of a worker without GPUs."""
 MIB = 2**20
 GRAPH_NODE = re.compile(r"\{\{[^}]*\}\}")
@@ -94,7 +94,7 @@ def _on_cpus(setup: Setup) -> TensorFlowSettings:
     if setup.workers > 1 or setup.given <= 1:
         return settings
     (cpu,) = tf.config.list_physical_devices("CPU")
-    count = min(setup.given, MOST_CPUS)
+    count = min(setup.given, MAX_CPUS)
     parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
     tf.config.set_logical_device_configuration(cpu, parts)
     devices = [f"/cpu:{index}" for index in range(count)]

@@ -24,7 +24,7 @@ SHARE_FRACTION = 0.8
 """Of a share's memory: CUDA's context, cuDNN and NCCL count against it, too, and are no tensors."""
 WHOLE = "exclusive"
 MEMORY = "GPUPACK_DEVICE_MEMORY_MIB"
-MOST_DIGITS = 12
+MAX_DIGITS = 12
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 """Errors alone: warnings tell of CPUs without some instruction and of libraries loaded twice."""
@@ -127,6 +127,6 @@ def setup_for(options: TensorFlowOptions, environ: Mapping[str, str]) -> Setup:
 
 def _memory_mib(environ: Mapping[str, str]) -> int:
     text = environ.get(MEMORY) or "0"
-    if not text.isdecimal() or len(text) > MOST_DIGITS:
+    if not text.isdecimal() or len(text) > MAX_DIGITS:
         raise BadArgument(f"{MEMORY} is {text!r}, not a whole number of MiB")
     return int(text)

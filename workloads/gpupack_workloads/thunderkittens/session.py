@@ -79,7 +79,7 @@ SIZES, SIZE_WITHOUT = (4096, 8192), 128
 LENGTHS, LENGTH_WITHOUT = (4096, 16384), 96
 # Positions of all sequences of a batch that is timed, if one has not more; and how many there are
 # at most: each head of each is checked by itself.
-POSITIONS, MOST_SEQUENCES = 16384, 32
+POSITIONS, MAX_SEQUENCES = 16384, 32
 HEADS, HEADS_WITHOUT = 16, 2
 # M, N and K: less than a tile; a rest in M, in N, in both; one step and many.
 RAGGED = ((1, 64, 64), (65, 192, 128), (129, 256, 64), (200, 320, 576), (300, 1088, 1024))
@@ -90,7 +90,7 @@ MARGIN = 4096
 ROUNDS = 9
 # Work of one turn: long enough that launches and events do not count, short beside the heating.
 TURN_OPERATIONS = 6e12
-MOST_REPEATS = 50
+MAX_REPEATS = 50
 # Operands, and a result of each that takes turns; what a check holds of a row of scores.
 PRODUCT_TENSORS, ATTENTION_TENSORS = 6, 7
 CHECK_BYTES_PER_KEY = 12 * 2048 * 8
@@ -429,7 +429,7 @@ def timed_attention(
 
 def batch_of(length: int) -> int:
     """Return of how many sequences of a length a batch that is timed is."""
-    return min(MOST_SEQUENCES, max(1, POSITIONS // length))
+    return min(MAX_SEQUENCES, max(1, POSITIONS // length))
 
 
 def results_of(works: Mapping[str, Kept]) -> dict[str, torch.Tensor]:
@@ -439,7 +439,7 @@ def results_of(works: Mapping[str, Kept]) -> dict[str, torch.Tensor]:
 
 def turns(works: Mapping[str, Kept], operations: float, device: Device) -> dict[str, float]:
     """Return the seconds of each, in turns of about as much work."""
-    repeats = max(1, min(MOST_REPEATS, round(TURN_OPERATIONS / operations)))
+    repeats = max(1, min(MAX_REPEATS, round(TURN_OPERATIONS / operations)))
     return seconds_in_turns(
         works, device=device.torch, repeats=repeats, rounds=ROUNDS, warm_up=min(repeats, 3)
     )

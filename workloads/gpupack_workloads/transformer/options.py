@@ -12,7 +12,7 @@ KERNELS = ("ours", "all", "torch")
 """`all` are ours too: norms, rotations, gates and the loss, besides what `ours` are."""
 PARALLEL = ("ddp", "fsdp", "tp", "pp")
 DTYPES = ("bf16", "fp32")
-MOST_CHECK_STEPS = 8
+MAX_CHECK_STEPS = 8
 """With more steps rounding alone leads further apart than the bounds of the comparison."""
 
 

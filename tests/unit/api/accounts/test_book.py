@@ -8,7 +8,7 @@ from extender_builders import OBSERVED, gpu_node, observed_node, part, whole
 
 from gpupack_core.accounting import Group
 from gpupack_kube import objects
-from gpupack_scheduling.limits import MOST_GPUS
+from gpupack_scheduling.limits import MAX_GPUS
 
 
 def test_a_pod_holds_its_gpus_from_its_binding_to_the_end_of_its_container(accounts):
@@ -77,7 +77,7 @@ def test_a_pod_that_asks_for_more_gpus_than_any_node_has_counts_as_many_as_one_m
     accounts.book.see_pod(pod)
     accounts.book.pods_listed([pod])
     (claim,) = accounts.book.open()
-    assert len(claim.held) == MOST_GPUS
+    assert len(claim.held) == MAX_GPUS
 
 
 def test_a_pod_that_names_an_attempt_that_no_file_can_hold_is_counted_as_a_pod(accounts):

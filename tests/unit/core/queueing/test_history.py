@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from queue_world import World, quota, with_rules
 
 from gpupack_core.queueing import ANY, History, Quotas, Tenant
-from gpupack_core.queueing.history import MOST_TENANTS
+from gpupack_core.queueing.history import MAX_TENANTS
 
 A = Tenant("a")
 WEEK = 604_800.0
@@ -66,9 +66,9 @@ def test_averages_of_those_who_are_gone_are_forgotten():
 
 def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgotten():
     history = History(half_life=100.0)
-    many = {Tenant(f"t{n:04}"): {ANY: 1000} for n in range(MOST_TENANTS)}
+    many = {Tenant(f"t{n:04}"): {ANY: 1000} for n in range(MAX_TENANTS)}
     history.pass_time(100.0, many | {A: {ANY: 100}, Tenant("z"): {ANY: 2000}})
-    assert len(history.averages) == MOST_TENANTS
+    assert len(history.averages) == MAX_TENANTS
     assert A not in history.averages
     assert "z" in history.averages
 

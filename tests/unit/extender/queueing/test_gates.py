@@ -141,10 +141,10 @@ async def test_an_old_failure_gives_no_new_place_away(opener, server, world):
 
 async def test_a_write_that_never_succeeds_is_given_up(opener, server, world):
     shown_by(server)
-    server.faults = ["lost before"] * gates.MOST_TRIES
+    server.faults = ["lost before"] * gates.MAX_TRIES
     opener.open(*held(world))
     await settled(opener)
-    assert len(server.patches) == gates.MOST_TRIES
+    assert len(server.patches) == gates.MAX_TRIES
 
 
 async def test_nothing_is_sent_once_another_leads(opener, server, world):

@@ -24,7 +24,7 @@ def affinity(number, values):
 
 
 def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
-    monkeypatch.setattr(capacity, "MOST_KINDS", 2)
+    monkeypatch.setattr(capacity, "MAX_KINDS", 2)
     for number in range(20):
         assert full.asks(f"same-{number}").reason == "TooFewFreeGpus"
     assert full.asks("other", gpus=2).reason == "TooFewFreeGpus"
@@ -34,7 +34,7 @@ def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
 
 
 def test_who_is_refused_a_place_in_the_queue_is_called_when_one_is_free(full, monkeypatch):
-    monkeypatch.setattr(capacity, "MOST_KINDS", 1)
+    monkeypatch.setattr(capacity, "MAX_KINDS", 1)
     full.asks("first")
     full.asks("second", gpus=2)
     full.ends("holder")
@@ -47,7 +47,7 @@ def test_labels_of_nodes_that_are_kept_for_a_namespace_are_bounded(full):
     reasons = [
         full.asks(f"j{number}", pod_spec=affinity(number, 4000)).reason for number in range(20)
     ]
-    kept = capacity.MOST_VALUES // 4002
+    kept = capacity.MAX_VALUES // 4002
     assert reasons[:kept] == [reasons[0]] * kept
     assert set(reasons[kept:]) == {"QueueFull"}
 

@@ -158,7 +158,7 @@ def test_an_agent_that_begins_anew_stops_an_eviction(world):
 
 
 def test_evictions_that_one_namespace_s_budgets_hold_up_keep_no_other_back(world, monkeypatch):
-    monkeypatch.setattr("gpupack_scheduling.queueing.idling.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("gpupack_scheduling.queueing.idling.MAX_AT_ONCE", 1)
     allow(world)
     holds(world, "one", 0, opted_in=True)
     holds(world, "two", 1, opted_in=True)

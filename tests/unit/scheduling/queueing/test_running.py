@@ -229,7 +229,7 @@ def test_who_lost_its_places_unwritten_is_called(world):
 
 
 def test_only_so_many_are_let_in_as_can_be_written(world, monkeypatch):
-    monkeypatch.setattr(admissions, "MOST_UNWRITTEN", 3)
+    monkeypatch.setattr(admissions, "MAX_UNWRITTEN", 3)
     world.asks("holder", workers=2, gpus=4)
     world.written("holder")
     for number in range(6):

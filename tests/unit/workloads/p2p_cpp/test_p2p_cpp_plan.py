@@ -10,7 +10,7 @@ from gpupack_workloads.p2p_cpp.plan import (
     LARGEST_PIECE_BYTES,
     LEAST_BYTES,
     LEAST_PIECE_BYTES,
-    MOST_BYTES,
+    MAX_BYTES,
     TILE_BYTES,
     blocks_of,
     gb_per_s,
@@ -60,7 +60,7 @@ def test_pieces_are_an_eighth_but_never_small_and_never_large():
 
 
 def test_a_turn_has_many_small_copies_and_few_large_ones():
-    assert (repeats_of(LEAST_BYTES), repeats_of(2**30), repeats_of(MOST_BYTES)) == (20, 4, 2)
+    assert (repeats_of(LEAST_BYTES), repeats_of(2**30), repeats_of(MAX_BYTES)) == (20, 4, 2)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rows import block_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-DIMENSION_STEP, MOST_DIMENSION = 16, 256
+DIMENSION_STEP, MAX_DIMENSION = 16, 256
 RANK = 4
 # cuTensorMap and 16-byte loads want this.
 ALIGNMENT_BYTES = 16
@@ -151,10 +151,10 @@ def check_dimension(dimension: int) -> None:
     Raises:
         Unsupported: as said.
     """
-    if dimension % DIMENSION_STEP or not 0 < dimension <= MOST_DIMENSION:
+    if dimension % DIMENSION_STEP or not 0 < dimension <= MAX_DIMENSION:
         raise Unsupported(
             f"the head dimension is {dimension}, not a multiple of {DIMENSION_STEP} up to"
-            f" {MOST_DIMENSION}"
+            f" {MAX_DIMENSION}"
         )
 
 

@@ -24,7 +24,7 @@ from gpupack_workloads.kernels.gemm.tuning import (
 FP8 = torch.float8_e4m3fn
 Pair = tuple[torch.Tensor, torch.Tensor]
 # Products that the Hopper kernel adds to one.
-MOST_OTHERS = 2
+MAX_OTHERS = 2
 # Of the kernel's arguments about rows that still arrive.
 NOTHING_ARRIVES: tuple[object, ...] = (None, None, None)
 SUM_BLOCK, SUM_WARPS = 1024, 4
@@ -112,8 +112,8 @@ def multiply_sum(pairs: Sequence[Pair]) -> torch.Tensor:
         if tiles is None:
             products = (multiply(*pair) for pair in ((a, b), *others))
             return functools.reduce(torch.Tensor.add_, products)
-        if len(others) > MOST_OTHERS:
-            first, rest = others[:MOST_OTHERS], others[MOST_OTHERS:]
+        if len(others) > MAX_OTHERS:
+            first, rest = others[:MAX_OTHERS], others[MAX_OTHERS:]
             return multiply_sum([(a, b), *first]).add_(multiply_sum(rest))
         from gpupack_workloads.kernels.gemm.hopper.launch import launch  # noqa: PLC0415
 

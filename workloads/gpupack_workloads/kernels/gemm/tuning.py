@@ -81,7 +81,7 @@ SUM_TILES = (
 SPLIT_TILES = SUM_TILES[1]
 # Fewer steps than these of a part would take about as long as adding up the parts.
 LEAST_SPLIT_STEPS = 32
-MOST_SPLITS = 16
+MAX_SPLITS = 16
 # A tensor map reads rows that start at multiples of it.
 MAP_BYTES = 16
 SUM_BYTES = 4
@@ -137,7 +137,7 @@ def splits_for(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> int:
     at_once = int(properties_of(a).multi_processor_count)
     tiles = rows // SPLIT_TILES.m * math.ceil(columns / SPLIT_TILES.n)
     steps: int = math.ceil(summed / SPLIT_TILES.k)
-    splits = max(1, min(at_once // tiles, steps // LEAST_SPLIT_STEPS, MOST_SPLITS))
+    splits = max(1, min(at_once // tiles, steps // LEAST_SPLIT_STEPS, MAX_SPLITS))
     # Rounded so that no part is empty.
     length: int = math.ceil(steps / splits)
     return math.ceil(steps / length)

@@ -26,7 +26,7 @@ LONG_ROW, LONGEST_ROW = 1 << 15, 1 << 16
 # Backward, programs hide each other's waiting, as many as have so many columns in registers
 # together; each leaves a row of sums, which more would add to.
 COLUMNS_PER_MULTIPROCESSOR = 12288
-LEAST_PROGRAMS, MOST_PROGRAMS = 2, 8
+LEAST_PROGRAMS, MAX_PROGRAMS = 2, 8
 # Where they are few, x and dy are loaded to shared memory a turn ahead, if there is room for that.
 AHEAD_COLUMNS, AHEAD_BYTES = 8192, 96 * 1024
 SUM_ROWS, SUM_BLOCK, SUM_WARPS = 128, 32, 8
@@ -189,7 +189,7 @@ def _programs(rows: torch.Tensor) -> int:
     if not rows.is_cuda:
         return LEAST_PROGRAMS
     fitting = COLUMNS_PER_MULTIPROCESSOR // block_of(rows.shape[1])
-    each = max(LEAST_PROGRAMS, min(MOST_PROGRAMS, fitting))
+    each = max(LEAST_PROGRAMS, min(MAX_PROGRAMS, fitting))
     return each * int(properties_of(rows).multi_processor_count)
 
 

@@ -24,7 +24,7 @@ from gpupack_workloads.kernels.rows import (
 
 Two = tuple[torch.Tensor, torch.Tensor]
 
-MOST_PAIRS = 1 << 14
+MAX_PAIRS = 1 << 14
 """Half of a head, which a program holds in registers."""
 # 1024 pairs for 128 threads: a load of 16 bytes from either half, in 16 bits.
 PAIRS, WARPS = 1024, 4
@@ -131,8 +131,8 @@ def _check(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.T
             f" {tuple(q.shape)} and {tuple(k.shape)}"
         )
     tokens, dimension = q.shape[2:]
-    if dimension % 2 or not 0 < dimension // 2 <= MOST_PAIRS:
-        raise Unsupported(f"a head of {dimension} numbers is not 1 to {MOST_PAIRS} pairs")
+    if dimension % 2 or not 0 < dimension // 2 <= MAX_PAIRS:
+        raise Unsupported(f"a head of {dimension} numbers is not 1 to {MAX_PAIRS} pairs")
     if cosine.shape != sine.shape or tuple(cosine.shape) != (tokens, dimension // 2):
         raise Unsupported(
             f"tables for {tokens} tokens of {dimension // 2} pairs cannot be of shapes"

@@ -46,7 +46,7 @@ LEAST_HEADS = 16
 # Programs for each multiprocessor: two fit side by side, and one fills the other's waits.
 PROGRAMS = 2
 # A part's O is written and read once more in 32 bits: it must be little beside its keys and values.
-LEAST_POSITIONS, MOST_PARTS = 128, 128
+LEAST_POSITIONS, MAX_PARTS = 128, 128
 # Without a GPU a program costs time, and several still show that parts are put together.
 INTERPRETED_PARTS = 2
 TILE_S = 16
@@ -120,7 +120,7 @@ def parts_for(q: torch.Tensor, programs: int, positions: int) -> int:
     wanted = INTERPRETED_PARTS
     if q.is_cuda:
         wanted = cdiv(PROGRAMS * properties_of(q).multi_processor_count, programs)
-    most = min(MOST_PARTS, cdiv(positions, LEAST_POSITIONS))
+    most = min(MAX_PARTS, cdiv(positions, LEAST_POSITIONS))
     return max(1, min(wanted, most))
 
 

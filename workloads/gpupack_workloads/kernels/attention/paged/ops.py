@@ -43,8 +43,8 @@ def paged_decode_attention(  # noqa: PLR0913  each table by its name
     """
     q, k_pages, v_pages = as_product(q, k_pages, v_pages)
     problem = problem_of(q, (k_pages, v_pages), page_table, lengths, scale=scale)
-    if parts is not None and not 1 <= parts <= launch.MOST_PARTS:
-        raise Unsupported(f"{parts} parts are not 1 to {launch.MOST_PARTS}")
+    if parts is not None and not 1 <= parts <= launch.MAX_PARTS:
+        raise Unsupported(f"{parts} parts are not 1 to {launch.MAX_PARTS}")
     o: torch.Tensor = _decode(q, k_pages, v_pages, [page_table, lengths], problem.scale, parts or 0)
     return o
 

@@ -22,7 +22,7 @@ from gpupack_workloads.kernels.gemm.hopper.compiled import (
 )
 from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
 from gpupack_workloads.kernels.gemm.hopper.plans import Plan, how
-from gpupack_workloads.kernels.gemm.launch import MOST_OTHERS, Pair, has_map
+from gpupack_workloads.kernels.gemm.launch import MAX_OTHERS, Pair, has_map
 from gpupack_workloads.kernels.gemm.tuning import MAP_BYTES, HopperTiles
 from gpupack_workloads.kernels.tensor_maps import TensorMap
 
@@ -62,7 +62,7 @@ def launch(
     a_map, b_map = maps_of(a, b, tiles, turns)
     by_map = has_map(c)
     part = [tiles.m // 2, tiles.n // tiles.parts]
-    further: list[Any] = [None, None, 0] * MOST_OTHERS
+    further: list[Any] = [None, None, 0] * MAX_OTHERS
     for at, (other_a, other_b) in enumerate(others):
         other_maps = maps_of(other_a, other_b, tiles, turns)
         further[3 * at : 3 * at + 3] = (*other_maps, other_a.shape[1])
