@@ -1,7 +1,7 @@
 {{/*
-Names are fixed, not derived from the release: a cluster has one gpupack (one schedulerName, one
-kubelet socket per resource, one ledger). A second release fails at once on Helm's ownership check
-instead of running a second ledger that books the same devices.
+Names are fixed, not derived from the release: a cluster has one gpupack (one schedulerName, one kubelet
+socket for each resource, one ledger). A second release fails at once at Helm's ownership check, instead
+of running a second ledger for the same devices.
 */}}
 
 {{- define "gpupack.labels" -}}
@@ -12,13 +12,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Labels that never change: selectors are immutable. Called with a part's name. */}}
+{{/* Labels that never change: selectors are immutable. Called with the name of a component. */}}
 {{- define "gpupack.selector" -}}
 app.kubernetes.io/name: gpupack
 app.kubernetes.io/component: {{ . }}
 {{- end }}
 
-{{/* Image of one of our parts. Called with (list $ part.image). */}}
+{{/* Image of a component. Called with (list $ part.image). */}}
 {{- define "gpupack.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
@@ -27,8 +27,8 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 
 {{/*
-kube-scheduler of the cluster's own version unless a tag is given: it must not be newer than the API
-server and at most one minor release older. A vendor's suffix (-gke.1) names no upstream image.
+kube-scheduler in the cluster's own version, unless a tag is given. It must not be newer than the API
+server, and at most one minor release older. A vendor's suffix (-gke.1) is not part of an upstream tag.
 */}}
 {{- define "gpupack.kubeSchedulerImage" -}}
 {{- $image := .Values.scheduler.kubeScheduler.image -}}
@@ -43,7 +43,7 @@ server and at most one minor release older. A vendor's suffix (-gke.1) names no 
 {{- printf "%s/%s:%s" $image.registry $image.repository $tag -}}
 {{- end }}
 
-{{/* Where pods of a part may run: our images are Linux'. Called with the part's values. */}}
+{{/* Placement of a component's pods: the images are for Linux. Called with the component's values. */}}
 {{- define "gpupack.placement" -}}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}
@@ -61,8 +61,8 @@ tolerations:
 {{- end }}
 
 {{/*
-Where pods run that each node has one of: every term of the affinity leaves the excluded nodes out, since one term
-is enough for a node. Called with the agent's values.
+Placement of pods that run on each node. Every term of the affinity excludes the excluded nodes, because
+a node needs to match only one term. Called with the agent's values.
 */}}
 {{- define "gpupack.nodePlacement" -}}
 {{- $values := deepCopy . -}}
@@ -89,16 +89,16 @@ is enough for a node. Called with the agent's values.
 {{- end }}
 
 {{/*
-Where the replicas of a part run that has a leader: not on one node, at all or where that can be, and
-not for five minutes on one that is dead, as Kubernetes would have it. Called with
-(list "part" .Values.part).
+Placement of the replicas of a component with a leader: on different nodes, always or if possible. They
+do not stay on a dead node for five minutes, the default of Kubernetes. Called with (list "part"
+.Values.part).
 */}}
 {{- define "gpupack.spreadPlacement" -}}
 {{- $part := index . 0 -}}
 {{- $values := deepCopy (index . 1) -}}
 {{- if not $values.affinity }}
 {{- $labels := include "gpupack.selector" $part | fromYaml -}}
-{{- /* Of this revision alone: pods that a rollout is about to replace keep nobody away. */ -}}
+{{- /* Only pods of this revision count: pods that a rollout is about to replace do not block a node. */ -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) "matchLabelKeys" (list "pod-template-hash") -}}
 {{- $rule := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
 {{- if eq $values.nodeEach "required" }}
@@ -114,7 +114,7 @@ not for five minutes on one that is dead, as Kubernetes would have it. Called wi
 {{- end }}
 
 {{/*
-One replica is replaced when the other is ready, and a drain waits for that too. Called with (list $
+A replica is replaced when the other one is ready; a drain waits for that too. Called with (list $
 "part" .Values.part).
 */}}
 {{- define "gpupack.disruptionBudget" -}}
@@ -147,7 +147,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* For parts that make pods with images of ours. */}}
+{{/* For components that create pods with images of gpupack. */}}
 {{- define "gpupack.pullingEnv" -}}
 - {name: GPUPACK_IMAGE_PULL_POLICY, value: {{ .Values.image.pullPolicy }}}
 {{- $names := list }}
@@ -159,7 +159,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* A container that needs nothing of its node. */}}
+{{/* Security context of a container that needs nothing of its node. */}}
 {{- define "gpupack.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -167,7 +167,7 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* A pod that needs nothing of its node. 65532 is the user of the images. */}}
+{{/* Security context of a pod that needs nothing of its node. 65532 is the user of the images. */}}
 {{- define "gpupack.confinedPod" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -177,7 +177,7 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
-{{/* Environment that all our parts read. */}}
+{{/* Environment that all components read. */}}
 {{- define "gpupack.commonEnv" -}}
 - name: GPUPACK_SYSTEM_NAMESPACE
   value: {{ .Release.Namespace }}
@@ -191,7 +191,7 @@ seccompProfile:
       fieldPath: metadata.name
 {{- end }}
 
-{{/* What is known of the kubelets; what is not set is read from each node. */}}
+{{/* Settings of the kubelets. A value that is not set is read from each node. */}}
 {{- define "gpupack.kubeletEnv" -}}
 {{- with .Values.kubelet.rootDir }}
 - {name: GPUPACK_KUBELET_ROOT_DIR, value: {{ . | quote }}}
@@ -207,7 +207,7 @@ seccompProfile:
 {{- end }}
 {{- end }}
 
-{{/* Where operator and agent show their metrics; empty: nowhere. */}}
+{{/* Port of operator and agent for metrics. Empty: no port. */}}
 {{- define "gpupack.metricsPort" -}}
 {{- if .Values.metricsPort }}
 {{- .Values.metricsPort | int }}
@@ -265,7 +265,7 @@ ports:
 
 {{- define "gpupack.readingsVolume" -}}
 {{- if .Values.api.readings.enabled }}
-# By what agents are known, and a token that may get /metrics and nothing else.
+# The CA of the agents' certificate, and a token that may only get /metrics.
 - name: readings
   projected:
     sources:
@@ -296,10 +296,10 @@ ports:
 {{- .Values.cost.tls.existingSecret | default "gpupack-cost-certificate" -}}
 {{- end }}
 
-{{/* Who wants metrics, and may they? Rules for parts that show them. */}}
+{{/* Rules for components that serve metrics: they authenticate callers and check their rights. */}}
 {{- define "gpupack.metricsRules" -}}
 {{- if include "gpupack.metricsPort" . }}
-# Who wants metrics, and may they?
+# Authenticates callers of /metrics and checks their rights.
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
@@ -310,17 +310,17 @@ ports:
 {{- end }}
 
 {{/*
-Whether what helm knows of the cluster is the cluster's own. Every API server serves this group, and
-helm's own list, which stands in where there is no cluster, does not have it. Argo CD and Flux render
-with the cluster's list.
+Whether Helm's information about the cluster comes from a cluster. Every API server serves this group.
+Helm's own list, which it uses without a cluster, does not contain it. Argo CD and Flux render with the
+list of the cluster.
 */}}
 {{- define "gpupack.clusterIsKnown" -}}
 {{- if .Capabilities.APIVersions.Has "apiregistration.k8s.io/v1" }}true{{ end }}
 {{- end }}
 
 {{/*
-The cluster's Kubernetes version. Without a cluster helm assumes one of its own, and that always ends
-with .0: two choices would silently be those for another cluster. Called with (list $ "value to set").
+The Kubernetes version of the cluster. Without a cluster Helm assumes a version that always ends in .0:
+two settings would silently be those for another cluster. Called with (list $ "value to set").
 */}}
 {{- define "gpupack.kubeVersion" -}}
 {{- $root := index . 0 -}}
@@ -332,9 +332,10 @@ with .0: two choices would silently be those for another cluster. Called with (l
 {{- end }}
 
 {{/*
-Whether standalone pods wait behind a gate. kube-scheduler's own scores are to choose in advisory
-mode, and would have nothing left to choose from. By the version and not by what is served, so that a
-rendering without a cluster is the same: MutatingAdmissionPolicy is v1, and on by default, from 1.36 on.
+Whether standalone pods wait behind a gate. In advisory mode kube-scheduler's own scores choose, and
+behind a gate nothing would be left to choose from. The version decides, not what the API server serves,
+so that a rendering without a cluster is the same: MutatingAdmissionPolicy is v1, and on by default,
+from 1.36 on.
 */}}
 {{- define "gpupack.gatesPods" -}}
 {{- $wanted := toString .Values.admission.gatePods -}}
@@ -350,7 +351,7 @@ rendering without a cluster is the same: MutatingAdmissionPolicy is v1, and on b
 {{- end }}
 
 {{/*
-Certificates that part `certificates` issues: those for which no Secret is named. A JSON list of
+Certificates that component `certificates` issues: those for which no Secret is named. A JSON list of
 {secret, service, host, validityDays}.
 */}}
 {{- define "gpupack.issued" -}}
@@ -374,7 +375,7 @@ Certificates that part `certificates` issues: those for which no Secret is named
 {{- toJson $issued }}
 {{- end }}
 
-{{/* What values.schema.json cannot judge. */}}
+{{/* Checks that values.schema.json cannot make. */}}
 {{- define "gpupack.check" -}}
 {{- if not .Values.image.registry }}
 {{- fail "set image.registry to where your images are, such as registry.example.com/team: the project publishes none" }}
@@ -402,7 +403,7 @@ Certificates that part `certificates` issues: those for which no Secret is named
 {{- end }}
 {{- end }}
 
-{{/* Where GPUs are tried; the parts know it by this name. */}}
+{{/* Namespace of burn-ins; the components know it by this name. */}}
 {{- define "gpupack.acceptanceNamespace" -}}
 gpupack-acceptance
 {{- end }}

@@ -1,39 +1,39 @@
 {{/*
-CEL that several policies need. CEL has no functions of one's own, so text is put together here.
-Each piece stands on one line of the policy and names the container `c`.
+CEL that several policies need. CEL has no user-defined functions, so the text is assembled here. Each
+piece is one line of the policy and names the container `c`.
 */}}
 
-{{/* A list of texts. */}}
+{{/* A list of strings. */}}
 {{- define "gpupack.cel.texts" -}}
 [{{ range $i, $text := . }}{{ if $i }}, {{ end }}'{{ $text }}'{{ end }}]
 {{- end }}
 
 {{/*
-What a container asks for. Limits alone: of an extended resource Kubernetes takes no request without
+The requests of a container. Only limits: for an extended resource Kubernetes accepts no request without
 an equal limit.
 */}}
 {{- define "gpupack.cel.limits" -}}
 c.?resources.?limits.orValue({})
 {{- end }}
 
-{{/* Whether a container asks for anything of gpupack's. */}}
+{{/* Whether a container requests a resource of gpupack. */}}
 {{- define "gpupack.cel.asks" -}}
 {{ include "gpupack.cel.limits" . }}.exists(name, name.startsWith('gpupack.dev/'))
 {{- end }}
 
-{{/* Containers and init containers of a pod; ephemeral ones can ask for nothing. */}}
+{{/* Containers and init containers of a pod. Ephemeral containers cannot request resources. */}}
 {{- define "gpupack.cel.containers" -}}
 (object.spec.containers + object.spec.?initContainers.orValue([]))
 {{- end }}
 
-{{/* Names of variables that say which GPUs a container sees, and are the agent's to set. */}}
+{{/* Names of variables that say which GPUs a container sees. Only the agent sets them. */}}
 {{- define "gpupack.cel.deviceVariables" -}}
 c.?env.orValue([]).map(e, e.name).filter(name, name in ['NVIDIA_VISIBLE_DEVICES', 'CUDA_VISIBLE_DEVICES', 'GPUPACK_SIMULATED'] || name.startsWith('GPUPACK_DEVICE'))
 {{- end }}
 
 {{/*
-Variables by which container runtimes show GPUs to whoever names them, by commas: NVIDIA's, and those
-of the vendors of which a resource is observed.
+Variables for which container runtimes show GPUs to a container that sets them, separated by commas:
+NVIDIA's, and those of vendors with an observed resource.
 */}}
 {{- define "gpupack.runtimeVariables" -}}
 {{- $found := list "NVIDIA_VISIBLE_DEVICES" }}
@@ -47,35 +47,35 @@ of the vendors of which a resource is observed.
 {{- end }}
 
 {{/*
-Whether a container without GPUs of its own wants to see some by its runtime, which on many nodes
-obeys such a variable. A value from elsewhere (valueFrom) cannot be judged, so it counts.
+Whether a container without GPUs requests some from its runtime: on many nodes the runtime obeys such a
+variable. A value from elsewhere (valueFrom) cannot be evaluated, so it counts.
 */}}
 {{- define "gpupack.cel.wantsVisibleDevices" -}}
 c.?env.orValue([]).exists(e, e.name in {{ include "gpupack.cel.texts" (include "gpupack.runtimeVariables" . | splitList ",") }} && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none'])))
 {{- end }}
 
-{{/* The first such variable, of a list of containers that is the name's argument. */}}
+{{/* The first such variable in a list of containers. The list's name is the argument. */}}
 {{- define "gpupack.cel.visibleDevicesWanted" -}}
 {{ index . 1 }}.map(c, c.?env.orValue([]).filter(e, e.name in {{ include "gpupack.cel.texts" (include "gpupack.runtimeVariables" (index . 0) | splitList ",") }} && (has(e.valueFrom) || !(e.?value.orValue('') in ['', 'void', 'none']))).map(e, e.name)).filter(found, found.size() > 0)[0][0]
 {{- end }}
 
-{{/* What the scheduler alone writes, and this request changes: names of annotations. An empty value is one. */}}
+{{/* Names of annotations that only the scheduler writes and that this request changes. An empty value counts. */}}
 {{- define "gpupack.cel.schedulersChanged" -}}
 ['gpupack.dev/devices', 'gpupack.dev/workers', 'gpupack.dev/gang-memory', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].hasValue() != (oldObject != null && oldObject.metadata.?annotations[?name].hasValue()) || object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
 {{- end }}
 
 {{/*
-Annotations that ask a container runtime for devices, and come with this request. A plugin of the
-runtime often puts its own name before the domain (nvidia.cdi.k8s.io). Called with protectHosts.
+Annotations of this request that ask a container runtime for devices. A plugin of the runtime often puts
+its own name before the domain (nvidia.cdi.k8s.io). Called with protectHosts.
 */}}
 {{- define "gpupack.cel.hostAnnotations" -}}
 object.metadata.?annotations.orValue({}).map(name, name).filter(name, (name.startsWith('io.kubernetes.cri-o.Devices') || {{ include "gpupack.cel.texts" .annotationDomains }}.exists(domain, ('.' + name.split('/')[0]).endsWith('.' + domain))) && (oldObject == null || oldObject.metadata.?annotations[?name] != object.metadata.?annotations[?name]))
 {{- end }}
 
 {{/*
-What narrows a pod down to nodes, as numbers, each a variable of the policy. Called with the text of
-the pod's spec. A pod of 30,000 node selector terms costs every scheduler 20 MiB and more, so it is
-counted before it is walked: while there are too many parts, nothing looks into them.
+What restricts a pod to nodes, as numbers, each one a variable of the policy. Called with the text of
+the pod's spec. A pod with 30,000 node selector terms costs every scheduler 20 MiB and more, so the
+terms are counted first: if there are too many, no expression walks through them.
 */}}
 {{- define "gpupack.cel.selectors" -}}
 {{- $spec := . -}}
@@ -112,14 +112,14 @@ counted before it is walked: while there are too many parts, nothing looks into 
     .map(condition, condition.?values.orValue([]).size()).sum()).sum()
 {{- end }}
 
-{{/* The bounds of what "gpupack.cel.selectors" counts; the extender has the same. */}}
+{{/* The bounds of the counts of "gpupack.cel.selectors". The extender has the same bounds. */}}
 {{- define "gpupack.maxConditions" -}}512{{- end }}
 {{- define "gpupack.maxValues" -}}4096{{- end }}
-{{/* Of one node, as many as a GPUNode may list; the extender has the same. */}}
+{{/* GPUs of one node: as many as a GPUNode may list. The extender has the same bound. */}}
 {{- define "gpupack.maxGpus" -}}128{{- end }}
-{{/* Of the PriorityClasses that an administrator may make. */}}
+{{/* The largest priority of a PriorityClass that an administrator may create. */}}
 {{- define "gpupack.maxClassPriority" -}}1000000000{{- end }}
-{{/* Of a GPUJob's pod template, as CEL writes it down. */}}
+{{/* The size of a GPUJob's pod template, as CEL writes it. */}}
 {{- define "gpupack.maxTemplateBytes" -}}262144{{- end }}
 
 {{- define "gpupack.cel.selectorsBounded" -}}
@@ -133,14 +133,14 @@ counted before it is walked: while there are too many parts, nothing looks into 
     string(variables.values) + ': name nodes by a label that they share'
 {{- end }}
 
-{{/* Where no GPUJob runs, as a list's items: the operator must make no pods beside these accounts. */}}
+{{/* Namespaces in which no GPUJob runs, as the items of a list: the operator must not create pods next to the accounts in them. */}}
 {{- define "gpupack.systemNamespaces" -}}
 'kube-system', '{{ .Release.Namespace }}'
 {{- end }}
 
 {{/*
-Namespaces whose pods are kept off the nodes' devices. Who may label a namespace is its cluster's
-administrator, whose word `privileged` is.
+Namespaces whose pods have no access to the devices of nodes. Only a cluster administrator may label
+namespaces, so the label `privileged` is the administrator's decision.
 */}}
 {{- define "gpupack.servedNamespaces" -}}
 namespaceSelector:
@@ -155,8 +155,8 @@ namespaceSelector:
 {{- end }}
 
 {{/*
-A policy is bound to everything that it matches. Called with (list $ name), and with an action that
-is not Deny.
+A policy is bound to everything that it matches. Called with (list $ name), and with the action if it is
+not Deny.
 */}}
 {{- define "gpupack.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
@@ -170,12 +170,12 @@ spec:
   validationActions: [{{ if gt (len .) 2 }}{{ index . 2 }}{{ else }}Deny{{ end }}]
 {{- end }}
 
-{{/* The resources of MIG slices that may be asked for. */}}
+{{/* The resources of MIG slices that can be requested. */}}
 {{- define "gpupack.migResources" -}}
 [{{ range $i, $profile := .Values.migProfiles }}{{ if $i }}, {{ end }}'gpupack.dev/mig-{{ $profile | replace "+" "." }}'{{ end }}]
 {{- end }}
 
-{{/* Workloads that make pods of a template. */}}
+{{/* Workloads that create pods from a template. */}}
 {{- define "gpupack.workloadRules" -}}
 - apiGroups: [apps]
   apiVersions: [v1]
@@ -194,7 +194,7 @@ spec:
   scope: "*"
 {{- end }}
 
-{{/* The spec of the pods that such a workload makes. */}}
+{{/* The spec of the pods that such a workload creates. */}}
 {{- define "gpupack.cel.workloadPod" -}}
 request.resource.resource == 'cronjobs' ? dyn(object).spec.jobTemplate.spec.template.spec : dyn(object).spec.?template.?spec.orValue({'containers': []})
 {{- end }}
