@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who goes next, and where: quotas, fair shares, backfill and preemption over one cluster.
+"""The queue: quotas, fair shares, backfill and preemption over one cluster.
 
-Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, Move, …
+    Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, Move, …
 
-Pure, as all of core: the clock and all acts are its owner's, the extender or the simulator.
+The package is pure, as all of core. The owner of the queue, the extender or the simulator, has the
+clock and carries out all decisions.
 """
 
 from gpupack_core.queueing.charge import ANY, Charge, Key, Keys

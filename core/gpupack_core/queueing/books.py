@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses which quota, as things will be once all that was decided has been done.
+"""Quota usage, as it will be once all decisions have been carried out.
 
-A job that is being stopped for another counts no more, and the other counts already: nobody is
-stopped twice for the same room, and shares are those that the decisions lead to. What is held
-meanwhile is counted beside it, since a limit holds at every moment: who is being stopped holds what
-he has until he has ended.
+A job that is being preempted no longer counts, and its preemptor counts already. So no job is
+preempted twice for the same places, and the shares are those to which the decisions lead. What jobs
+hold now is counted separately, because a limit holds at every moment: a victim counts as a holder
+until it has ended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from gpupack_core.queueing.usage import Usage
 
 
 class Books:
-    """Quotas and what is used of them; mutable."""
+    """Quotas and their usage; mutable."""
 
     def __init__(self, quotas: Quotas, rules: Rules) -> None:
         self.rules = rules
@@ -35,7 +35,7 @@ class Books:
         self._scopes: dict[Tenant, NodeId | None] = {}
 
     def copy(self) -> "Books":
-        """The same, independent of these."""
+        """Return an independent copy."""
         twin, tree = copy(self), self.tree.copy()
         twin.tree, twin.history = tree, self.history.copy()
         twin.usage, twin.held = self.usage.copy(tree), self.held.copy(tree)
@@ -44,30 +44,30 @@ class Books:
 
     @property
     def counts(self) -> bool:
-        """Whether anybody asks what is used; otherwise nothing is counted."""
+        """Tell whether usage matters to any rule; otherwise nothing is counted."""
         rules = self.rules
         moves = rules.consolidation.any
         return self.limits or rules.by_share or rules.preemption.any or moves
 
     @property
     def keys(self) -> Keys:
-        """Under which GPUs count."""
+        """The keys under which GPUs count."""
         return self.tree.keys
 
     def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
-        """What the placements count."""
+        """Return what the placements count against quotas."""
         return self.keys.charge(cluster, placements) if self.counts else NOTHING
 
     def configure(self, quotas: Quotas) -> None:
-        """Other quotas from now on; `rebuild` must follow."""
+        """Use other quotas from now on; a call of `rebuild` must follow."""
         self.quotas = quotas
         self.limits = not quotas.trivial
-        """Whether any quota says anything."""
+        """Whether any quota guarantees or limits anything."""
         self._use(Tree(quotas, {}))
         self.history.rename(self._as_named_now)
 
     def measure(self, cluster: Cluster) -> bool:
-        """Whether the capacity has changed; then `rebuild` must follow."""
+        """Tell whether the capacity has changed; then a call of `rebuild` must follow."""
         capacity = self.keys.capacity(cluster)
         tree = Tree(self.quotas, capacity)
         if tree.capacity == self.tree.capacity:
@@ -76,22 +76,22 @@ class Books:
         return True
 
     def rebuild(self, counted: Iterable[tuple[Tenant, Charge]]) -> None:
-        """Count everything anew."""
+        """Count all usage again from `counted`."""
         self.usage, self.held = Usage(self.tree), Usage(self.tree)
         for tenant, charge in counted:
             self.starts(tenant, charge)
 
     def starts(self, tenant: Tenant, charge: Charge, *, sign: int = 1) -> None:
-        """Somebody holds so much, who is not being stopped; `sign` -1: no more."""
+        """Count what a job holds that is not being preempted; with `sign` -1 subtract it."""
         self.usage.add(tenant, charge, sign=sign)
         self.held.add(tenant, charge, sign=sign)
 
     def may_hold(self, tenant: Tenant, charge: Charge) -> bool:
-        """Whether the tenant may hold so much more while all who are being stopped hold theirs."""
+        """Tell whether the tenant may hold this much more while victims still hold their GPUs."""
         return not self.limits or self.held.fits(tenant, charge)
 
     def felt(self, running: RunningJobs) -> Usage | None:
-        """What counts for the order: as `usage`, with what was used of late; None: nothing does."""
+        """Return the usage that decides the order, current and past; None: shares do not count."""
         if not self.rules.by_share:
             return None
         if not self.history.half_life:
@@ -100,14 +100,18 @@ class Books:
         for tenant in {**self.history.averages, **used}:
             now = used.get(tenant, NOTHING)
             amounts = self.history.felt(tenant, now).items()
-            # Of a model that the cluster has no more any amount is an infinite part.
+            # For a model that the cluster no longer has, any amount would be an infinite share.
             felt.add(tenant, {k: v for k, v in amounts if k in now or self.tree.capacity.get(k)})
         return felt
 
     def recall(
         self, kept: Mapping[Tenant, Mapping[Key, float]], at: float, running: RunningJobs
     ) -> None:
-        """Averages that were kept outside, as far as they can be true."""
+        """Take over averages that were stored elsewhere, as far as they are possible.
+
+        Amounts that are not positive are dropped. Each amount is limited to the cluster's capacity
+        of its key.
+        """
         believed: dict[Tenant, dict[Key, float]] = {}
         for tenant, amounts in kept.items():
             believed[tenant] = {}
@@ -120,17 +124,21 @@ class Books:
         self.history.recall(believed, at, running.used())
 
     def _as_named_now(self, key: Key) -> Key:
-        """A model that no quota names any more counts as its GPUs do."""
+        """Return the key under which GPUs of this model count now, named by a quota or not."""
         return key if key in self.keys.all() else self.keys.of(key)
 
     def strict_scope(self, tenant: Tenant) -> NodeId | None:
-        """Within what nobody goes before the first in line; None: others may."""
+        """Return the node within which no job passes a queue head; None: jobs may pass."""
         if tenant not in self._scopes:
             self._scopes[tenant] = self._scope(tenant)
         return self._scopes[tenant]
 
     def _scope(self, tenant: Tenant) -> NodeId | None:
-        """The highest cohort from which on all down to the tenant is strict."""
+        """Return the highest cohort from which every level down to the tenant has strict order.
+
+        The result is the tenant's own node if no cohort above it is strict, and None if the tenant
+        is not strict.
+        """
         node, scope = self.tree.tenant(tenant), None
         if (node.fifo or self.rules.fifo) is not Fifo.STRICT:
             return None
@@ -140,6 +148,6 @@ class Books:
         return scope or node.id
 
     def min_runtime(self, tenant: Tenant) -> float:
-        """Seconds for which the tenant's jobs are not stopped."""
+        """Return the number of seconds for which the tenant's jobs are not preempted."""
         own = self.tree.tenant(tenant).min_runtime
         return self.rules.preemption.min_runtime if own is None else own

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What candidates could free at the most, and what room costs at the least, node by node.
+"""Upper bounds of what candidates could free and lower bounds of what that costs, by node.
 
-Sums over columns of numbers: plans are made, and candidates looked at one by one, only where these
-say that there is a chance.
+The bounds are sums over columns of numbers. The search makes plans and examines single candidates
+only where the bounds show a chance.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from gpupack_core.serving import seen_for
 
 
 class Bounds:
-    """Of one gang in one cluster, which is not changed meanwhile."""
+    """Bounds for one gang in one cluster; the cluster must not change while they are used."""
 
     def __init__(self, cluster: Cluster, gang: Gang, candidates: Candidates) -> None:
         self._cluster, self._gang, self._lost = cluster, gang, candidates.lost
@@ -35,10 +35,10 @@ class Bounds:
         np.maximum.at(self._largest, self._row, self._milli)
 
     def hopeful(self, first: int) -> list[tuple[float, int]]:
-        """Rows where a worker could have room if all of the first candidates were gone.
+        """Return the rows where a worker could fit if all of the first candidates ended.
 
-        None, if there could not be room for all workers then. Each with what room costs there at
-        the least, the cheapest first.
+        Each row comes with a lower bound of the cost for one worker there, the cheapest row first.
+        The list is empty if not all workers could fit then.
         """
         among = self._of < first
         workers, here = self._workers(among)
@@ -50,24 +50,28 @@ class Bounds:
         return sorted(zip(least.tolist(), rows.tolist(), strict=True))
 
     def on(self, row: int, first: int) -> list[int]:
-        """Those of the first candidates who have something there, the cheapest first."""
+        """Return those of the first candidates that hold something there, the cheapest first."""
         return [of for of in self._of[self._on(row)].tolist() if of < first]
 
     def frees(self, row: int, chosen: Sequence[int]) -> list[int]:
-        """Milli-GPU of the node that each of them has, who all have something there."""
+        """Return the milli-GPU that each chosen candidate holds on the row; 0: none there."""
         on = self._on(row)
         here = dict(zip(self._of[on].tolist(), self._milli[on].tolist(), strict=True))
         return [here.get(of, 0) for of in chosen]
 
     def least(self, row: int, rest: Collection[int], cluster: Cluster) -> float:
-        """What room for one more worker costs there, of the rest, in the cluster as it is now."""
+        """Return a lower bound of the cost for one more worker on the row.
+
+        The bound counts only the candidates in `rest` and uses the free GPUs of `cluster` as they
+        are now.
+        """
         on = self._on(row)
         parts = np.arange(on.start, on.stop)[np.isin(self._of[on], list(rest))]
         free = seen_for(cluster, self._gang.request).free_gpu_milli
         return float(self._least(parts, free)[1][0])
 
     def cost(self, row: int, least: float) -> Cost:
-        """What room for one worker costs there at the least, if so much is lost at the least."""
+        """Return a lower bound of the cost for one worker there, if `least` is lost at least."""
         missing = self.missing(row)
         if missing <= 0:
             return least, 0, 1
@@ -75,7 +79,7 @@ class Bounds:
         return least, missing, -(-missing // most)
 
     def missing(self, row: int) -> int:
-        """Milli-GPU that one more worker lacks there."""
+        """Return the milli-GPU that one more worker lacks on the row."""
         return self._gang.request.milli - int(self._free[row])
 
     def _on(self, row: int) -> slice:
@@ -83,11 +87,11 @@ class Bounds:
 
     @property
     def _most(self) -> int:
-        """Workers on one node."""
+        """The maximum number of workers on one node."""
         return 1 if self._gang.spread.one_worker_per_node else self._gang.workers
 
     def _workers(self, among: np.ndarray) -> tuple[IntArray, np.ndarray]:
-        """By row: how many workers at the most if these were gone, and whether any is there."""
+        """Return by row how many workers fit without these parts, and where such parts are."""
         a, request, rows = self._cluster.arrays, self._gang.request, self._row[among]
         workers = np.where(usable(self._cluster, request), self._most, 0)
         for asked, free, freed in (
@@ -101,9 +105,10 @@ class Bounds:
         return workers, np.bincount(rows, minlength=len(workers)) > 0
 
     def _least(self, parts: IntArray, free: IntArray) -> tuple[IntArray, FloatArray]:
-        """By row: a lower bound of what the GPUs that one more worker lacks cost there.
+        """Return rows, and for each a lower bound of the cost of the GPUs that a worker lacks.
 
-        Those who lose least for a GPU are taken first, the last in part; and at least one job is.
+        The candidates that lose least per GPU are taken first, and the last one in part. At least
+        one job is taken.
         """
         lost, milli = self._lost[self._of[parts]], self._milli[parts]
         density = np.where(milli > 0, lost / np.maximum(milli, 1), np.inf)

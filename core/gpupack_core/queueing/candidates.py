@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who could be stopped, the cheapest first: what each would lose, and what it has where."""
+"""Jobs that could be preempted, the cheapest first, with their losses and what they hold."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ Cost = tuple[float, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One who could be stopped."""
+    """A job that could be preempted, with its cost."""
 
     running: Running
     cost: Cost
 
 
 class Parts(NamedTuple):
-    """What jobs hold of nodes, one number in each column per job and node.
+    """Columns with what jobs hold on nodes: one number per job and node in each column.
 
-    `of`: the job's place among the candidates; `node`: a number of its own; milli-GPU, milli-CPU
-    and MiB.
+    `of` is the job's index among the candidates. `node` is an index of node names. The other
+    columns are milli-GPU, milli-CPU and MiB.
     """
 
     of: IntArray
@@ -40,9 +40,10 @@ class Parts(NamedTuple):
 
 
 class Candidates(Sequence[Candidate]):
-    """In the order of their cost, then of their names. Immutable.
+    """Candidates in the order of their cost, then of their job IDs; immutable.
 
-    `kinds`: a number for each; those of one number are alike in all that the books look at.
+    `kinds` has a number for each candidate. Candidates with the same number are alike for all quota
+    rules.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class Candidates(Sequence[Candidate]):
         return made
 
     def cheaper(self, cost: Cost) -> int:
-        """How many lose less."""
+        """Return how many candidates cost less than `cost`."""
         return bisect_left(self, cost, key=attrgetter("cost"))
 
     def rows(self, cluster: Cluster) -> IntArray:
-        """In which row each part is; NO_ROW: in none."""
+        """Return the row of each part; NO_ROW: its node is in no row."""
         numbers, at = np.unique(self.parts.node, return_inverse=True)
         return cluster.rows(self._nodes[number] for number in numbers.tolist())[at]
 
 
 def cost_of(victims: Sequence[Candidate]) -> Cost:
-    """Of all together."""
+    """Return the cost of all victims together."""
     lost, milli, jobs = (
         zip(*(one.cost for one in victims), strict=True) if victims else ((), (), ())
     )
@@ -95,5 +96,5 @@ def cost_of(victims: Sequence[Candidate]) -> Cost:
 
 
 def order(one: Candidate) -> tuple[Cost, str]:
-    """The cheapest first."""
+    """Return a sort key that puts the cheapest candidate first."""
     return one.cost, one.running.job.id

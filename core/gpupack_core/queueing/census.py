@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who run, as columns of numbers: who could be stopped is found without a look at each.
+"""Running jobs as columns of numbers, so that victims are found without a loop over all jobs.
 
-Jobs of one kind are alike in all that decides whether they may be stopped, but for how long they
-have run. So rights are asked of each kind, and the rest is arithmetic over columns.
+Jobs of one kind are alike in all that decides whether they may be preempted, except for the time
+that they have run. So the preemption policies are evaluated once for each kind, and the rest is
+arithmetic over columns.
 """
 
 from collections.abc import Collection, ItemsView, Mapping, Sequence
@@ -23,21 +24,21 @@ _FIRST_LINES = 64
 
 
 class Kind(NamedTuple):
-    """What decides whether a job may be stopped for another."""
+    """The properties that decide whether a job may be preempted for another one."""
 
     tenant: Tenant
     charge: tuple[tuple[Key, int], ...]
     priority: int
     preemptible: bool
     is_extra: bool
-    """Worker of an elastic gang."""
+    """Whether it is an extra worker of an elastic gang."""
     movable: bool
 
 
 class Loss(NamedTuple):
-    """Of one that is stopped: seconds for which its GPUs have worked in vain.
+    """The seconds of GPU time that a preempted job loses.
 
-    Since it began, but no more than `most`; and `beside` that.
+    They count from the job's start, at most `most` seconds. `beside` seconds are added to that.
     """
 
     most: float = inf
@@ -58,7 +59,7 @@ class Lines:
         self._spare = list(range(_FIRST_LINES))[::-1]
 
     def add(self, **values: float) -> int:
-        """The number of its line."""
+        """Store the values in a free line and return its number."""
         if not self._spare:
             self._grow()
         line = self._spare.pop()
@@ -68,14 +69,14 @@ class Lines:
         return line
 
     def copy(self) -> "Lines":
-        """The same, independent of these."""
+        """Return an independent copy."""
         twin = Lines()
         twin.columns = {name: column.copy() for name, column in self.columns.items()}
         twin._spare = self._spare.copy()
         return twin
 
     def remove(self, line: int) -> None:
-        """Nobody looks at it any more."""
+        """Mark the line as free."""
         self.columns["live"][line] = False
         self._spare.append(line)
 
@@ -87,7 +88,7 @@ class Lines:
 
 
 class Census:
-    """Mutable; has one line per job, and one per job and node."""
+    """Columns with one line per running job, and one per job and node; mutable."""
 
     def __init__(self) -> None:
         self._kinds: Table[Kind] = Table()
@@ -110,7 +111,7 @@ class Census:
         self._of: dict[Tenant, dict[int, Running]] = {}
 
     def copy(self) -> "Census":
-        """The same, independent of these."""
+        """Return an independent copy."""
         twin = Census()
         twin._kinds, twin._nodes = self._kinds.copy(), self._nodes.copy()
         twin._jobs, twin._parts = self._jobs.copy(), self._parts.copy()
@@ -119,7 +120,7 @@ class Census:
         return twin
 
     def add(self, running: Running) -> None:
-        """It runs from now on."""
+        """Add a job that runs from now on."""
         job, charge = running.job, running.charge
         kind = self._kinds.take(
             Kind(
@@ -158,7 +159,7 @@ class Census:
         self._at[job.id] = line, parts
 
     def remove(self, job: JobId) -> None:
-        """It runs no longer."""
+        """Remove a job that no longer runs."""
         line, parts = self._at.pop(job)
         self._end_of_kind(int(self._jobs.columns["kind"][line]), self._running.pop(line).job.tenant)
         self._jobs.remove(line)
@@ -167,7 +168,7 @@ class Census:
             self._parts.remove(part)
 
     def _end_of_kind(self, number: int, tenant: Tenant) -> None:
-        """Of one job of the kind; perhaps its last."""
+        """Count one job less of the kind; forget the kind with its last job."""
         of_tenant = self._of[tenant]
         self._kinds.give_back(number)
         if not self._kinds.uses(number):
@@ -176,9 +177,9 @@ class Census:
                 del self._of[tenant]
 
     def kinds(self) -> ItemsView[Tenant, dict[int, Running]]:
-        """By tenant: the numbers of the kinds of which somebody runs, each with one of them.
+        """Return by tenant the numbers of the kinds that run, each with a sample job.
 
-        That one may have ended since; its kind is what it is asked for.
+        The sample may have ended since. Only its kind counts.
         """
         return self._of.items()
 
@@ -190,14 +191,17 @@ class Census:
         *,
         loss: Loss = _ALL,
     ) -> tuple[Candidates, float]:
-        """Those who could be stopped now, and when the next one could be.
+        """Return the jobs that can be preempted now, and when the next one can be.
 
         Args:
-            protected: by the numbers of the kinds that could be stopped, for how many seconds each
-                of their jobs may not be.
+            protected: by number of each kind that can be preempted, for how many seconds its jobs
+                are protected.
             now: in seconds.
-            without: who is left out.
-            loss: what each would lose.
+            without: jobs that are left out.
+            loss: what each job would lose.
+
+        Returns:
+            the candidates, and the time at which the next job becomes one; infinity: none does.
         """
         until = self._protected_until(protected, without)
         lines = np.flatnonzero(until <= now)
@@ -207,7 +211,7 @@ class Census:
     def unprotected_at(
         self, protected: Mapping[int, float], now: float, without: Collection[JobId] = ()
     ) -> list[float]:
-        """When more of them could be stopped than can be now, the first time first."""
+        """Return the later times at which more of these jobs become preemptible, in order."""
         until = self._protected_until(protected, without)
         found: list[float] = np.unique(until[(until > now) & (until < inf)]).tolist()
         return found
@@ -215,7 +219,7 @@ class Census:
     def _protected_until(
         self, protected: Mapping[int, float], without: Collection[JobId]
     ) -> NDArray[np.float64]:
-        """By line; infinity: it can never be stopped."""
+        """Return by line until when a job is protected; infinity: it is never preempted."""
         jobs = self._jobs.columns
         seconds = np.full(max(len(self._kinds.values), 1), inf)
         for number, least in protected.items():
@@ -248,9 +252,10 @@ class Census:
     def ends(
         self, now: float, also: Sequence[Running] = (), without: Collection[JobId] = ()
     ) -> Ends:
-        """Of those who run and will end, and of those who are about to run.
+        """Return the ends of running jobs and of the jobs in `also`, as they are expected now.
 
-        As is expected now: who takes longer than was estimated is expected to take twice as long.
+        A job that has exceeded its estimate is expected to take twice as long, or the next doubling
+        that it has not exceeded. Its deadline remains an upper bound.
         """
         for running in also:
             self.add(running)
@@ -285,10 +290,10 @@ class Census:
     def _in_order(
         self, now: float, left_out: Sequence[int]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64], bool]:
-        """Lines of jobs, the number of the end of each, the times of the ends; if any is guessed.
+        """Return the lines of jobs, the number of each end, the times, and if any is estimated.
 
-        Those of unknown duration come last, one by one, in the order in which they started. Who
-        runs for ever is left out.
+        Jobs of unknown duration come last, one by one, in the order in which they started. Extra
+        workers and jobs that run forever are left out.
         """
         jobs = self._jobs.columns
         counted = jobs["live"] & jobs["ends"]
@@ -307,7 +312,7 @@ class Census:
         return lines, is_new.cumsum() - 1, until[is_new], guessed
 
     def _expected(self, lines: NDArray[np.intp], now: float) -> tuple[NDArray[np.float64], bool]:
-        """When they are expected to end, and whether anybody is before he must."""
+        """Return the expected ends, and whether any job is expected to end before its deadline."""
         jobs = self._jobs.columns
         started, until, estimate = (jobs[name][lines] for name in ("started", "until", "estimate"))
         guessed = started + estimate < until

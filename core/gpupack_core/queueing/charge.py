@@ -2,12 +2,12 @@
 """What GPUs count against quotas: milli-GPU by key.
 
 A key is a model as quotas name it («H100»), or ANY for the GPUs that no quota of the cluster names.
-Every GPU counts under exactly one key, that of the longest name that matches its model, so that
-what is promised under different keys is never promised twice.
+Every GPU counts under exactly one key: the name with the most words that matches its model. So no
+GPU is guaranteed twice under different keys.
 
-A share counts by its percent or by its part of the GPU's memory, whichever is dearer: who takes 20%
-of the time and 90% of the memory leaves next to nothing for others. A MIG slice counts by its part
-of the memory of all slices that its GPU is cut into.
+A share counts by its percentage or by its part of the GPU's memory, whichever is larger: a share
+with 20% of the time and 90% of the memory leaves almost nothing for others. A MIG slice counts by
+its part of the memory of all slices of its GPU.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ Key = NewType("Key", str)
 """A model as quotas name it."""
 
 ANY: Final = Key("")
-"""GPUs of models that no quota names."""
+"""The key of GPUs whose model no quota names."""
 
 Charge = Mapping[Key, int]
 """Milli-GPU by key."""
@@ -37,14 +37,14 @@ NOTHING: Final[Charge] = MappingProxyType({})
 
 
 class Keys:
-    """The keys of all quotas together; immutable but for what it remembers."""
+    """The keys of all quotas together; immutable except for a cache."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = sorted(set(names) - {ANY}, key=lambda name: (-len(words(name)), name))
         self._known: dict[str, Key] = {}
 
     def of(self, model: str) -> Key:
-        """The key under which GPUs of the model count."""
+        """Return the key under which GPUs of the model count."""
         key = self._known.get(model)
         if key is None:
             found = (name for name in self._names if matches_model(name, model))
@@ -52,11 +52,11 @@ class Keys:
         return key
 
     def all(self) -> tuple[Key, ...]:
-        """Every key, ANY last."""
+        """Return every key, ANY last."""
         return (*map(Key, self._names), ANY)
 
     def capacity(self, cluster: Cluster) -> Charge:
-        """All GPUs of the inventory, whatever their health, by key."""
+        """Return all GPUs of the inventory by key, whatever their health."""
         a = cluster.arrays
         found: dict[Key, int] = {}
         numbers, counts = np.unique(a.model[a.capacity > 0], return_counts=True)
@@ -70,7 +70,7 @@ class Keys:
         return found
 
     def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
-        """What the placements count; devices that are not in the inventory count under ANY."""
+        """Return what the placements count; devices outside the inventory count under ANY."""
         found: dict[Key, int] = {}
         for placement in placements:
             node = cluster.node(placement.node)
@@ -83,7 +83,7 @@ class Keys:
         return found
 
     def allowed(self, cluster: Cluster, request: Request) -> tuple[Key, ...]:
-        """The keys of the models in the cluster that the request may use, in a fixed order."""
+        """Return the keys of the cluster's models that the request may use, in a fixed order."""
         keys = {
             self.of(model)
             for model in cluster.model_names.in_use
@@ -92,7 +92,7 @@ class Keys:
         return tuple(sorted(keys))
 
     def possible(self, cluster: Cluster, request: Request) -> tuple[Key, ...]:
-        """Those, and those under which GPUs that are yet to come could count, in a fixed order."""
+        """Return the allowed keys and those of GPUs that may be added later, in a fixed order."""
         if not request.models:
             return self.all()
         others = {self.of(asked) for asked in request.models}
@@ -104,22 +104,22 @@ class Keys:
         return tuple(sorted(others.union(self.allowed(cluster, request))))
 
     def models_of(self, cluster: Cluster, key: Key) -> tuple[str, ...]:
-        """The models in the cluster that count under the key."""
+        """Return the models in the cluster that count under the key."""
         return tuple(sorted(m for m in cluster.model_names.in_use if self.of(m) == key))
 
 
 def least(gang: Gang) -> int:
-    """Milli-GPU that the gang counts wherever it goes; slices are known by their GPU alone."""
+    """Return the milli-GPU that the gang counts on any node; 0 for slices, which count by GPU."""
     return gang.request.milli * gang.workers
 
 
 def added(one: Charge, other: Charge) -> Charge:
-    """The sum."""
+    """Return the sum of two charges."""
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
 def charged(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
-    """Milli-GPU that a grant counts.
+    """Return the milli-GPU that a grant counts.
 
     Args:
         grant: what is held of the device.

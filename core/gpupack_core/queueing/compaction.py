@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which movable jobs are to leave where, so that a waiting one has room, and where they go.
+"""The choice of movable jobs that make space for a pending job, and of their new places.
 
-Nodes are emptied for one worker after the other, where that costs least by a lower bound. Then all
-of it is tried: the job is placed, and beside it each of those in its way, on places that nobody
-holds now, not even another who is moved. So every move can be made for itself, in any order, and
-nobody has left his place without having another, whatever happens to the others.
+Nodes are emptied for one worker after another, where that costs least by a lower bound. Then the
+complete result is tried: the pending job is placed, and after it each of the jobs in its way, on
+places that no other job holds now, not even another job that moves. So every move can be carried
+out by itself and in any order, and each job that leaves its places has new ones, whatever happens
+to the others.
 
-It is a heuristic, bounded in plans: a few nodes are tried, and on each the cheapest jobs.
+The search is a heuristic with a bounded number of plans: it tries a few nodes, and on each the
+cheapest jobs.
 """
 
 from bisect import insort
@@ -28,16 +30,16 @@ from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 
 ATTEMPTS: Final = 4
-"""Sets of jobs that are tried."""
+"""The maximum number of sets of jobs that are tried."""
 _ROWS: Final = 64
-"""Nodes that are looked at for one set."""
+"""The maximum number of nodes that are examined for one set."""
 _LOCAL: Final = 32
-"""Jobs on one of them, the cheapest."""
+"""The maximum number of jobs that are examined on one node, the cheapest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """One who is moved, and where to."""
+    """A job that moves, and its new places."""
 
     running: Running
     cost: float
@@ -48,7 +50,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Where the job goes once all of these have left."""
+    """The places of the pending job once all of `leaving` have moved."""
 
     places: Places
     charge: Charge
@@ -57,28 +59,28 @@ class Compacted:
 
 @dataclass(slots=True)
 class _Chosen:
-    """Candidates who are to leave a row."""
+    """The candidates that are to leave a row."""
 
     row: int
     candidates: list[Candidate]
 
 
 class Placing:
-    """Where jobs go within their quotas, one beside the other; counted until it is undone."""
+    """Placement of several jobs within their quotas; each one is counted until `undo`."""
 
     def __init__(self, books: Books, within: WithinQuota) -> None:
         self._books, self._within = books, within
         self._counted: list[tuple[Tenant, Charge, int]] = []
 
     def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
-        """A job that waits."""
+        """Place a pending job; None: it does not fit."""
         found = self._within.places(cluster, job)
         if found is not None:
             self._count(job.tenant, found[1], 1)
         return found
 
     def place_again(self, sheet: Cluster, running: Running) -> tuple[Places, Charge] | None:
-        """A job that runs, as if it held nothing."""
+        """Place a running job as if it held nothing; None: it does not fit."""
         job, cluster = running.job, sheet.overlay()
         _free(cluster, running)
         self._count(job.tenant, running.charge, -1)
@@ -89,7 +91,7 @@ class Placing:
         return found
 
     def undo(self) -> None:
-        """The books are as they were."""
+        """Restore the quota usage."""
         for tenant, charge, sign in reversed(self._counted):
             self._books.starts(tenant, charge, sign=-sign)
         self._counted.clear()
@@ -100,7 +102,10 @@ class Placing:
 
 
 class Compaction:
-    """For one job; `cluster` is not changed. `most`: jobs; `budget`: milli-GPU times seconds."""
+    """One search for one job; `cluster` is not changed.
+
+    `most` is the maximum number of jobs that move. `budget` is in milli-GPU times seconds.
+    """
 
     def __init__(
         self,
@@ -119,7 +124,7 @@ class Compaction:
         self._elsewhere: dict[tuple[Gang, int], bool] = {}
 
     def run(self) -> Compacted | None:
-        """None: none was found."""
+        """Return the moves, or None if none were found."""
         turns = self._bounds.hopeful(len(self._candidates))[:_ROWS]
         for _ in range(ATTEMPTS):
             chosen = self._choose(list(turns))
@@ -135,9 +140,9 @@ class Compaction:
         return None
 
     def _choose(self, turns: list[tuple[float, int]]) -> list[_Chosen]:
-        """By row those who leave, so that all workers could have room; empty: it is not possible.
+        """Choose by row the jobs that leave, so that all workers could fit; empty: impossible.
 
-        Rows of which nothing can come are not among the turns afterwards.
+        `turns` is consumed.
         """
         sheet, spent, jobs = self._cluster.overlay(), 0.0, 0
         chosen: list[_Chosen] = []
@@ -167,7 +172,10 @@ class Compaction:
     def _for_one_more(
         self, sheet: Cluster, row: int, local: Sequence[Candidate]
     ) -> Sequence[Candidate]:
-        """Without whom one more worker has room on the row; the dearest are spared if possible."""
+        """Return the jobs that have to leave the row for one more worker; spare the dearest.
+
+        The result is empty if the worker does not fit without all of them.
+        """
         request = self._job.gang.request
         workers = int(worker_slots(sheet, request)[row]) + 1
         for one in local:
@@ -188,13 +196,13 @@ class Compaction:
         return kept if enough else ()
 
     def _has_room(self, sheet: Cluster) -> bool:
-        """Necessary for all workers to fit."""
+        """Tell whether all workers can fit; necessary, not sufficient."""
         gang = self._job.gang
         slots = worker_slots(sheet, gang.request)
         return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
 
     def _has_room_elsewhere(self, of: int, row: int) -> bool:
-        """Necessary for the candidate to find places that are not on the row."""
+        """Tell whether the candidate can fit outside the row; necessary, not sufficient."""
         gang = self._candidates[of].running.job.gang
         known = self._elsewhere.get((gang, row))
         if known is None:
@@ -204,7 +212,7 @@ class Compaction:
         return known
 
     def _attempt(self, chosen: Sequence[_Chosen]) -> Compacted | int:
-        """All of it, or a row from which nobody can be moved."""
+        """Return all places, or a row from which a job cannot move."""
         ways = [(one, of.row) for of in chosen for one in of.candidates]
         empty = self._cluster.overlay()
         for one, _ in ways:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whom movable jobs are moved, and whether that is worth its cost.
+"""The decision to move jobs for a pending job, if that is worth its cost.
 
-    a head lacks room ─► enough is free in all, and it has waited for so long
-                      ─► when it would start without: so much is gained
-                      ─► who could leave, and where to (compaction.py), for a part of that
+    a queue head lacks GPUs ─► enough GPUs are free in total, and it has waited long enough
+                            ─► its start estimate without moves: the gain
+                            ─► which jobs could move, and where (compaction.py), for a part of that
 
-    gained = the job's GPUs · (its foreseen start - now; its duration or the horizon at most)
-    lost   = GPUs of each who is moved · (restart + what it did since it began, or since its last
-             checkpoint at most)
+    gained = the job's GPUs · (its estimated start - now; at most its duration and the horizon)
+    lost   = GPUs of each moved job · (restart + its work since its start, at most since its last
+             checkpoint)
 
-Only for those for whom room is kept: the first who lack it and have waited for so long.
+It happens only for jobs with a backfill reservation: the first that lack GPUs and have waited long
+enough.
 """
 
 from dataclasses import dataclass
@@ -34,16 +35,16 @@ from gpupack_core.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """The decision, and what it means in the books."""
+    """The decision and its effect on quota usage."""
 
     decision: Consolidate
     charge: Charge
     moved: tuple[tuple[Running, Charge], ...]
-    """Each with what it will count."""
+    """The moved jobs, each with what it will count."""
 
 
 class Consolidator:
-    """Belongs to one cycle; searches once in it at the most."""
+    """The consolidation of one cycle; it searches at most once."""
 
     def __init__(
         self, state: State, sheet: Sheet, within: WithinQuota, foresight: Foresight, now: float
@@ -52,10 +53,13 @@ class Consolidator:
         self._foresight, self._rules = foresight, state.books.rules.consolidation
         self._has_searched = False
         self.look_at = inf
-        """When somebody could be moved who is not now."""
+        """The next time at which a search could have another result."""
 
     def seek(self, entry: Entry, *, busy: bool) -> Consolidation | None:
-        """Who is moved for the job, which lacks room; `busy`: there is no time for it now."""
+        """Return the moves for a job that lacks GPUs; None: none, or none yet.
+
+        If `busy` is true, the search is put off to the next cycle.
+        """
         if not self._may_seek(entry):
             return None
         room = self._foresight.foreseen(entry.job)
@@ -87,12 +91,12 @@ class Consolidator:
         return due <= self._now and (searched is None or searched < self._now)
 
     def _is_enough_free(self, job: Job) -> bool:
-        """Moves bring together what is free: they make no more of it."""
+        """Tell whether enough GPUs are free in total: moves free no more of them."""
         free = seen_for(self._sheet.cluster, job.gang.request).free_gpu_milli
         return int(free.sum()) >= least(job.gang)
 
     def _gain(self, job: Job, room: KeptRoom) -> float:
-        """Milli-GPU times seconds, by a start now."""
+        """Return the gain of a start now, in milli-GPU times seconds."""
         if room.placements is None:
             return 0.0
         lasts = job.is_expected(0.0)
@@ -124,7 +128,7 @@ class Consolidator:
         return found if fair else None
 
     def _cost(self, leaving: Leaving) -> float:
-        """With the extra workers of an elastic gang, which end with it."""
+        """Return the cost of one move, including the extra workers that end with the gang."""
         extras = self._state.extras_of([leaving.running])
         beside = sum(milli for extra in extras for milli in extra.charge.values())
         return leaving.cost + beside * self._rules.restart

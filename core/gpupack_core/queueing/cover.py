@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cheapest of some candidates whose end makes room, through all their sets by cost.
+"""The search for the cheapest set of candidates whose end makes space, in the order of cost.
 
-Exact where that ends in time, which small numbers do. Otherwise so many of the cheapest are
-stopped that it suffices, and of these all are spared without whom it does, too.
+It is exact where it finishes within its bounds, as for a few candidates. Otherwise the cheapest
+candidates are taken until they suffice, and each of them that is not needed is spared.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from gpupack_core.queueing.trials import Found, Insufficient, Trials, is_below
 from gpupack_core.serving import seen_for
 
 TRIALS: Final = 512
-"""Plans in one exact search; sets of nine candidates are 511."""
+"""The maximum number of plans in one exact search; nine candidates have 511 sets."""
 SETS: Final = 8192
-"""Steps in one."""
+"""The maximum number of steps in one exact search."""
 
 
 class Cover:
-    """For one job, on the cluster of its trials."""
+    """Exact search for one job, on the cluster of its trials."""
 
     def __init__(self, trials: Trials, grounds: Grounds, relief: Relief) -> None:
         self._trials, self._grounds, self._relief = trials, grounds, relief
@@ -35,13 +35,13 @@ class Cover:
         frees: Sequence[int] = (),
         below: Found | None = None,
     ) -> Found | None:
-        """Through all sets by cost.
+        """Return the cheapest set, searched in the order of cost; None: none, or none cheaper.
 
         Args:
-            candidates: of whom sets are made.
-            row: where they have to make room; None: anywhere.
-            frees: what each of them has there.
-            below: a set that is known to do; dearer ones are of no interest.
+            candidates: the elements of the sets.
+            row: where they have to make space; None: anywhere.
+            frees: what each of them frees there.
+            below: a set that is known to suffice; only cheaper ones are returned.
         """
         trials, best = 0, below
         sets = self.sets(candidates, row, frees, workers=1, may_grow=self._may_be_stopped)
@@ -61,7 +61,7 @@ class Cover:
         return _new(best, below)
 
     def relieved(self, refused: Insufficient, below: Found | None) -> Found | None:
-        """With others beside them, so that the books allow it, and nobody who is not needed."""
+        """Return a larger set that the quota allows, without unneeded victims; None: none."""
         found = self._relief.of(refused, below)
         return None if found is None else self._trials.sparing(found)
 
@@ -74,7 +74,10 @@ class Cover:
         workers: int,
         may_grow: Callable[[Subset], bool] = bool,
     ) -> Sets:
-        """Those who with what is free on the row are enough for so many workers there."""
+        """Return the sets that free enough for this many workers on the row.
+
+        What is free on the row already counts. Without a row every set qualifies.
+        """
         if row is None:
             return Sets(candidates, [0] * len(candidates), 0, may_grow)
         request = self._trials.gang.request
@@ -86,7 +89,7 @@ class Cover:
         return self._grounds.tolerate([one.running for one in subset])
 
     def _enough(self, candidates: Sequence[Candidate]) -> Found | None:
-        """The cheapest 1, 2, 4, … that may go together, and of these no more than are needed."""
+        """Try the cheapest 1, 2, 4, … that may be preempted together; spare those not needed."""
         chosen: list[Candidate] = []
         tried = 1
         for one in sorted(candidates, key=order):
@@ -102,5 +105,5 @@ class Cover:
 
 
 def _new(best: Found | None, below: Found | None) -> Found | None:
-    """What was found, if it is more than was known."""
+    """Return what was found, or None if it was known before."""
     return None if best is below else best
