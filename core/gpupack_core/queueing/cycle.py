@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over those who wait: who starts now, for whom others are stopped, who goes on waiting.
+"""One pass over the pending jobs: which start now, which preempt, which wait.
 
-    those for whom room was made ─► those who are to leave devices: is there another place? ─► Move
-                                 ─► the rest in order: priority, share, age
-                                       │ fits the quota and the cluster ─────────► Admit
-                                       │ others may be stopped, and then it fits ─► Preempt
-                                       │ it has waited for long ──────────────────► room is kept
-                                       │  and movable jobs have places elsewhere ─► Consolidate
-                                       └ otherwise it waits; in strict order all behind it do, too
-                                 ─► elastic gangs: what is left and nobody else could use ─► Admit
+    jobs with reserved places ─► movable jobs on devices to drain: do they fit elsewhere? ─► Move
+                              ─► the other jobs in order: priority, share, age
+                                    │ fits the quota and the cluster ──────────► Admit
+                                    │ fits once other jobs are preempted ──────► Preempt
+                                    │ has waited long enough ──────────────────► reservation
+                                    │  and movable jobs can run elsewhere ─────► Consolidate
+                                    └ otherwise it waits; in strict order, all jobs behind it, too
+                              ─► elastic gangs: GPUs that no pending job can use ─► Admit
 
-Nothing is changed but what is remembered of failures: what is decided is booked on a sheet.
+A cycle changes nothing but the memory of failures. It books its decisions on a sheet.
 """
 
 from collections.abc import Collection, Iterable
@@ -41,20 +41,20 @@ from gpupack_core.queueing.within import WithinQuota
 
 
 class Outcome(Enum):
-    """Of trying one job."""
+    """The outcome of an attempt to admit one job."""
 
     ADMITTED = auto()
     NO_QUOTA = auto()
     NO_ROOM = auto()
     WOULD_DELAY = auto()
-    """It would take places of a job for which room is kept."""
+    """It would take reserved places of a queue head."""
     HELD_STILL = auto()
-    """Its quota will allow it when those who are being stopped have ended."""
+    """Its quota allows it when jobs that are being preempted have ended."""
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The jobs of a lane that are still to be tried, the next one first."""
+    """The jobs of a lane that have not been tried yet, the next one first."""
 
     lane: Lane
     entries: list[Entry]
@@ -67,7 +67,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """Of what is decided: see Queue.cycle."""
+    """Restrictions of what a cycle decides: see Queue.cycle."""
 
     preempt: bool = True
     most: float = inf
@@ -75,7 +75,7 @@ class Restrictions:
 
 
 class Cycle:
-    """One pass; used once."""
+    """One scheduling cycle; used once."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Cycle:
         self._held: list[tuple[Tenant, Charge]] = []
         self._admitted: list[Admit] = []
         self._starting: list[Job] = []
-        """Of them the elastic gangs."""
+        """The elastic gangs among them."""
         self._preemptions: list[Preempt] = []
         self._given_up: list[GiveUp] = []
         self._moves: list[Move] = []
@@ -112,7 +112,7 @@ class Cycle:
         self._look_at = inf
 
     def run(self) -> Decisions:
-        """All that can be decided now."""
+        """Return all decisions that can be made now."""
         try:
             for reservation in tuple(self._state.reserved.values()):
                 self._serve_reserved(reservation)
@@ -146,9 +146,12 @@ class Cycle:
         )
 
     def _serve_reserved(self, reservation: Reservation) -> None:
-        """Room was made for it: it starts as soon as it fits, there or elsewhere.
+        """Admit a job with reserved places as soon as it fits, on these places or elsewhere.
 
-        On its own places it starts there alone, while what is left of it holds them.
+        A job that restarts on its own places starts only there while the rest of its last attempt
+        still holds them. The reservation is given up when the victims do not end, or the job does
+        not become pending again, within the patience of the rules, and when the victims have ended
+        and the job fits nowhere.
         """
         alive = bool(self._state.victims_of(reservation))
         gives_up_at = reservation.since + self._rules.preemption.patience
@@ -184,7 +187,7 @@ class Cycle:
         return remain_held(self._sheet.cluster, reservation, self._state.running)
 
     def _move(self) -> None:
-        """Those who are to leave devices, before those who wait: they were let in before them."""
+        """Move jobs off devices to drain, before pending jobs: they were admitted earlier."""
         candidates = self._mover.candidates()
         if not candidates:
             return
@@ -206,10 +209,10 @@ class Cycle:
         self._mover.remember()
 
     def _serve(self) -> None:
-        """In order, the first first.
+        """Try the pending jobs in their order.
 
-        Who starts makes shares grow: it can only move others back, which is seen when their turn
-        comes. Victims make shares shrink, and then the order is found anew.
+        An admission makes shares larger. It can only move other jobs back, which is seen when their
+        turn comes. Victims make shares smaller, and then the order is computed again.
         """
         heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._turns())]
         heapify(heap)
@@ -234,7 +237,7 @@ class Cycle:
                 heapify(heap)
 
     def _grow(self) -> None:
-        """Extra workers of elastic gangs, after all others."""
+        """Admit extra workers of elastic gangs, after all pending jobs."""
         if not self._complete or TOP in self._blocked:
             return
         heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._growing())]
@@ -250,7 +253,10 @@ class Cycle:
                 heappush(heap, (self._order.of(turn.entry), number, turn))
 
     def _growing(self) -> list[Growing]:
-        """Gangs that start now, and those that were not resized of late and are left alone."""
+        """Return the gangs that start now, and those that were not resized recently.
+
+        Gangs that are to end, to move or to shrink are left out of the latter.
+        """
         state = self._state
         turns = state.elastic.beside(self._starting, self._now)
         if state.elastic:
@@ -265,7 +271,7 @@ class Cycle:
         return [turn for turn in turns if turn.entry.job.tenant not in self._only.but]
 
     def _leaving(self) -> set[JobId]:
-        """Who is to end or to move, and the gangs of extra workers that are."""
+        """Return the jobs that are to end or to move, and the gangs whose extra workers are."""
         ids = self._state.stopping() | {move.job for move in self._moves}
         made = [*self._preemptions, *(each.preempt for each in self._consolidations)]
         ids |= {victim.job for preempt in made for victim in preempt.victims}
@@ -273,7 +279,7 @@ class Cycle:
         return ids | {one.job.extends for one in extras if one and one.job.extends is not None}
 
     def _take_turn(self, turn: _Turn) -> None:
-        """Try the next job of a lane; what it says of the others of the lane."""
+        """Try the next job of a lane, and apply the outcome to the other jobs of the lane."""
         entry = turn.entry
         if entry.job.tenant in self._only.but:
             self._pass_over(turn)
@@ -300,7 +306,7 @@ class Cycle:
                 self._used_up.add(entry.job.tenant)
 
     def _pass_over(self, turn: _Turn) -> None:
-        """Nobody of its tenant is let in for now; others take nothing of theirs meanwhile."""
+        """Skip a job whose tenant is excluded from this cycle; keep its reservation."""
         entry = turn.entry
         turn.entries = []
         if not self._within.may_pay(self._sheet.cluster, entry.job):
@@ -324,7 +330,7 @@ class Cycle:
         return self._try_there(entry, places)
 
     def _try_there(self, entry: Entry, places: Places) -> Outcome:
-        """It fits there; or elsewhere, if it may not be there."""
+        """Admit the job on these places, or elsewhere if they are not permitted."""
         job = entry.job
         found = self._within.payable(self._sheet.cluster, job, places)
         if found is None:
@@ -342,9 +348,10 @@ class Cycle:
         return Outcome.ADMITTED
 
     def _beside(self, entry: Entry) -> tuple[Places, Charge] | Outcome:
-        """Where it may go beside all places that are kept from it, or why it may not.
+        """Return places that avoid all reservations before the job, or why there are none.
 
-        That is remembered for its shape unless its quota decided: others may have another.
+        The result is remembered for the request's shape, unless the quota decided it: other tenants
+        may have another quota.
         """
         job, cluster = entry.job, self._foresight.beside(entry.job)
         places = None if cluster is None else self._within.plan(cluster, job)
@@ -360,7 +367,7 @@ class Cycle:
         return Outcome.WOULD_DELAY
 
     def _preempt(self, entry: Entry) -> bool:
-        """Whether others are stopped for it."""
+        """Tell whether jobs are preempted for this one."""
         preemption = self._preemptor.seek(entry) if self._only.preempt else None
         if self._preemptor.has_searched:
             self._foresight.stop()
@@ -370,7 +377,7 @@ class Cycle:
         return True
 
     def _waits_no_longer(self, entry: Entry, outcome: Outcome) -> bool:
-        """Whether those who went past it on a guess are stopped for it."""
+        """Tell whether jobs that were speculatively backfilled are preempted for this one."""
         if outcome is not Outcome.NO_ROOM:
             return False
         if self._patience.begins(entry.job):
@@ -382,7 +389,7 @@ class Cycle:
         return True
 
     def _consolidate(self, entry: Entry) -> None:
-        """Others are moved for it, if that is worth its cost."""
+        """Move jobs for this one, if that is worth its cost."""
         if not self._only.preempt:
             return
         found = self._consolidator.seek(entry, busy=self._preemptor.has_searched)
@@ -428,18 +435,22 @@ class Cycle:
         self._within.forget()
 
     def _is_blocked(self, tenant: Tenant) -> bool:
-        """Who lacks room holds up its strict cohort, who lacks quota its own tenant alone."""
+        """Tell whether strict order holds the tenant's jobs back.
+
+        A job that lacks GPUs blocks its strict cohort. A job that lacks quota blocks only its own
+        tenant.
+        """
         scope = self._books.strict_scope(tenant)
         return scope is not None and (scope in self._blocked or tenant in self._used_up)
 
     def _block(self, tenant: Tenant) -> None:
-        """In strict order nobody goes before one who cannot."""
+        """Block the strict scope of the tenant, if it has one."""
         scope = self._books.strict_scope(tenant)
         if scope is not None:
             self._blocked.add(scope)
 
     def _turns(self) -> list[_Turn]:
-        """Of all but those for whom room was made."""
+        """Return the turns of all pending jobs but those with reserved places."""
         waiting, reserved = self._state.waiting, self._state.reserved
         entries = [waiting.get(job) for job in reserved]
         apart = {id(entry.lane) for entry in entries if entry is not None}
@@ -453,7 +464,10 @@ class Cycle:
         return [turn for turn in turns if turn.entries]
 
     def _lanes(self) -> Iterable[Lane]:
-        """Where a lane that is known to fail says nothing of the others, it is left out."""
+        """Return the lanes to try.
+
+        A lane that is known to fail is left out where its failure has no effect on other lanes.
+        """
         waiting, rules = self._state.waiting, self._rules
         looks_at_all = (
             rules.fifo is Fifo.STRICT

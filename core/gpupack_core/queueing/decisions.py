@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cycle answers. Nothing has been done yet: the caller writes, acts and says what became."""
+"""The decisions of a cycle. The caller writes them, carries them out and reports the outcome."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,26 +9,26 @@ from gpupack_core.queueing.job import JobId
 
 
 class Ground(StrEnum):
-    """With which right a job is stopped for another; events carry these names."""
+    """The policy by which a job is preempted for another one; events carry these names."""
 
     NOMINAL_QUOTA = "ReclaimedNominalQuota"
     FAIR_SHARE = "ReclaimedFairShare"
     PRIORITY = "LowerPriority"
     ESTIMATE = "BackfilledOnEstimate"
-    """It went past the job on a guess, and has delayed it for as long as a guess may."""
+    """It was backfilled ahead of the job on an estimate, and its permitted delay is over."""
     SHRINK = "ElasticGangShrinks"
-    """It is an extra worker of a gang that goes on without it, or that is stopped, too."""
+    """It is an extra worker of a gang that continues without it, or that is preempted, too."""
     MAINTENANCE = "Maintenance"
-    """Devices that it holds are to be left; it is its own beneficiary."""
+    """It holds devices that are to be drained. It is its own preemptor."""
     CONSOLIDATION = "Consolidation"
-    """It is moved, so that what is free comes together where another has room."""
+    """It is moved, so that free GPUs come together for another job."""
     REVISED = "Revised"
-    """It starts again by a higher revision of its spec; it is its own beneficiary."""
+    """It restarts with a higher revision of its spec. It is its own preemptor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """The job starts now, there."""
+    """The job starts now on these placements."""
 
     job: JobId
     placements: tuple[Placement, ...]
@@ -36,7 +36,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """`lost`: GPU-seconds that it has had."""
+    """A job that is preempted or moved; `lost`: the GPU-seconds that this costs."""
 
     job: JobId
     ground: Ground
@@ -45,7 +45,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Stop the victims; the room is kept for the job, which fits there once all have ended."""
+    """Preemption of the victims; the placements are reserved, and free once all have ended."""
 
     job: JobId
     victims: tuple[Victim, ...]
@@ -53,13 +53,13 @@ class Preempt:
 
     @property
     def own(self) -> bool:
-        """Whether the job starts again where it is."""
+        """Whether the job restarts where it is."""
         return {victim.ground for victim in self.victims} == {Ground.REVISED}
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Stop the job and start it again there: the room is kept for it, and free but for itself."""
+    """The stop and restart of a job on other places, which are free and reserved for it."""
 
     job: JobId
     placements: tuple[Placement, ...]
@@ -68,11 +68,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Consolidate:
-    """Move jobs, so that another has room: all of it together, or nothing.
+    """Moves of jobs, so that another job fits: all of them together, or none.
 
-    `preempt`: for whom, and where it goes once all have left; of each victim `lost` is what its
-    move costs at the most. `moves`: of the same jobs, each to a place that is free by now.
-    `gained`: GPU-seconds that the other has earlier than it would have had without.
+    `preempt`: the other job, and its placements once all have left. The `lost` of each victim is
+    the maximum cost of its move. `moves`: the new placements of the same jobs, each of them free by
+    now. `gained`: GPU-seconds that the other job gets earlier than without the moves.
     """
 
     preempt: Preempt
@@ -81,13 +81,16 @@ class Consolidate:
 
     @property
     def lost(self) -> float:
-        """GPU-seconds that the moves cost."""
+        """The GPU-seconds that the moves cost."""
         return sum(victim.lost for victim in self.preempt.victims)
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Those who were to end, or to come back, have not in time: the room is kept no longer."""
+    """The end of a reservation: the victims, or the job itself, did not end or return in time.
+
+    `stuck` has the victims that have not ended. It is empty where the job no longer fits.
+    """
 
     job: JobId
     stuck: tuple[JobId, ...]
@@ -95,10 +98,10 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """In the order in which they were made.
+    """Decisions in the order in which they were made.
 
-    `look_at`: the next decision may be due then. `complete` False: there was enough to do before
-    all had been looked at, and the next cycle is due at once.
+    `look_at`: the time at which the next decision may be due. `complete` False: the cycle reached
+    its limit before it looked at all jobs, and the next cycle is due at once.
     """
 
     admitted: tuple[Admit, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that are to be left by those who hold them."""
+"""Devices that running jobs are to leave."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,11 +7,11 @@ from gpupack_core.placement import Placement
 from gpupack_core.units import DeviceUuid, NodeName
 
 Drains = Mapping[NodeName, frozenset[DeviceUuid] | None]
-"""By node; None: all that the node has."""
+"""By node; None: all devices of the node."""
 
 
 def node_to_leave(places: Iterable[Placement], drains: Drains) -> NodeName | None:
-    """The first node on which the places have such a device; None: there is none."""
+    """Return the first node on which the places have a device to drain; None: there is none."""
     return next((place.node for place in places if _is_to_leave(place, drains)), None)
 
 

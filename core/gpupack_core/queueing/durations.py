@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long jobs of a name will take, from those of the same tenant that ended.
+"""Learned durations of jobs: estimates from earlier jobs of the same tenant and name.
 
     learn(tenant, name, seconds, ended) ─► the last of each name ─► estimate(tenant, name)
 
-The estimate is a high quantile of the last durations, once there are a few. What did not run to
-its end (it was stopped, or failed) says only that it would have taken longer: it counts where it
-took longer than was expected, so that nobody looks short for ever by never ending. A tenant may
-make many names: the one that was not heard of for longest is forgotten.
+The estimate is a high quantile of the last durations, once there are enough. A job that did not run
+to its end (it was preempted, or failed) only shows that it would have taken longer. It counts where
+it took longer than the estimate, so that no name keeps a short estimate because its jobs never end.
+A tenant can create many names: the one that has learned nothing for the longest time is forgotten.
 """
 
 import re
@@ -21,27 +21,27 @@ from gpupack_core.queueing.job import Tenant
 
 QUANTILE: Final = 0.9
 LEAST: Final = 5
-"""Durations below which nothing is said."""
+"""The minimum number of durations for an estimate."""
 KEPT: Final = 20
-"""Durations of a name."""
+"""The maximum number of durations that are kept per name."""
 NAMES: Final = 64
-"""Of a tenant."""
+"""The maximum number of names per tenant."""
 TENANTS: Final = 1024
 
 
 _RANDOM: Final = re.compile("-[bcdfghjklmnpqrstvwxz2456789]{5}$")
-"""What Kubernetes appends to a generateName."""
+"""The suffix that Kubernetes appends to a generateName."""
 
 
 _RERUN: Final = re.compile("-rerun-[0-9a-f]{1,8}$")
-"""What `gpupack rerun` appends."""
+"""The suffix that `gpupack rerun` appends."""
 
 
 def kind_of(name: str) -> str:
-    """What jobs that are submitted again and again have in common: «train-17» and «train-18» do.
+    """Return the common name of repeated jobs: «train-17» and «train-18» both give «train».
 
-    The name without what was appended to tell one from the other: numbers, dates, a random suffix,
-    and of a rerun that it is one.
+    The result lacks what distinguishes one job from the next: numbers, dates, a random suffix, and
+    the mark of a rerun.
     """
     name = _RERUN.sub("", name) or name
     return _RANDOM.sub("", name).rstrip("0123456789-._") or name
@@ -55,24 +55,24 @@ class Sample:
     estimate: float | None = None
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add a duration."""
         self.seconds.append(seconds)
         if len(self.seconds) >= LEAST:
             self.estimate = float(np.quantile(self.seconds, QUANTILE, method="higher"))
 
 
 class Durations:
-    """Mutable, and bounded."""
+    """Learned durations by tenant and name; mutable, and bounded."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[Tenant, OrderedDict[str, Sample]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Names of all tenants."""
+        """Return the number of names of all tenants."""
         return sum(map(len, self._of.values()))
 
     def learn(self, tenant: Tenant, name: str, seconds: float, *, ended: bool = True) -> None:
-        """A job of this name took so long; `ended` False: it did not run to its end."""
+        """Learn from a job of this name; `ended` False: it did not run to its end."""
         if not (isfinite(seconds) and seconds > 0):
             return
         known = self.estimate(tenant, name)
@@ -89,7 +89,7 @@ class Durations:
             self._of.popitem(last=False)
 
     def estimate(self, tenant: Tenant, name: str) -> float | None:
-        """Seconds that hardly any job of the name exceeds; None: too few have ended."""
+        """Return the seconds that few jobs of the name exceed; None: too few have ended."""
         names = self._of.get(tenant)
         sample = names.get(name) if names else None
         return None if sample is None else sample.estimate

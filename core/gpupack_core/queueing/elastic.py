@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gangs that grow: beside its workers, which run together or not at all, one has `extra` more.
+"""Elastic gangs: gangs that start completely and may have `extra` further workers.
 
-    gang starts ─► its extra workers, each a job of one worker ─► let in after all others who wait
-    somebody waits who could use their places ─► they are stopped, at no loss, before any gang is
+    gang starts ─► its extra workers, each a job of one worker ─► admitted after all pending jobs
+    a pending job could use their places ─► they are preempted, at no loss, before any gang is
 
-An extra worker is let in beside its gang when that starts, and later whenever the gang has neither
-begun, grown nor shrunk for `Rules.grow_after`. It takes nothing that anybody else who waits could
-have. Its end frees its place, and its gang's end ends it; both are its owner's to tell.
+An extra worker can be admitted when its gang starts, and later when the gang has neither started,
+grown nor shrunk for `Rules.grow_after`. It takes nothing that any pending job could have. Its end
+releases its place. The end of its gang ends it, too. The owner of the queue reports both.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ _NOBODY: Final[frozenset[JobId]] = frozenset()
 
 
 def extra_of(job: Job, number: int) -> Job:
-    """One of the extra workers of an elastic gang; numbers are from 1 to `job.extra`."""
+    """Return one of the extra workers of an elastic gang; numbers are from 1 to `job.extra`."""
     return replace(
         job,
         id=JobId(f"{job.id}+{number}"),
@@ -41,7 +41,7 @@ def extra_of(job: Job, number: int) -> Job:
 
 @dataclass(slots=True)
 class _Width:
-    """Of a gang that runs; `since`: when it began, grew or shrank last."""
+    """A running gang; `since`: when it last started, grew or shrank."""
 
     job: Job
     since: float
@@ -49,21 +49,21 @@ class _Width:
 
 @dataclass(slots=True, eq=False)
 class Growing:
-    """The gangs of one lane that may grow in this cycle; of the first the next extra worker."""
+    """The gangs of one lane that may grow in this cycle, and the next extra worker of the first."""
 
     entries: Sequence[Entry]
     _elastic: "Elastic"
     _at: int = 0
     _numbers: Iterator[int] = field(init=False)
     entry: Entry = field(init=False)
-    """To be tried."""
+    """The extra worker to try next."""
 
     def __post_init__(self) -> None:
         self._numbers = self._free()
         self.advance()
 
     def advance(self) -> bool:
-        """To the next extra worker; False: there is none."""
+        """Go to the next extra worker; False: there is none."""
         while self._at < len(self.entries):
             of = self.entries[self._at]
             number = next(self._numbers, None)
@@ -87,17 +87,17 @@ class Growing:
 
 
 class Elastic:
-    """The elastic gangs that run, and the extra workers that do. Mutable."""
+    """The elastic gangs that run, and their extra workers that run; mutable."""
 
     def __init__(self, *, by_priority: bool = True) -> None:
         self._by_priority = by_priority
         self._widths: dict[JobId, _Width] = {}
         self._extras: dict[JobId, set[JobId]] = {}
         self._growing = Waiting(by_priority=by_priority)
-        """One entry per gang that is not at its full width; by the gang's id."""
+        """One entry per gang that is not at its full size, under the gang's ID."""
 
     def copy(self) -> "Elastic":
-        """The same, independent of these."""
+        """Return an independent copy."""
         twin = Elastic(by_priority=self._by_priority)
         twin._widths = {gang: replace(width) for gang, width in self._widths.items()}
         twin._extras = {gang: extras.copy() for gang, extras in self._extras.items()}
@@ -105,15 +105,15 @@ class Elastic:
         return twin
 
     def __bool__(self) -> bool:
-        """Whether some gang that runs is not at its full width."""
+        """Tell whether any running gang is not at its full size."""
         return len(self._growing) > 0
 
     def extras_of(self, gang: JobId) -> AbstractSet[JobId]:
-        """Those that run."""
+        """Return the IDs of the gang's extra workers that run."""
         return self._extras.get(gang, _NOBODY)
 
     def starts(self, job: Job, now: float) -> None:
-        """A job runs since `now`; of no effect where it is neither elastic nor an extra worker."""
+        """Record a start; no effect on a job that is neither elastic nor an extra worker."""
         if job.extends is not None:
             self._extras.setdefault(job.extends, set()).add(job.id)
             self._resized(job.extends, now)
@@ -122,7 +122,7 @@ class Elastic:
             self._list(job.id, now)
 
     def ends(self, job: Job, now: float) -> None:
-        """It runs no longer."""
+        """Record that a job has ended."""
         if job.extends is not None:
             extras = self._extras[job.extends]
             extras.discard(job.id)
@@ -153,16 +153,17 @@ class Elastic:
         leaving: Collection[JobId],
         calm_since: float,
     ) -> tuple[list[Growing], float]:
-        """By lane those who may grow now, where a worker might fit; and since when others are calm.
+        """Return the gangs that may grow now and could fit a worker, and when others were resized.
 
         Args:
             waiting: knows what was given back.
             cluster: on which workers might fit.
-            leaving: gangs that are being stopped or shrunk.
-            calm_since: who was resized later may not grow yet.
+            leaving: gangs that are being preempted or shrunk.
+            calm_since: a gang that was resized later may not grow yet.
 
         Returns:
-            the earliest time at which one of those who may not grow yet was resized; or infinity.
+            the gangs by lane, and the earliest time at which a gang that may not grow yet was
+            resized; infinity: there is none.
         """
         found, since = [], inf
         for lane in self._growing.lanes():
@@ -180,7 +181,7 @@ class Elastic:
         return found, since
 
     def beside(self, starting: Iterable[Job], now: float) -> list[Growing]:
-        """The extra workers of gangs that start in this cycle."""
+        """Return the extra workers of gangs that start in this cycle."""
         fresh = Waiting(by_priority=self._by_priority)
         for job in starting:
             if len(self.extras_of(job.id)) < job.extra:
@@ -189,5 +190,5 @@ class Elastic:
 
 
 def _wanted(job: Job) -> Job:
-    """Stands for any of its extra workers, by the id of the gang and with their number."""
+    """Return a job that stands for any extra worker of the gang, with the gang's ID and `extra`."""
     return replace(extra_of(job, 0), id=job.id, extra=job.extra)
