@@ -211,8 +211,9 @@ class Cycle:
     def _serve(self) -> None:
         """Try the pending jobs in their order.
 
-        An admission makes shares larger. It can only move other jobs back, which is seen when their
-        turn comes. Victims make shares smaller, and then the order is computed again.
+        An admission makes its tenant's share larger. That can only move jobs back in the order,
+        which is seen when their turn comes. Victims make shares smaller, and then the order is
+        computed again.
         """
         heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._turns())]
         heapify(heap)
@@ -350,8 +351,8 @@ class Cycle:
     def _beside(self, entry: Entry) -> tuple[Places, Charge] | Outcome:
         """Return places that avoid all reservations before the job, or why there are none.
 
-        The result is remembered for the request's shape, unless the quota decided it: other tenants
-        may have another quota.
+        A refusal is remembered for the shape of the request, unless the quota decided it: other
+        tenants may have another quota.
         """
         job, cluster = entry.job, self._foresight.beside(entry.job)
         places = None if cluster is None else self._within.plan(cluster, job)
@@ -367,7 +368,7 @@ class Cycle:
         return Outcome.WOULD_DELAY
 
     def _preempt(self, entry: Entry) -> bool:
-        """Tell whether jobs are preempted for this one."""
+        """Preempt other jobs for this one, if that is possible; return whether it was."""
         preemption = self._preemptor.seek(entry) if self._only.preempt else None
         if self._preemptor.has_searched:
             self._foresight.stop()
@@ -377,7 +378,7 @@ class Cycle:
         return True
 
     def _waits_no_longer(self, entry: Entry, outcome: Outcome) -> bool:
-        """Tell whether jobs that were speculatively backfilled are preempted for this one."""
+        """Preempt speculatively backfilled jobs for this one, if due; return whether it was."""
         if outcome is not Outcome.NO_ROOM:
             return False
         if self._patience.begins(entry.job):

@@ -28,7 +28,7 @@ class Ground(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """The job starts now on these placements."""
+    """The admission of a job, which starts now on these placements."""
 
     job: JobId
     placements: tuple[Placement, ...]
@@ -45,7 +45,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Preemption of the victims; the placements are reserved, and free once all have ended."""
+    """The preemption of the victims, whose end frees the places that are reserved for the job."""
 
     job: JobId
     victims: tuple[Victim, ...]
@@ -59,7 +59,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The stop and restart of a job on other places, which are free and reserved for it."""
+    """The stop and restart of a job on reserved places, which are free but for the job itself."""
 
     job: JobId
     placements: tuple[Placement, ...]
@@ -71,7 +71,7 @@ class Consolidate:
     """Moves of jobs, so that another job fits: all of them together, or none.
 
     `preempt`: the other job, and its placements once all have left. The `lost` of each victim is
-    the maximum cost of its move. `moves`: the new placements of the same jobs, each of them free by
+    the maximum cost of its move. `moves`: the new placements of the same jobs, each of them free
     now. `gained`: GPU-seconds that the other job gets earlier than without the moves.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whom room is kept in a cycle, and whether a later job would take of it."""
+"""Backfill reservations of a cycle, and whether a later job would delay one of them."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -15,14 +15,14 @@ from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry
 
 REVISED_AFTER: Final = 5.0
-"""Seconds: what rests on jobs that are overdue, or of unknown duration, stands for so long."""
+"""The seconds for which a reservation stands that rests on overdue or unknown ends of jobs."""
 
 
 class Foresight:
-    """Belongs to one cycle. Room is worked out when the first job comes that could take of it.
+    """The backfill reservations of one cycle, computed when a job comes that could take of them.
 
-    `most`: for so many at the most. Nobody starts past another whose turn to be worked out has not
-    come: that is put off to the next cycle, which is due at once.
+    `most`: the maximum number of reservations that are computed. No job passes a queue head whose
+    reservation has not been computed: that is put off to the next cycle, which is due at once.
     """
 
     def __init__(
@@ -31,39 +31,45 @@ class Foresight:
         self._state, self._sheet, self._plan, self._now = state, sheet, plan, now
         self._left = most
         self.is_put_off = False
-        """Whether room for somebody is to be worked out in a later cycle."""
+        """Whether a reservation is to be computed in a later cycle."""
         self._heads: list[Entry] = []
         self._early: set[JobId] = set()
-        """Of the heads those who have not waited for long: in the way of lower priorities alone."""
+        """The heads that have not waited long: they hold back only jobs of lower priority."""
         self._void: set[JobId] = set()
-        """Of those whose places somebody of their own priority may have taken in this cycle."""
+        """The heads whose reservation of an earlier cycle does not hold in this one."""
         self._kept: list[KeptRoom] = []
         self._promised = self._still_waiting()
-        """For whom room was kept before, and who has not been looked at yet."""
+        """The jobs that had a reservation before, and have not been tried in this cycle."""
         self._starting: list[Running] = []
         self._stops: list[tuple[Job, Places, Sequence[Running]]] = []
-        """For whom who is stopped in this cycle, and where it goes then."""
+        """The preemptors of this cycle, each with its places and its victims."""
         self._moves = False
-        """Whether anybody is moved in this cycle: what is known counts with his place of before."""
+        """Whether a job moves in this cycle: earlier reservations count it at its former place."""
         self._guests: dict[JobId, set[JobId]] = {}
-        """Who goes past whom on a guess in this cycle."""
+        """Jobs that are speculatively backfilled in this cycle, each with the heads it passes."""
         self._ending: tuple[int, Ends] | None = None
-        """With how many who start in this cycle; without the guests of anybody."""
+        """The ends of running jobs, with the number of jobs that start in this cycle.
+
+        They serve heads before which no job was speculatively backfilled.
+        """
         self._beside: tuple[frozenset[JobId], Cluster] | None = None
-        """The sheet with the places of these taken."""
+        """The heads whose places are held, and the cluster in which they are."""
         self._let: list[tuple[KeptRoom, JobId]] = []
-        """Who is placed where in this cycle: until its start is told, it does not run."""
+        """The reservations in which a job of this cycle is placed, each with the job.
+
+        The job does not run until its start is reported.
+        """
         self._passed_over: set[JobId] = set()
-        """Of the heads those who may fit now."""
+        """The heads that may fit now."""
         self.has_foreseen = False
-        """Whether room was worked out in this cycle."""
+        """Whether a reservation was computed in this cycle."""
         self.look_at = inf
-        """When room will have to be kept for somebody."""
+        """The next time at which a job needs a reservation, or a reservation has to be checked."""
 
     def lacks_room(self, entry: Entry) -> None:
-        """Room is kept for it, if others are not before it.
+        """Record a queue head; it gets a reservation if not too many jobs have one already.
 
-        At once against those of lower priority, against others when it has waited for long enough.
+        It holds back jobs of lower priority at once, and other jobs when it has waited long enough.
         """
         due = entry.since + self._state.books.rules.keep_room_after
         if due > self._now:
@@ -76,54 +82,58 @@ class Foresight:
             self._heads.append(entry)
 
     def heed_heads(self) -> None:
-        """Room is kept for those who were first in the last cycle, but for whom others end."""
+        """Record the queue heads of the last cycle, except those with reserved places."""
         for head in map(self._state.waiting.get, self._state.heads):
             if head is not None and head.job.id not in self._state.reserved:
                 self.lacks_room(head)
 
     def passes_over(self, entry: Entry) -> None:
-        """It is not let in for now, though it may fit; what room is kept for it stays so."""
+        """Record that a queue head is not admitted in this cycle, even if it fits.
+
+        It stays a head.
+        """
         if entry.job.id in self._state.heads:
             self._passed_over.add(entry.job.id)
             self.lacks_room(entry)
 
     def _is_free_for(self, job: Job) -> bool:
-        """Whether room can be kept for one more.
+        """Tell whether one more job can have a reservation.
 
-        Shares go up and down, and the order with them; who was promised room keeps it, as long as
-        nobody more urgent lacks it.
+        Shares go up and down, and the order changes with them. A job with a reservation keeps it,
+        as long as no more urgent job lacks one.
         """
         before = sum(other.priority >= job.priority for other in self._promised.values())
         return len(self._heads) - len(self._early) + before < self._state.books.rules.kept
 
     def starts(self, running: Running) -> None:
-        """It was admitted in this cycle."""
+        """Record that a job was admitted in this cycle."""
         self._starting.append(running)
         if self._beside is not None:
             adopt(self._beside[1], running.job, running.placements)
 
     def stops(self, job: Job, places: Places, stopped: Sequence[Running]) -> None:
-        """These are stopped for the job in this cycle."""
+        """Record that these jobs are preempted for the job in this cycle."""
         self._stops.append((job, places, stopped))
         self._beside = None
 
     def moves(self) -> None:
-        """Somebody is moved in this cycle."""
+        """Record that a job moves in this cycle."""
         self._moves = True
         self._beside = None
 
     def stop(self) -> None:
-        """Nothing more is worked out in this cycle."""
+        """Compute no more reservations in this cycle."""
         self._left = 0
 
     def is_unknown(self, job: Job) -> bool:
-        """Whether it is not known in this cycle whom the job would delay."""
+        """Tell whether it is unknown in this cycle which queue heads the job would delay."""
         return self._heads_before(job) and len(self._rooms()) < len(self._heads)
 
     def would_delay(self, entry: Entry) -> bool:
-        """True: a job of this shape would have delayed somebody, and nothing was freed since.
+        """Tell whether a job of this shape is known to delay a queue head now.
 
-        Unless it ends in time. Or it cannot be said in this cycle.
+        It is known where one was refused and nothing was given back since, unless this job ends in
+        time. The result is also true where the delay is unknown in this cycle.
         """
         delayed = entry.lane.shape.delayed
         if delayed is None and self._left:
@@ -139,13 +149,13 @@ class Foresight:
         )
 
     def delays(self, entry: Entry) -> None:
-        """It would delay somebody wherever it starts now."""
+        """Remember that a job of this shape would delay a queue head wherever it starts now."""
         entry.lane.shape.delayed = self._token(entry.job), self._state.waiting.frees
 
     def lets(self, job: Job, places: Places) -> bool:
-        """Whether nobody is delayed when it starts there now; it is foreseen from then on.
+        """Tell whether the job delays no queue head there; if so, place it in their futures.
 
-        Not to be asked where that is unknown.
+        It must not be called where the delay is unknown in this cycle.
         """
         if not self._heads_before(job):
             self._revise(self._early)
@@ -175,7 +185,7 @@ class Foresight:
         return True
 
     def in_time(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those of one lane who will have ended before any of the kept room is needed."""
+        """Return the entries of one lane whose jobs end before any reservation starts."""
         if not entries:
             return []
         least = self._least_urgent(entries)
@@ -188,15 +198,15 @@ class Foresight:
         return [e for e in entries if all(self._ends_before(e.job, room) for room in rooms)]
 
     def _least_urgent(self, entries: Sequence[Entry]) -> Job:
-        """Of one lane, which is in the order of priority where that counts."""
+        """Return the least urgent job of a lane, which is sorted by priority where that counts."""
         if self._state.books.rules.by_priority:
             return entries[-1].job
         return min(entries, key=lambda entry: entry.job.priority).job
 
     def _ends_before(self, job: Job, room: KeptRoom) -> bool:
-        """Whether it is not in the way: it ends before the room is needed, or none is kept.
+        """Tell whether the job is not in the way: it ends in time, or the head has no places.
 
-        On a guess, where it can be stopped.
+        An estimate is enough where the job can be preempted for the head.
         """
         if room.placements is None or self._surely_ends_before(job, room):
             return True
@@ -206,12 +216,15 @@ class Foresight:
         return not room.guessed and job.ends(self._now) <= room.at < inf
 
     def _may_guess(self, job: Job, room: KeptRoom) -> bool:
-        """Whether it may be a guest: nobody is once the one who waits could run but for guests."""
+        """Tell whether the job may be speculatively backfilled before this head.
+
+        It may not once the head would fit without the jobs that were.
+        """
         owed, delay = self._state.guests.owed, self._state.books.rules.guess_delay
         return job.preemptible and room.job.id not in owed and delay < inf
 
     def beside(self, job: Job) -> Cluster | None:
-        """To plan on with all places taken that are kept from the job; None: none is."""
+        """Return the cluster with all places held that are kept from the job; None: no places."""
         rooms = (room for room in self._rooms_before(job) if room.job.id != job.id)
         kept = [room for room in rooms if room.placements is not None]
         if not kept:
@@ -225,11 +238,11 @@ class Foresight:
         return self._beside[1]
 
     def _token(self, job: Job) -> tuple[object, ...]:
-        """What is kept from the job for whom."""
+        """Return what identifies the reservations that hold the job back."""
         return tuple((room.job.id, room.at, room.made) for room in self._rooms_before(job))
 
     def _is_before(self, head: Job, job: Job) -> bool:
-        """Whether the head's places are kept from the job."""
+        """Tell whether the head's places are reserved from the job."""
         if job.extends is not None:
             return True
         return head.id not in self._early or head.priority > job.priority
@@ -243,7 +256,7 @@ class Foresight:
         return [room for room in self._rooms() if self._is_before(room.job, job)]
 
     def _revise(self, heads: AbstractSet[JobId]) -> None:
-        """Room for these, and what rests on it, is worked out anew when somebody asks for it."""
+        """Discard these reservations and those that rest on them; they are computed when needed."""
         if not heads:
             return
         self._void |= heads
@@ -259,28 +272,29 @@ class Foresight:
         return {head.job.id: head.job for head in heads if head and head.since <= waited}
 
     def keeps_room_for(self, job: Job) -> bool:
-        """Whether it is among the heads by now."""
+        """Tell whether the job is among the queue heads by now."""
         return any(head.job.id == job.id for head in self._heads)
 
     def foreseen(self, job: Job) -> KeptRoom | None:
-        """When a head starts, and where; None: that is not known in this cycle."""
+        """Return the reservation of a queue head; None: it is unknown in this cycle."""
         return next((room for room in self._rooms() if room.job.id == job.id), None)
 
     def serves(self, job: Job) -> None:
-        """Other room is made for a head in this cycle."""
+        """Drop a queue head, because other places are reserved for it in this cycle."""
         self._revise({job.id})
         self._early.discard(job.id)
         self._heads = [head for head in self._heads if head.job.id != job.id]
         self._beside = None
 
     def foresee_anew(self, job: Job) -> None:
-        """What is kept for the job is no longer so."""
+        """Discard the reservation of the job."""
         self._revise({job.id})
 
     def remember(self, *, complete: bool = True) -> None:
-        """For the next cycle, of those who are first still.
+        """Keep the reservations of the queue heads for the next cycle.
 
-        `complete` False: not all were looked at, and those who were first before may be so still.
+        `complete` False: not all jobs were tried, and the heads of the last cycle may still be
+        heads.
         """
         for room, job_id in self._let:
             room.future.give_back(job_id)
@@ -303,7 +317,7 @@ class Foresight:
         self._state.kept = [room for room in (*self._kept, *old) if room.job.id in heads]
 
     def _rooms(self) -> list[KeptRoom]:
-        """Of all heads, or of the first of them: the rest is put off."""
+        """Return the reservations of all heads, or of the first ones: the rest is put off."""
         while len(self._kept) < len(self._heads):
             job = self._heads[len(self._kept)].job
             room = self._known(job)
@@ -332,7 +346,7 @@ class Foresight:
         return found if self._now < (lasts if found.at == inf else max(lasts, found.at)) else None
 
     def _is_as_decided(self, found: KeptRoom) -> bool:
-        """Whether it goes with this cycle's decisions, and with what is kept for those before."""
+        """Tell whether it agrees with the decisions of this cycle and with earlier reservations."""
         self._leave_out_those_behind(found)
         return (
             all(found.starts(one, guest=self._is_guest(one, found.job)) for one in self._starting)
@@ -345,13 +359,13 @@ class Foresight:
         return guest in self._state.guests.of(head.id) or head.id in self._guests.get(guest, ())
 
     def _fits_now(self, found: KeptRoom) -> bool:
-        """Of one who is passed over: sooner than was foreseen."""
+        """Tell whether a head that is not admitted in this cycle fits sooner than estimated."""
         if found.job.id not in self._passed_over or found.at <= self._now:
             return False
         return self._plan(self._sheet.cluster, found.job) is not None
 
     def _leave_out_those_behind(self, found: KeptRoom) -> None:
-        """Who was before it when it was foreseen, and waits still, may be behind it by now."""
+        """Remove jobs that may now be behind it: they were before it, and still wait."""
         before = {room.job.id for room in self._kept} | {job_id for _, job_id in self._let}
         for other in found.future.all_taken():
             behind = other not in before and other != found.job.id
@@ -359,7 +373,7 @@ class Foresight:
                 found.future.give_back(other)
 
     def _foreseen(self, job: Job) -> KeptRoom:
-        """Beside what is kept for those before it."""
+        """Compute the reservation of a head, with the reservations of the heads before it held."""
         self.has_foreseen = True
         cluster = self._sheet.cluster.overlay()
         guests = self._guests_of(job)
@@ -389,7 +403,10 @@ class Foresight:
         return KeptRoom(job, at, future, placements, disruptions, self._now, guessed)
 
     def _guests_of(self, job: Job) -> list[Running]:
-        """They can be stopped for it, so its room does not rest on when they end."""
+        """Return the jobs that were speculatively backfilled before the job.
+
+        They can be preempted for it, so its reservation does not depend on their ends.
+        """
         known = set(self._state.guests.of(job.id))
         running = [self._state.running.get(guest) for guest in known - self._state.stopping()]
         return [one for one in running if one is not None] + [
@@ -397,12 +414,12 @@ class Foresight:
         ]
 
     def _extras(self) -> list[Running]:
-        """Those of elastic gangs, who are stopped for whoever waits."""
+        """Return the extra workers of elastic gangs, which are preempted for any pending job."""
         starting = [running for running in self._starting if running.job.extends is not None]
         return [*self._state.running.extras.values(), *starting]
 
     def _ends(self, guests: Sequence[Running]) -> Ends:
-        """Of those who run and those who start in this cycle."""
+        """Return the ends of jobs that run and of jobs that start in this cycle."""
         census = self._state.running.census
         if guests:
             return census.ends(self._now, self._starting, [guest.job.id for guest in guests])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster after those who run have ended, one after the other.
+"""The cluster after running jobs have ended, one end after another.
 
-An end is booked on a node when somebody looks there. At which end so much may be free for the first
-time that a gang could fit is a sum over columns of numbers; before it nothing is planned, and what
-ends where no worker could have room is not booked at all until a job is placed there.
+An end is booked on a node when that node is examined. A sum over columns of numbers gives the first
+end after which enough may be free for a gang. Nothing is planned before it. What ends on nodes
+where no worker could fit is not booked until a job is placed there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,21 +22,23 @@ from gpupack_core.serving import seen_for
 from gpupack_core.units import NodeName
 
 _NOW = -1
-"""Before the first end."""
+"""The moment before the first end."""
 
 NEVER = -1
-"""Of one who runs for ever, or counts as gone."""
+"""The end of a job that runs forever, or counts as gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Of those who run; several may be one end. `times`: of each end, infinity where unknown.
+    """The ends of running jobs; several jobs may have one end.
 
-    `lines`: of each job its key of `running`. `end_of`: by that key, the number of its end, or
-    NEVER. `guessed`: whether somebody is expected to end before he must.
+    `times`: the time of each end; infinity: unknown. `lines`: of each job its key in `running`.
+    `end_of`: by this key the number of the job's end, or NEVER. `guessed`: whether any job is
+    expected to end before its deadline.
 
-    The last six are columns of what each job has of each node, by `node` (its place in `nodes`; its
-    number in `numbers`), then `end`; `job`: a key of `running`; milli-GPU, milli-CPU and MiB.
+    The last six columns contain what each job holds on each node, sorted by `node` (its index in
+    `nodes`, its number in `numbers`), then by `end`. `job` is a key of `running`. The amounts are
+    milli-GPU, milli-CPU and MiB.
     """
 
     times: FloatArray
@@ -55,7 +57,7 @@ class Ends:
 
 
 class Chances:
-    """Ends after which a gang could fit for the first time, and the nodes that each is about."""
+    """The ends after which a gang may fit for the first time, each with its nodes."""
 
     def __init__(self, end: IntArray, node: IntArray) -> None:
         order = np.lexsort((node, end))
@@ -66,20 +68,20 @@ class Chances:
         return len(self._ends)
 
     def end(self, number: int) -> int:
-        """The number of the end."""
+        """Return the number of the end."""
         return int(self._ends[number])
 
     def nodes(self, first: int, last: int) -> set[int]:
-        """Of these and all in between."""
+        """Return the nodes of these two ends and of all ends between them."""
         stop = self._starts[last + 1] if last + 1 < len(self) else None
         return set(self._nodes[self._starts[first] : stop].tolist())
 
 
 class Future:
-    """Mutable; the cluster is an overlay and this one's own.
+    """The cluster at a later moment, as an overlay that belongs to this object; mutable.
 
-    `gone`: who runs and counts as gone, so that the cluster is without them. `taken`: who does not
-    run yet and is placed in the cluster.
+    `gone`: jobs that run and count as gone, so the cluster is without them. `taken`: jobs that do
+    not run yet and are placed in the cluster.
     """
 
     def __init__(
@@ -96,20 +98,20 @@ class Future:
         self._settled = _NOW
 
     def copy(self) -> "Future":
-        """The same, independent of this one, but for who holds what."""
+        """Return a copy that is independent, except for the holders of placed jobs."""
         twin = Future(self.cluster.overlay(), self._ends, gone=self._gone, taken=self._taken)
         twin._after, twin._settled = self._after.copy(), self._settled
         return twin
 
     @property
     def guessed(self) -> bool:
-        """Whether it rests on how long jobs like those who run took."""
+        """Whether it depends on estimates from the durations of earlier jobs."""
         return self._ends.guessed
 
     def chances(self, gang: Gang) -> Chances | None:
-        """None: it never fits.
+        """Return the ends after which the gang may fit; None: it never fits.
 
-        With the first come all nodes that could have room by then.
+        The first end comes with all nodes that could have space by then.
         """
         ends = self._ends
         rows = self.cluster.rows(ends.nodes)[ends.node]
@@ -127,7 +129,7 @@ class Future:
         return Chances(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
 
     def _workers(self, gang: Gang, parts: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
-        """How many at the most fit on the node after each end there, and how many before it."""
+        """Return how many workers fit at most on the node after each end, and how many before."""
         a, request, ends = self.cluster.arrays, gang.request, self._ends
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         lengths = np.diff(starts, append=len(row))
@@ -148,19 +150,22 @@ class Future:
         return workers, before
 
     def move(self, nodes: Collection[int], *, after: int) -> list[int]:
-        """These nodes are as they will be after that end; the answer is their rows."""
+        """Bring these nodes to the moment after that end, and return their rows."""
         for node in nodes:
             self._bring(node, after)
         rows = self.cluster.rows(self._ends.nodes[node] for node in nodes)
         return [row for row in rows.tolist() if row != NO_ROW]
 
     def settle(self, after: int | None = None) -> float:
-        """From now on every node is as after that end (None: after all) when it is looked at."""
+        """Bring every node to the moment after that end when it is examined, and return its time.
+
+        With None it is the moment after all ends, and the time is infinity.
+        """
         self._settled = len(self._ends.times) - 1 if after is None else after
         return float(self._ends.times[self._settled]) if after is not None else np.inf
 
     def take(self, job: Job, places: Places) -> bool:
-        """Place all workers, or none if one place is taken."""
+        """Place all workers, or none if one place is taken; return whether they are placed."""
         self._settle_at(places)
         if not take(self.cluster, job, places):
             return False
@@ -168,20 +173,20 @@ class Future:
         return True
 
     def adopt(self, job: Job, places: Places) -> None:
-        """As take, whether or not somebody is there still."""
+        """Place all workers, even where another job still holds the places."""
         adopt(self.cluster, job, places)
         self._taken[job.id] = places
 
     def taken(self, job: JobId) -> Places | None:
-        """Where it is placed here; None: it is not."""
+        """Return the job's places here; None: it is not placed."""
         return self._taken.get(job)
 
     def all_taken(self) -> tuple[JobId, ...]:
-        """Those who are placed here."""
+        """Return the jobs that are placed here."""
         return tuple(self._taken)
 
     def give_back(self, job: JobId) -> None:
-        """The reverse of take and adopt; of no effect for others."""
+        """Undo `take` or `adopt`; no effect on other jobs."""
         for worker, placement in enumerate(self._taken.pop(job, ())):
             holder = holder_of(job, worker)
             if self.cluster.placement_of(holder) is None:
@@ -190,7 +195,7 @@ class Future:
                 self.cluster.give_back(holder)
 
     def leaves(self, running: Running) -> None:
-        """It has ended, or will have by then, whatever was foreseen of it."""
+        """Remove a job that has ended, or will have ended by then, whatever was expected of it."""
         job = running.job.id
         if job in self._taken:
             self.give_back(job)
@@ -203,7 +208,7 @@ class Future:
                 self.cluster.suppose_free(placement)
 
     def _holds(self, job: JobId) -> bool:
-        """Whether it runs still after the end on which this is settled."""
+        """Tell whether it still runs after the end on which this object is settled."""
         end = self._ends.end_of[self._ends.lines[job]]
         return bool(end == NEVER or end > self._settled)
 
@@ -228,24 +233,24 @@ class Future:
 
 
 def _most(gang: Gang) -> int:
-    """Workers on one node."""
+    """Return the maximum number of workers on one node."""
     return 1 if gang.spread.one_worker_per_node else gang.workers
 
 
 def adopt(cluster: Cluster, job: Job, placements: Places) -> None:
-    """Keep all these places, whether or not somebody is there still."""
+    """Hold all these places, even where another job still holds them."""
     for worker, placement in enumerate(placements):
         cluster.adopt(holder_of(job.id, worker), placement)
 
 
 def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
-    """The reverse of take and adopt."""
+    """Undo `take` or `adopt`."""
     for worker in range(len(placements)):
         cluster.give_back(holder_of(job.id, worker))
 
 
 def take(cluster: Cluster, job: Job, placements: Places) -> bool:
-    """Place all workers, or none if one place is taken."""
+    """Place all workers, or none if one place is taken; return whether they are placed."""
     taken = []
     try:
         for worker, placement in enumerate(placements):

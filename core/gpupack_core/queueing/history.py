@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants used of late: averages in which an instant counts half as much a half-life later.
+"""Past usage of tenants: averages that decay exponentially with a half-life.
 
     average(t) = average(s) · d + used · (1 - d),   d = 2^-((t - s) / half-life)
 
     felt = (average + used) / 2
 
-What is felt decides who goes next: it is what the average will be one half-life from now if all
-that runs goes on. The average alone would give everything that comes free to whoever had least
-yesterday, until its average has caught up; what is used now alone forgets yesterday. With a
-half-life of 0 only what is used now counts.
+The mean `felt` decides the order. It is what the average will be one half-life from now, if all
+running jobs go on. The average alone would give all free GPUs to the tenant that used least
+yesterday, until its average has caught up. Current usage alone forgets yesterday. With a half-life
+of 0 only current usage counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,30 +20,33 @@ from gpupack_core.queueing.job import Tenant
 from gpupack_core.units import WHOLE_GPU
 
 MAX_TENANTS: Final = 1000
-"""Of whom anything is remembered. Whoever is forgotten for it used less of late than the capacity
-divided by this, however many namespaces somebody makes."""
+"""The maximum number of tenants with an average.
+
+A tenant that is forgotten for this reason used less recently than the capacity divided by this
+number, however many namespaces a user creates.
+"""
 
 _LEAST: Final = 0.5
-"""Milli-GPU; an average below it is forgotten where it is less than one GPU-second, too."""
+"""Milli-GPU. An average is forgotten that is below this and below what one GPU-second adds."""
 
 Averages = Mapping[Key, float]
 
 
 @dataclass(slots=True)
 class History:
-    """Averages in milli-GPU, mutable; `half_life` in seconds, `at`: the moment they are of."""
+    """Averages in milli-GPU at the moment `at`; mutable; `half_life` in seconds."""
 
     half_life: float = 0.0
     at: float = 0.0
     averages: dict[Tenant, dict[Key, float]] = field(default_factory=dict)
 
     def copy(self) -> "History":
-        """The same, independent of these."""
+        """Return an independent copy."""
         averages = {tenant: by_key.copy() for tenant, by_key in self.averages.items()}
         return History(self.half_life, self.at, averages)
 
     def pass_time(self, now: float, used: Mapping[Tenant, Charge]) -> None:
-        """So much was used from the last call until now."""
+        """Record that `used` was used from the last call until now."""
         passed, self.at = max(now - self.at, 0.0), max(now, self.at)
         if not self.half_life or not passed:
             return
@@ -55,9 +58,9 @@ class History:
     def recall(
         self, kept: Mapping[Tenant, Averages], at: float, used: Mapping[Tenant, Charge]
     ) -> None:
-        """These are the averages of `at`; what is used now was used ever since.
+        """Take over averages as of `at`; what is used now was used ever since.
 
-        Those of others are left as they are.
+        The averages of other tenants do not change.
         """
         if not self.half_life:
             return
@@ -67,7 +70,7 @@ class History:
         self._bound()
 
     def rename(self, name: Callable[[Key], Key]) -> None:
-        """Keys are called otherwise from now on; those that become one are added up."""
+        """Rename the keys; amounts of keys that become one are added."""
         for tenant, averages in self.averages.items():
             renamed: dict[Key, float] = {}
             for key, value in averages.items():
@@ -75,7 +78,7 @@ class History:
             self.averages[tenant] = renamed
 
     def felt(self, tenant: Tenant, used: Charge) -> dict[Key, float]:
-        """What counts for the order."""
+        """Return the usage that decides the order."""
         if not self.half_life:
             return dict(used)
         average = self.averages.get(tenant, {})
@@ -83,7 +86,7 @@ class History:
 
     @property
     def weight_of_now(self) -> float:
-        """How much of what is admitted now is felt at once."""
+        """The part of newly admitted usage that counts in `felt` at once."""
         return 0.5 if self.half_life else 1.0
 
     def _set(self, tenant: Tenant, before: Averages, used: Charge, decay: float) -> None:
@@ -99,7 +102,7 @@ class History:
             self.averages.pop(tenant, None)
 
     def _bound(self) -> None:
-        """Forget those who used least."""
+        """Forget the tenants that used least."""
         if len(self.averages) > MAX_TENANTS:
             by_use = sorted(self.averages, key=lambda of: (-sum(self.averages[of].values()), of))
             for tenant in by_use[MAX_TENANTS:]:

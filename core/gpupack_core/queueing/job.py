@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits and what runs, as the queue knows it. Times are seconds of the caller's clock."""
+"""Pending and running jobs, as the queue sees them. Times are seconds of the caller's clock."""
 
 from dataclasses import dataclass
 from math import inf
@@ -13,16 +13,16 @@ from gpupack_core.units import Holder, NodeName
 
 JobId = NewType("JobId", str)
 Tenant = NewType("Tenant", str)
-"""Whose quota a job counts against: a namespace."""
+"""The namespace whose quota a job counts against."""
 
 NOBODY: Final = Tenant("")
 
 Places = tuple[Placement, ...]
-"""Of each worker of a job."""
+"""The placement of each worker of a job."""
 
 
 class Rank(NamedTuple):
-    """The order within one tenant; it sorts as it stands, smallest first."""
+    """The order of jobs within one tenant, the smallest rank first."""
 
     minus_priority: int
     submitted: float
@@ -32,17 +32,18 @@ class Rank(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Workers that are admitted together or not at all; a plain pod is a gang of one.
+    """Workers that are admitted together or not at all; a standalone pod is a gang of one.
 
-    `number` orders those that were submitted at one instant; the larger `priority` goes first.
-    `duration`: from its start to its end at the latest; infinity: it never ends; None: nobody
-    knows. `estimate`: how long jobs like it took, which it may exceed; None: that is not known.
-    `preemptible` False: it is never stopped for another. `name`: as texts for its own tenant call
-    it; empty: by its id. `preempts` False: nobody is stopped for it. `avoid`: nodes on which it
-    broke of late; it goes there only if it fits nowhere else. `movable`: it loses little when it is
-    stopped and started again elsewhere. `extra`: so many workers more may run beside its gang, each
-    a job of its own (elastic.py). `extends`: of such a job the gang beside which it runs.
-    `held_since`: it has had its GPUs since then, by another job before; None: since its start.
+    `number` orders jobs that were submitted at the same time. The larger `priority` goes first.
+    `duration`: the maximum time from its start to its end; infinity: it never ends; None: unknown.
+    `estimate`: how long similar jobs took, which it may exceed; None: unknown. `preemptible` False:
+    it is never preempted. `name`: its name in messages for its own tenant; empty: its ID.
+    `preempts` False: no job is preempted for it. `avoid`: nodes on which it failed recently; it
+    uses them only if it fits nowhere else. `movable`: it loses little when it is stopped and
+    restarted elsewhere. `extra`: the number of extra workers that may run with its gang, each of
+    them a job (elastic.py). `extends`: for an extra worker, the gang that it belongs to.
+    `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
+    start.
     """
 
     id: JobId
@@ -74,23 +75,23 @@ class Job:
             )
 
     def ends(self, start: float) -> float:
-        """When it will be through at the latest if it starts then; infinity: nobody knows."""
+        """Return the latest end if it starts then; infinity: it is unknown, or there is none."""
         return inf if self.duration is None else start + self.duration
 
     def is_expected(self, start: float) -> float:
-        """When it is expected to be through if it starts then; infinity: nobody knows."""
+        """Return the expected end if it starts then; infinity: it is unknown, or there is none."""
         estimate = inf if self.estimate is None else start + self.estimate
         return min(self.ends(start), estimate)
 
     @property
     def guessed(self) -> bool:
-        """Whether it is expected to end before it must."""
+        """Whether it is expected to end before its deadline."""
         return self.is_expected(0.0) < self.ends(0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An admitted job. `charge`: what it counts against quotas, from the GPUs it got."""
+    """An admitted job; `charge`: what its GPUs count against quotas."""
 
     job: Job
     placements: Places
@@ -99,17 +100,17 @@ class Running:
 
     @property
     def until(self) -> float:
-        """When it will be through, as far as is known."""
+        """The latest end; infinity: it is unknown, or there is none."""
         return self.job.ends(self.started)
 
     @property
     def protected_since(self) -> float:
-        """From when on it counts for how long it may not be stopped."""
+        """The time from which its minimum run time counts."""
         held = self.job.held_since
         return self.started if held is None else min(held, self.started)
 
     def lost(self, now: float) -> float:
-        """Milli-GPU times seconds that it has had and would lose if it were stopped now.
+        """Return the milli-GPU times seconds that it would lose if it were preempted now.
 
         An extra worker loses nothing: its gang goes on.
         """
@@ -119,5 +120,5 @@ class Running:
 
 
 def holder_of(job: JobId, worker: int) -> Holder:
-    """As whom a worker stands in the books of a Cluster whose owner has no names of its own."""
+    """Return the holder name of a worker in a Cluster whose owner has no names of its own."""
     return Holder(f"{job}/{worker}")
