@@ -36,9 +36,9 @@ class Ends:
     `end_of`: by this key the number of the job's end, or NEVER. `guessed`: whether any job is
     expected to end before its deadline.
 
-    The last six columns contain what each job holds on each node, sorted by `node` (its index in
-    `nodes`, its number in `numbers`), then by `end`. `job` is a key of `running`. The amounts are
-    milli-GPU, milli-CPU and MiB.
+    The six columns from `node` to `memory` contain what each job holds on each node, sorted by
+    `node` (its index in `nodes`, its number in `numbers`), then by `end`. `job` is a key of
+    `running`. The amounts are milli-GPU, milli-CPU and MiB.
     """
 
     times: FloatArray

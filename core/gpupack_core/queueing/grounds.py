@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether one job may be stopped for another, by what the books would say afterwards.
+"""The preemption policies: whether a job may be preempted, by the quota usage afterwards.
 
-An extra worker of an elastic gang: always. Of its own tenant: jobs of lower priority. Of another
-tenant: where the paths of both through the tree part, let `ours` be the child above the beneficiary
-and `theirs` the one above the victims.
-Then, of each model that a victim has and the job takes,
+An extra worker of an elastic gang always may. In the preemptor's own tenant, jobs of lower priority
+may. For another tenant, let `ours` and `theirs` be the nodes at which the paths of both through the
+tree part: the child above the preemptor and the child above the victims. Then, of each model that a
+victim holds and the preemptor takes,
 
-- theirs borrows it, and would still borrow if any one of its victims were spared: nobody goes below
-  the promise for a job that needed less;
-- afterwards the share of it that is ours is no larger than theirs, nor without end, as that of
-  weight 0 is. Within its promise a share is 0, so what was promised can always be had back; and
-  beyond that a tenant never takes so much that the other is left with less than it has.
+- theirs borrows it, and would still borrow if any one of its victims were spared: no tenant falls
+  below its guaranteed quota for a job that needs less;
+- afterwards our share of it is not larger than theirs, and not infinite, as the share of weight 0
+  is. Within its guaranteed quota a node has the share 0, so it can always reclaim its guaranteed
+  quota. Beyond that a tenant never takes so much that the other one is left with less than it has.
 
-So no two can take from each other in turn: every such step makes the smaller share of the two
-larger and keeps it the smaller. Comparing dominant shares was rejected: they stay as they are when
-a model changes hands of which neither has most, so that it could change back. Comparing with the
-share before the loss was, too: a job of one GPU would then stop one of eight.
+So two tenants cannot preempt each other in turn: every such step makes the smaller of the two
+shares larger and keeps it the smaller one. Two alternatives were rejected. Dominant shares do not
+change when a model changes hands of which neither tenant has most, so it could change back. With
+the share before the loss, a job of one GPU would preempt a job of eight.
 """
 
 from collections import Counter
@@ -33,22 +33,22 @@ from gpupack_core.queueing.tree import UNBOUNDED, NodeId, TreeNode
 from gpupack_core.queueing.usage import Usage
 
 _EQUAL: Final = 1e-9
-"""Shares that differ by less are the same."""
+"""Shares that differ by less are equal."""
 
 _Alike = tuple[Tenant, frozenset[tuple[Key, int]]]
-"""Whose it is, and what it counts."""
+"""The tenant of a job, and what it counts."""
 
 
 @dataclass(slots=True)
 class Grounds:
-    """For one job that waits. The books are as before after each question."""
+    """The policies for one preemptor; each method leaves the quota usage as it was."""
 
     books: Books
     job: Job
     keys: frozenset[Key]
-    """Of the GPUs that it may get."""
+    """The keys of the GPUs that it may get."""
     relieved: bool
-    """Whether jobs of its own tenant could be stopped, too."""
+    """Whether jobs of its own tenant can be preempted, too."""
     _after: dict[tuple[NodeId, Key], float] = field(init=False)
     _tolerated: dict[frozenset[tuple[_Alike, int]], bool] = field(default_factory=dict)
     _partings: dict[Tenant, tuple[TreeNode, TreeNode]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Grounds:
         }
 
     def against(self, tenant: Tenant) -> bool:
-        """Whether any job of the tenant could be among the victims."""
+        """Tell whether any job of the tenant can be a victim."""
         usage = self.books.usage
         if tenant == self.job.tenant:
             return self.relieved
@@ -72,28 +72,28 @@ class Grounds:
         )
 
     def _is_larger(self, theirs: TreeNode, key: Key, ours: float) -> bool:
-        """Whether their share is no smaller than ours, or ours is promised."""
+        """Tell whether their share is not smaller than ours, or ours is guaranteed."""
         rules = self.books.rules.preemption
         if rules.nominal and not ours:
             return True
-        is_last = ours == inf  # of weight 0: two of them would take from each other in turn
+        is_last = ours == inf  # two tenants of weight 0 would preempt each other in turn
         of_theirs = self.books.usage.share_of(theirs, key)
         return rules.fair_share and not is_last and ours <= of_theirs + _EQUAL
 
     def _share_after(self, node: TreeNode, key: Key) -> float:
-        """Of a node above the job, at the least, once it runs on GPUs of this key."""
+        """Return the lowest share of a node above the job once it runs on GPUs of this key."""
         if len(self.keys) > 1 and self.job.gang.workers > 1:
-            return 0.0  # it may be spread over several keys
+            return 0.0  # the gang may be spread over several keys
         charge = {key: least(self.job.gang)}
         if self.relieved or not node.is_tenant:
-            alone = Usage(self.books.tree)  # as if all others of the node were stopped
+            alone = Usage(self.books.tree)  # as if all other jobs of the node were preempted
             alone.add(self.job.tenant, charge)
             return alone.share_of(node, key)
         with self._with(charge):
             return self.books.usage.share_of(node, key)
 
     def against_job(self, running: Running) -> bool:
-        """Whether this job of such a tenant could be, once it has run for long enough."""
+        """Tell whether this job of such a tenant can be a victim after its minimum run time."""
         job = running.job
         if job.extends is not None:
             return True
@@ -104,15 +104,15 @@ class Grounds:
         return any(running.charge.get(key) for key in self.keys)
 
     def tolerate_one(self, running: Running) -> bool:
-        """As `tolerate`."""
+        """Tell whether this job alone can be a victim, by the same rule as `tolerate`."""
         return self._tolerate_together((running,))
 
     def tolerate(self, victims: Sequence[Running]) -> bool:
-        """False: neither this set nor a larger one can be allowed.
+        """Tell whether a set with these victims can be permitted.
 
-        What is stopped of our own makes our share smaller, so it is taken at its smallest. Victims
-        below different children of the node where their paths part from ours leave each other's
-        shares as they are.
+        False: neither this set nor a larger one can be. Victims of the own tenant make our share
+        smaller, so it is taken at its smallest. Victims below different children of the node where
+        their paths part from ours do not change each other's shares.
         """
         together: dict[NodeId, list[Running]] = {}
         for running in victims:
@@ -122,7 +122,7 @@ class Grounds:
         return all(map(self._tolerate_together, together.values()))
 
     def _tolerate_together(self, victims: Sequence[Running]) -> bool:
-        """Asked once of those that are alike in the books."""
+        """Evaluate victims together, once for all sets that are alike in quota usage."""
         asked = frozenset(Counter(map(_alike, victims)).items())
         known = self._tolerated.get(asked)
         if known is None:
@@ -131,12 +131,12 @@ class Grounds:
         return known
 
     def losable(self, running: Sequence[Running], milli: Sequence[int]) -> int:
-        """At the most so many milli-GPU may be lost by these together, by `tolerate`.
+        """Return the milli-GPU that these jobs may lose together at most, by `tolerate`.
 
-        Those of each kind are asked about as if no others were stopped.
+        Each kind is evaluated as if no jobs of other kinds were preempted.
 
         Args:
-            running: who could be stopped.
+            running: jobs that could be preempted.
             milli: what each of them would lose.
         """
         alike: dict[_Alike, list[tuple[int, Running]]] = {}
@@ -164,9 +164,10 @@ class Grounds:
         )
 
     def relieves(self, running: Running, keys: frozenset[Key]) -> bool:
-        """Whether its end can leave the job more of a promise of these keys, or a smaller share.
+        """Tell whether its end can leave the job more quota of these keys, or a smaller share.
 
-        So it is where both count against one node of the tree that promises or limits something.
+        That is so where both count against one node of the tree that guarantees or limits
+        something.
         """
         if not any(running.charge.get(key) for key in keys):
             return False
@@ -177,7 +178,7 @@ class Grounds:
         return ours.parent is not top or any(top.promised.get(key, 0) < UNBOUNDED for key in keys)
 
     def may_pay(self, charge: Charge, gone: Iterable[tuple[Running, int]]) -> bool:
-        """Whether the quota allows `charge` if so many that are as these had ended."""
+        """Tell whether the quota allows `charge` once these numbers of such jobs have ended."""
         usage = self.books.usage
         ended = [
             (one.job.tenant, {key: jobs * milli for key, milli in one.charge.items()})
@@ -191,7 +192,7 @@ class Grounds:
         return found
 
     def allow(self, victims: Sequence[Running], charge: Charge) -> bool:
-        """Whether the job may take `charge` when all of these are stopped."""
+        """Tell whether the job may take `charge` when all of these victims are preempted."""
         with self._without(victims):
             if not self.books.usage.fits(self.job.tenant, charge):
                 return False
@@ -199,7 +200,7 @@ class Grounds:
                 return all(self._is_fair(victim, charge) for victim in victims)
 
     def ground(self, victim: Running, victims: Sequence[Running], charge: Charge) -> Ground:
-        """With which right it is among them."""
+        """Return the policy by which this victim is preempted."""
         if victim.job.extends is not None:
             return Ground.SHRINK
         if victim.job.tenant == self.job.tenant:
@@ -210,7 +211,7 @@ class Grounds:
         return Ground.FAIR_SHARE if borrows else Ground.NOMINAL_QUOTA
 
     def _is_fair(self, victim: Running, charge: Charge) -> bool:
-        """In the books everything has happened already."""
+        """Tell whether the victim is permitted; the quota usage already includes all changes."""
         if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
         ours, theirs = self._parting(victim.job.tenant)
@@ -222,12 +223,12 @@ class Grounds:
         )
 
     def _borrows_with(self, victim: Running, theirs: TreeNode, key: Key) -> bool:
-        """Whether theirs would borrow the key if the victim, which has some of it, were spared."""
+        """Tell whether theirs would borrow the key if this victim, which holds it, were spared."""
         milli, used = victim.charge.get(key, 0), self.books.usage.of(theirs).get(key, 0)
         return bool(milli) and used + milli > theirs.promised.get(key, 0)
 
     def _parting(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
-        """Ours and theirs."""
+        """Return our node and theirs, where the paths part."""
         known = self._partings.get(other)
         if known is None:
             known = self._partings[other] = self.books.tree.parting(self.job.tenant, other)
@@ -258,5 +259,5 @@ def _alike(running: Running) -> _Alike:
 
 
 def _both(victim: Running, charge: Charge) -> list[Key]:
-    """What the victim has and the job takes."""
+    """Return the keys that the victim holds and the job takes."""
     return [key for key, milli in victim.charge.items() if milli and charge.get(key)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is moved: stopped, and started again at places that are kept for him from then on.
+"""Moves for maintenance: a job stops and starts again on places that are reserved for it.
 
-Only where there is a place now, which is sought in the order in which they began: within the quota,
-as it is without what he holds, in no place that is reserved, or kept for one who waits. He may get
-again what he holds and need not leave.
+A job moves only if it has new places now. They are searched for the longest running job first:
+within the quota without what the job holds, and outside places that are reserved for other jobs. A
+job may get again what it holds and need not leave.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 
 MOST: Final = 8
-"""Plans in one cycle, so that it answers soon; the next is due at once."""
+"""The maximum number of plans in one cycle, so that it is short; the next one is due at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The decision, and what it means in the books."""
+    """The decision and its effect on quota usage."""
 
     decision: Move
     running: Running
@@ -36,7 +36,7 @@ class Moved:
 
 
 class Mover:
-    """Belongs to one cycle."""
+    """The moves of one cycle."""
 
     def __init__(
         self, state: State, sheet: Sheet, within: WithinQuota, plan: Planner, now: float
@@ -49,11 +49,11 @@ class Mover:
 
     @property
     def look_at(self) -> float:
-        """When somebody could be moved who has not been looked at now."""
+        """The time at which a job could be moved that has not been tried now."""
         return min(self._look_at, self._foresight.look_at)
 
     def candidates(self) -> list[Running]:
-        """Those who are to leave devices and may be moved, the oldest first."""
+        """Return the movable jobs on devices to drain, the longest running first."""
         state = self._state
         if not state.drains or not state.running.movable:
             return []
@@ -66,11 +66,11 @@ class Mover:
         return sorted(found, key=lambda running: (running.started, running.job.id))
 
     def heed(self) -> None:
-        """Room is kept for those who were first in the last cycle."""
+        """Respect the reservations of the last cycle's queue heads."""
         self._foresight.heed_heads()
 
     def seek(self, running: Running) -> Moved | None:
-        """Where it goes; its own charge must not be in the books meanwhile."""
+        """Return the job's new places; its own charge must not be counted during this call."""
         job = running.job
         kind = job.tenant, job.gang
         if kind in self._in_vain:
@@ -88,15 +88,15 @@ class Mover:
         return Moved(Move(job.id, found[0], Ground.MAINTENANCE), running, found[1])
 
     def moves(self) -> None:
-        """Somebody is moved in this cycle: less is free."""
+        """Record that a job moves in this cycle: less is free."""
         self._foresight.moves()
 
     def remember(self) -> None:
-        """What was foreseen for those who were first, for those who come after."""
+        """Keep the reservations of the queue heads for the rest of the cycle."""
         self._foresight.remember(complete=False)
 
     def _without(self, running: Running) -> Cluster:
-        """What is free once it has ended, beside all room that is kept from it."""
+        """Return what is free once the job has ended, without places that are reserved from it."""
         kept = self._foresight.beside(running.job)
         cluster = (self._sheet.cluster if kept is None else kept).overlay()
         for placement in running.placements:

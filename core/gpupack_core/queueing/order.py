@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who goes before whom: priority, then the tenants' shares, then age."""
+"""The order of pending jobs: priority, then the tenants' shares, then age."""
 
 from bisect import bisect_left, bisect_right
 from operator import attrgetter
@@ -9,23 +9,29 @@ from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.waiting import Entry, Lane, Waiting
 
 Precedence = tuple[int, tuple[float, ...], Rank]
-"""The smallest goes first. Shares are from the root of the tree down to the tenant, so that cohorts
-come by their shares, and tenants within them by theirs."""
+"""The sort key of a job; the smallest goes first.
+
+Shares go from the root of the tree down to the tenant. So cohorts are compared by their shares, and
+tenants within a cohort by theirs.
+"""
 
 
 class Order:
-    """As things stand; `forget` follows each change of `felt`. None: shares do not count."""
+    """The current order. A call of `forget` must follow each change of `felt`.
+
+    `felt` None: shares do not count.
+    """
 
     def __init__(self, felt: Usage | None) -> None:
         self._felt = felt
         self._shares: dict[Tenant, tuple[float, ...]] = {}
 
     def of(self, entry: Entry) -> Precedence:
-        """Of a job that waits."""
+        """Return the sort key of a pending job."""
         return entry.rank.minus_priority, self._shares_of(entry.job.tenant), entry.rank
 
     def forget(self, tenant: Tenant) -> None:
-        """Its share has changed, and with it those of the cohorts above it."""
+        """Forget the tenant's share, which has changed, and the shares that depend on it."""
         if self._felt is None:
             return
         tree = self._felt.tree
@@ -34,11 +40,11 @@ class Order:
             del self._shares[other]
 
     def position(self, entry: Entry, waiting: Waiting) -> int:
-        """1 for the first. What is admitted before it changes shares, and so may its position."""
+        """Return its position; 1 is the first. Admissions before it change shares and positions."""
         return 1 + sum(self.before_in(entry, lane) for lane in waiting.lanes())
 
     def before(self, entry: Entry, waiting: Waiting) -> list[Job]:
-        """Those who go before it, lane by lane."""
+        """Return the jobs before it, lane by lane."""
         return [
             other.job
             for lane in waiting.lanes()
@@ -46,7 +52,7 @@ class Order:
         ]
 
     def before_in(self, entry: Entry, lane: Lane) -> int:
-        """How many of the lane go before it. Ranks begin with the priority."""
+        """Return the number of jobs of the lane before it. Ranks begin with the priority."""
         ours, theirs = self._shares_of(entry.job.tenant), self._shares_of(lane.tenant)
         by_priority = attrgetter("rank.minus_priority")
         if theirs < ours:

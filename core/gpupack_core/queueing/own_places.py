@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job's own places, which are kept for it, are held by what is left of it alone.
+"""Whether only the rest of a job's last attempt holds the places reserved for the job.
 
-A job that starts again on the GPUs that it has can ask before its last processes are gone: two
-parts see the end of a pod by two watches, and a node may list the pod as a holder for longer.
+A job that restarts on its own GPUs can become pending before its last processes have ended: two
+components see the end of a pod through two watches, and a node may list the pod as a holder for
+longer.
 """
 
 from gpupack_core.cluster import Cluster
@@ -12,7 +13,7 @@ from gpupack_core.queueing.running import RunningJobs
 
 
 def remain_held(cluster: Cluster, reservation: Reservation, running: RunningJobs) -> bool:
-    """Whether the job fits there as soon as its tenant's other holders of these GPUs end.
+    """Tell whether the job fits there as soon as its tenant's other holders of these GPUs end.
 
     The cluster is one without the reservation, in which the job does not fit there now.
     """

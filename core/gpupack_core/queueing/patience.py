@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wrong guess costs the one who waits a bounded time.
+"""The bounded delay of a queue head by a wrong estimate.
 
-    lacks room ──► would fit if its guests were gone ──guess_delay──► those in its way are stopped
+    lacks GPUs ──► would fit without its guests ──guess_delay──► the guests in the way are preempted
 
-Meanwhile nobody else goes past it on a guess, and nobody takes the places that it would have. Who
-takes longer than was expected is stopped first, and nobody whom it would fit beside.
+Guests are jobs that were speculatively backfilled before it. During the delay no further job is,
+and no job takes the places that the queue head would have. Guests that exceed their estimates are
+preempted first. A guest that is not in the way is spared.
 """
 
 from collections.abc import Sequence
@@ -23,16 +24,19 @@ from gpupack_core.units import WHOLE_GPU
 
 
 class Patience:
-    """Belongs to one cycle."""
+    """The wrong estimates of one cycle."""
 
     def __init__(self, state: State, sheet: Sheet, within: WithinQuota, now: float) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
         self._delay = state.books.rules.guess_delay
         self.look_at = inf
-        """When somebody will have waited for his guests for long enough."""
+        """The next time at which a delay is over."""
 
     def begins(self, job: Job) -> bool:
-        """Whether the job, which lacks room, would fit without its guests, for the first time."""
+        """Start the delay of a job that lacks GPUs and would fit without its guests.
+
+        The result is true if it starts now.
+        """
         guests = self._state.guests
         if not guests.of(job.id) or job.id in guests.owed:
             return False
@@ -46,7 +50,10 @@ class Patience:
         return True
 
     def ends(self, job: Job) -> Preemption | None:
-        """Who is stopped for the job, which lacks room; None: nobody is, or not yet."""
+        """Return the preemption of guests for a job that lacks GPUs; None: none, or not yet.
+
+        The delay is dropped if it is over and the job would not fit without its guests.
+        """
         since = self._state.guests.owed.get(job.id)
         if since is None:
             return None
@@ -63,7 +70,7 @@ class Patience:
         return None
 
     def _guests(self, job: Job) -> list[Running]:
-        """Those who run and are not stopped already; who loses most comes first."""
+        """Return the guests that run and are not being preempted, the largest loss first."""
         stopping = self._state.stopping()
         found = map(self._state.running.get, self._state.guests.of(job.id))
         running = [one for one in found if one is not None and one.job.id not in stopping]
@@ -76,7 +83,7 @@ class Patience:
         return self._within.places(_emptied(self._sheet.cluster, guests), job)
 
     def _in_the_way(self, job: Job, places: Places, guests: Sequence[Running]) -> list[Running]:
-        """Beside whom it does not fit there."""
+        """Return the guests that have to end for the job to fit on these places."""
         cluster = _emptied(self._sheet.cluster, guests)
         adopt(cluster, job, places)
         return [guest for guest in guests if not take(cluster, guest.job, guest.placements)]
@@ -93,7 +100,7 @@ class Patience:
 
 
 def _emptied(cluster: Cluster, guests: Sequence[Running]) -> Cluster:
-    """Without them."""
+    """Return the cluster without these guests."""
     empty = cluster.overlay()
     for guest in guests:
         for placement in guest.placements:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a job goes by a policy."""
+"""The choice of a job's places by a policy."""
 
 from collections.abc import Collection
 
@@ -15,9 +15,10 @@ from gpupack_core.units import NodeName
 def places_by(
     policy: Policy, cluster: Cluster, job: Job, *, candidates: Collection[NodeName] | None = None
 ) -> Places | None:
-    """Of each worker, on nodes that the job does not avoid if it fits there, or on any.
+    """Return the placement of each worker; None: the job fits nowhere.
 
-    `candidates` None: all nodes. The cluster is not changed; None: it fits nowhere.
+    Nodes that the job avoids are used only if it does not fit on the others. `candidates` None: all
+    nodes. The cluster stays as it is.
     """
     if job.avoid:
         names = [node.name for node in cluster.nodes()] if candidates is None else candidates

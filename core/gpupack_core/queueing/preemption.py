@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whom others are stopped: seek victims, and decide where the job goes once they have ended."""
+"""Preemption in a cycle: the search for victims, and the preemptor's places afterwards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from gpupack_core.units import WHOLE_GPU
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The decision, and what it means in the books."""
+    """The decision and its effect on quota usage."""
 
     decision: Preempt
     stopped: tuple[Running, ...]
@@ -32,7 +32,7 @@ class Preemption:
 
 
 class Preemptor:
-    """Belongs to one cycle."""
+    """The preemptions of one cycle."""
 
     def __init__(
         self, state: State, sheet: Sheet, within: WithinQuota, foresight: Foresight, now: float
@@ -43,17 +43,18 @@ class Preemptor:
         self._searches, self._most = 0, 0 if state.foresees_next else self._rules.searches
         self._stopping = state.stopping() | state.stuck
         self.look_at = inf
-        """When a search could find what it does not find now."""
+        """The next time at which a search could have another result."""
 
     @property
     def has_searched(self) -> bool:
-        """In this cycle."""
+        """Whether a search took place in this cycle."""
         return self._searches > 0
 
     def seek(self, entry: Entry) -> Preemption | None:
-        """Victims for the job, at the least cost that is found.
+        """Return victims for the job at the lowest cost that is found; None: none are.
 
-        Extra workers of elastic gangs alone, if that is enough; they are stopped for whoever waits.
+        The victims are only extra workers of elastic gangs, if they are enough: these are preempted
+        for any pending job.
         """
         extras = self._extras()
         by_right = self._rules.any and entry.job.preempts
@@ -73,9 +74,9 @@ class Preemptor:
         return found
 
     def begins(self, job: Job) -> float | None:
-        """When enough can be preempted for the job of what runs now; None: never as things are.
+        """Return when enough of the running jobs can be preempted for the job; None: never.
 
-        The minimum run times of those that would be preempted are over then.
+        The minimum run times of the victims are over at that time.
         """
         if not self._rules.any or not job.preempts:
             return None
@@ -99,7 +100,7 @@ class Preemptor:
     def _victims_at(
         self, at: float, grounds: Grounds, protected: Mapping[int, float]
     ) -> Found | None:
-        """Of those that run now, once it is that late."""
+        """Return victims among the jobs that run now, as it will be at that time."""
         cluster, census = self._sheet.cluster, self._state.running.census
         candidates, _ = census.candidates(protected, at, self._stopping)
         if not candidates:
@@ -108,13 +109,16 @@ class Preemptor:
         return search.run(anywhere=self._within.plan(cluster, grounds.job) is not None)
 
     def _extras(self) -> list[Running]:
-        """Those that run on, the first first."""
+        """Return the extra workers that are not being preempted, the longest running first."""
         running = self._state.running.extras.values()
         alive = (one for one in running if one.job.id not in self._stopping)
         return sorted(alive, key=lambda one: (one.started, one.job.id))
 
     def _among_extras(self, job: Job) -> Preemption | None:
-        """In no place that is kept for somebody before it: anybody could take it otherwise."""
+        """Search for victims among extra workers, without places of queue heads before the job.
+
+        Otherwise any job could take these places.
+        """
         kinds = {
             number: 0.0
             for _, of_tenant in self._state.running.census.kinds()
@@ -136,7 +140,7 @@ class Preemptor:
         return None if found is None else self._preemption(grounds, found, ())
 
     def _beside_extras(self, job: Job, extras: Sequence[Running]) -> Preemption | None:
-        """As if no extra worker ran: of those who do, all are stopped who are in the way then."""
+        """Search for victims as if no extra workers ran, and add those that are in the way."""
         cluster = self._sheet.cluster.overlay()
         for extra in extras:
             for placement in extra.placements:
@@ -157,7 +161,7 @@ class Preemptor:
         return self._preemption(grounds, found, in_the_way)
 
     def _alone(self, grounds: Grounds, found: Found, own: Sequence[Running]) -> Found | None:
-        """The same victims, if they and their own extra workers are enough."""
+        """Return the same victims, if they and their own extra workers are enough."""
         cluster = self._sheet.cluster.overlay()
         stopped = [one.running for one in found.victims]
         for running in (*stopped, *own):
@@ -171,7 +175,7 @@ class Preemptor:
     def _in_the_way(
         self, job: Job, found: Found, extras: Sequence[Running], cluster: Cluster
     ) -> list[Running]:
-        """Those of the gangs that are stopped, and those beside whom it does not fit there."""
+        """Return the extra workers of preempted gangs, and those that prevent these places."""
         gangs = {one.running.job.id for one in found.victims}
         for victim in found.victims:
             for placement in victim.running.placements:
@@ -225,7 +229,7 @@ class Preemptor:
         return Preemption(decision, (*stopped, *extras), found.charge)
 
     def _may_search(self, entry: Entry) -> bool:
-        """Not twice at one instant, however short a time is to pass in between."""
+        """Tell whether a search is due; it never takes place twice at one instant."""
         searched = entry.lane.searched
         if searched is not None:
             due = searched + self._rules.retry
@@ -256,7 +260,7 @@ class Preemptor:
         return any(one.job.priority < job.priority and one.job.extends is None for one in own)
 
     def _protected(self, grounds: Grounds) -> dict[int, float]:
-        """The kinds of jobs that could be stopped now or later: each for how long it is not."""
+        """Return by kind how long its jobs are protected, for all kinds with possible victims."""
         return {
             number: self._state.books.min_runtime(tenant)
             for tenant, kinds in self._state.running.census.kinds()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would become of a job: the queue's own cycles, on a copy of the queue and of its cluster.
+"""What-if questions: cycles of the queue, on a copy of the queue and of its cluster.
 
-    copy ─► settle: what is due is decided, as if it were carried out at once
-              └ nothing was: what the cycles found out is the queue's own to remember
-         ─► ask: one more waits; cycles until it has places, or others end for it, or nothing is due
+    copy ─► settle: decide what is due, as if it were carried out at once
+              └ nothing was due: the queue can remember what the cycles found out
+         ─► ask: add one job; run cycles until it is admitted or preempts, or nothing is due
 
-Others' decisions are taken to be carried out at once. Who is to end does not: when he has, nobody
-knows. For all others victims are taken to have been sought in vain: where the queue is at rest they
-have been.
+Decisions about other jobs count as carried out at once, but victims do not end: the time of their
+end is unknown. For all other jobs the search for victims counts as done without result, which it is
+where no decision is due.
 """
 
 from dataclasses import dataclass
@@ -25,17 +25,20 @@ from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.state import Findings
 
 MAX_ROUNDS: Final = 64
-"""Cycles of one question. Each carries out all that it decides, so more are never seen."""
+"""The maximum number of cycles of one question.
+
+Each cycle carries out all its decisions, so more are not expected.
+"""
 
 IDLE_ROUNDS: Final = 2
-"""Cycles in a row that decide nothing: one searches for victims, the next foresees."""
+"""Cycles in a row without a decision: one searches for victims, the next makes reservations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """It has these places, with extra workers behind those that start together.
+    """The job gets these places; the extra workers' places follow those of the gang.
 
-    `victims`: who ends, or is moved, before.
+    `victims`: the jobs that end or move before.
     """
 
     places: Places
@@ -43,15 +46,15 @@ class Starts:
 
 
 class Question:
-    """About one state; used once. The queue and the cluster are its own from then on."""
+    """One what-if question; used once. The queue and the cluster belong to it from then on."""
 
     def __init__(self, queue: Queue, cluster: Cluster, plan: Planner, now: float) -> None:
         self._queue, self._cluster, self._plan, self._now = queue, cluster, plan, now
 
     def settle(self, *, thorough: bool = False) -> Findings | None:
-        """Decide what is due anyway; the answer is what the queue may remember, if nothing was.
+        """Decide what is due anyway; return what the queue may remember, if nothing was due.
 
-        `thorough`: things are otherwise than they were, so victims are sought for all anew.
+        `thorough`: the state has changed, so victims are searched again for all jobs.
         """
         is_settled, idle = True, 0
         most_idle = MAX_ROUNDS if thorough else IDLE_ROUNDS
@@ -69,7 +72,7 @@ class Question:
         return self._queue.state.findings() if is_settled else None
 
     def ask(self, job: Job) -> Starts | Wait:
-        """What becomes of one more, who is submitted now."""
+        """Return what happens to one more job that is submitted now."""
         state = self._queue.state
         self._queue.submit(job, self._now)
         entry = state.waiting.get(job.id)
@@ -89,7 +92,11 @@ class Question:
         return stops or self.why(job.id)
 
     def why(self, job: JobId) -> Wait:
-        """Why a job waits; raises NotHeld."""
+        """Return why a job waits.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
         return self._queue.why(job, self._cluster, self._now, self._plan)
 
     def _cycle(self) -> Decisions:
@@ -138,7 +145,7 @@ def _admitted(found: Decisions, job: JobId) -> Starts | None:
 
 
 def _stops(found: Decisions, job: JobId) -> Starts | None:
-    """Who is to end for it. It may start at once all the same, as the next cycle says."""
+    """Return the preemption or consolidation for it; the next cycle may still admit it at once."""
     made = (*found.preemptions, *(each.preempt for each in found.consolidations))
     stops = next((each for each in made if each.job == job), None)
     return Starts(stops.placements, stops.victims) if stops else None

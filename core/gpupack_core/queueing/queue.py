@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue: what its owner tells it, and what it answers.
+"""The queue: what its owner reports to it, and what it decides.
 
     submit, withdraw ─────────────► waiting ─┐
     start (Admit, or found running) ► running ─┼─► cycle ─► Decisions
@@ -7,10 +7,11 @@
     consolidate, release (GiveUp)            │
     end, freed, changed, configure, drain ───┘
 
-A cycle decides and changes nothing. Its owner writes each decision down, acts, says here what
-became of it (`start`, `reserve`, `keep`, `consolidate`, `release`; of nothing: `failed`, and of all
-that others end or move for: `not_carried_out`), and asks again until nothing is decided and
-`look_at` is in the future. Where nothing was said since, a cycle costs next to nothing.
+A cycle decides and changes nothing. The owner writes each decision, carries it out and reports the
+result (`start`, `reserve`, `keep`, `consolidate`, `release`; `failed` for an admission that is not
+carried out, and `not_carried_out` for all preemptions and moves). Then it calls `cycle` again,
+until nothing is decided and `look_at` is in the future. Without reports in between, a cycle costs
+almost nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -46,7 +47,10 @@ _NO_QUOTAS = Quotas()
 
 
 class Queue:
-    """Mutable and not thread-safe. It has no clock: `now` is in seconds and never goes back."""
+    """The queue; mutable and not thread-safe.
+
+    It has no clock: `now` is in seconds and never goes back.
+    """
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class Queue:
         *,
         history: History | None = None,
     ) -> None:
-        """`history`: what tenants used of late, by the queue before this one."""
+        """Create an empty queue; `history`: past usage that an earlier queue recorded."""
         self.rules = rules
         self._state = State(
             Books(quotas, rules),
@@ -65,13 +69,14 @@ class Queue:
         if history is not None:
             self._state.books.history = history
         self._look_at = -inf
-        """A cycle before that answers nothing."""
+        """A cycle before this time decides nothing."""
         self._measured = False
 
     def copy(self, *, foreseen: int) -> Self:
-        """One that knows the same, for what-if questions, in whatever thread.
+        """Return a copy for what-if questions, which may be used in another thread.
 
-        `foreseen`: as of Rules, of its cycles; who asks need not answer anybody else soon.
+        `foreseen`: as in Rules, for cycles of the copy. It may be larger, since no other caller
+        waits for the answer.
         """
         twin, state = copy(self), self._state.copy()
         twin.rules = state.books.rules = replace(self.rules, foreseen=foreseen)
@@ -79,39 +84,39 @@ class Queue:
         return twin
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of pending jobs."""
         return len(self._state.waiting)
 
     @property
     def idle(self) -> bool:
-        """Nobody waits, no elastic gang could grow, nothing is drained: a cycle decides nothing."""
+        """Whether a cycle has nothing to do: no pending job, no gang that could grow, no drain."""
         return not len(self) and not self._state.elastic and not self._state.drains
 
     def jobs(self) -> list[Job]:
-        """Those who wait, by priority and age."""
+        """Return the pending jobs by priority and age."""
         return [entry.job for entry in self._state.waiting]
 
     def in_order(self) -> list[JobId]:
-        """Those who wait, in the order in which they are admitted as things stand."""
+        """Return the pending jobs in the order in which they are admitted now."""
         order = Order(self._state.books.felt(self._state.running))
         return [entry.job.id for entry in sorted(self._state.waiting.entries(), key=order.of)]
 
     def gangs(self) -> list[Gang]:
-        """What is waited for; the same may be there several times."""
+        """Return the gangs that are pending; equal ones may be there several times."""
         return [lane.gang for lane in self._state.waiting.lanes()]
 
     @property
     def state(self) -> State:
-        """To be read."""
+        """The queue's state; read-only."""
         return self._state
 
     def submit(self, job: Job, now: float) -> None:
-        """It waits from now on; one that was stopped comes back with its old time of submission."""
+        """Add a pending job; a preempted one comes back with its old time of submission."""
         self._state.waiting.add(job, now)
         self._dirty()
 
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
-        """It waits no longer; room that was made for it is anybody's."""
+        """Remove a pending job, and release the places that are reserved for it."""
         state = self._state
         state.waiting.remove(job)
         state.guests.leave(job)
@@ -128,11 +133,11 @@ class Queue:
         *,
         since: float | None = None,
     ) -> None:
-        """It runs there since `now`: its admission was written.
+        """Record that the job runs there since `now`, after its admission was written.
 
         An extra worker is given as `extra_of` its gang, which runs.
 
-        `since`: earlier than that, where its owner found it running.
+        `since`: an earlier start, where the owner found the job running.
         """
         state = self._state
         self._pass_time(now)
@@ -154,7 +159,7 @@ class Queue:
             state.books.usage.add(job.tenant, running.charge)
 
     def moved(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
-        """A job that runs holds other places than before, or is another: fewer workers, a deadline.
+        """Record that a running job has other places or properties: fewer workers, a deadline.
 
         Raises:
             NotHeld: it does not run.
@@ -178,9 +183,9 @@ class Queue:
         self._void()
 
     def began(self, job: JobId, since: float) -> None:
-        """A job that runs has since then, as its owner wrote it down; it ends when it would have.
+        """Record the start of a running job that its owner has written down.
 
-        What was foreseen stands.
+        Its expected end stays the same, and reservations remain valid.
 
         Raises:
             NotHeld: it does not run.
@@ -195,7 +200,13 @@ class Queue:
         running.add(replace(before, job=found, started=since))
 
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
-        """Its places can be had again: succeeded, failed, stopped or gone."""
+        """Record that a running job has succeeded, failed, been preempted or vanished.
+
+        Its places are free again.
+
+        Raises:
+            NotHeld: it does not run.
+        """
         state = self._state
         self._pass_time(now)
         stopping = job in state.stopping()
@@ -218,7 +229,11 @@ class Queue:
         self._dirty()
 
     def reserve(self, decision: Preempt, cluster: Cluster, now: float) -> None:
-        """The preemption was written down, or was found written at a start of the owner."""
+        """Record a preemption that was written, or that the owner found written when it started.
+
+        Raises:
+            NotHeld: the preemptor does not wait.
+        """
         state = self._state
         entry = state.waiting.get(decision.job)
         if entry is None:
@@ -248,11 +263,12 @@ class Queue:
         victims: Collection[JobId] | None = None,
         own: bool = False,
     ) -> None:
-        """The job's move there was written down, or was found written at a start of the owner.
+        """Record a job's move that was written, or that the owner found written when it started.
 
-        It ends, or has ended; as soon as it waits again it starts there. `victims`: others end for
-        it, by a preemption that was found written; it does not wait yet. `own`: it goes nowhere
-        else: it has these places now. How long it may take to wait again counts from its end.
+        The job ends, or has ended. As soon as it waits again, it starts there. `victims`: other
+        jobs end for it, by a preemption that was found written; it does not wait yet. `own`: it has
+        these places now, and starts only there while its last attempt still holds them; the time
+        that it may take to wait again counts from its end.
         """
         state = self._state
         self._measure(cluster)
@@ -266,7 +282,7 @@ class Queue:
         self._void()
 
     def consolidate(self, decision: Consolidate, cluster: Cluster, now: float) -> None:
-        """The consolidation was written down: as `reserve` and `keep` of all its moves."""
+        """Record a consolidation that was written, as `reserve` and as `keep` of all its moves."""
         self.reserve(decision.preempt, cluster, now)
         for move in decision.moves:
             running = self._state.running.get(move.job)
@@ -274,13 +290,13 @@ class Queue:
                 self.keep(running.job, move.placements, cluster, now)
 
     def drain(self, drains: Drains) -> None:
-        """These devices and no others are to be left by movable jobs, as soon as they can be."""
+        """Set the devices that movable jobs leave as soon as possible; no others are to be left."""
         if drains != self._state.drains:
             self._state.drains = dict(drains)
             self._dirty()
 
     def release(self, job: JobId, cluster: Cluster, *, stuck: Iterable[JobId] = ()) -> None:
-        """Room is kept for it no longer; `stuck`: those who did not end, and are left alone."""
+        """Release reserved places; `stuck`: victims that did not end, and are left alone."""
         state = self._state
         reservation = state.reserved.get(job)
         if reservation is None:
@@ -302,22 +318,25 @@ class Queue:
                 state.books.usage.add(running.job.tenant, running.charge)
 
     def failed(self, admit: Admit, cluster: Cluster) -> None:
-        """An admission is not carried out: its job waits still, and the places are free."""
+        """Record that an admission was not carried out: its job waits, its places are free."""
         self._state.guests.leave(admit.job)
         self._state.give_back(cluster, admit.placements)
         self._dirty()
 
     def not_carried_out(self) -> None:
-        """Nobody ends or moves as the last cycle decided: what was foreseen beside that is void."""
+        """Record that the preemptions and moves of the last cycle were not carried out.
+
+        Reservations that were computed with them are void.
+        """
         self._void()
 
     def freed(self, row: int) -> None:
-        """Something on the node in this row of the cluster can be had again."""
+        """Record that something on the node in this row of the cluster is free again."""
         self._state.waiting.freed(row)
         self._dirty()
 
     def changed(self, node: NodeName, cluster: Cluster) -> None:
-        """The node was added, removed, repaired, broken or relabelled."""
+        """Record that the node was added, removed, repaired, broken or relabelled."""
         row = cluster.row(node)
         if row is not None:
             self._state.waiting.freed(row)
@@ -325,7 +344,7 @@ class Queue:
         self._void()
 
     def configure(self, quotas: Quotas, cluster: Cluster, now: float) -> None:
-        """Other quotas from now on."""
+        """Use other quotas from now on."""
         self._pass_time(now)
         books = self._state.books
         before = books.counts, books.keys.all()
@@ -340,10 +359,11 @@ class Queue:
     def recall(
         self, kept: Mapping[Tenant, Mapping[Key, float]], at: float, cluster: Cluster, now: float
     ) -> None:
-        """What these tenants used of late, as it was kept at `at`, by a clock like `now`'s.
+        """Take over past usage of tenants as it was stored at `at`, by a clock like that of `now`.
 
-        To be called once all that runs is known: it is taken to have run since then. Amounts are
-        milli-GPU; what is negative, no number or more than the cluster has is cut off.
+        It must be called once all running jobs are known: they count as running since then. Amounts
+        are milli-GPU. Negative amounts, and those that are no numbers, are dropped. Amounts above
+        the cluster's capacity are cut to it.
         """
         self._measure(cluster)
         self._pass_time(now)
@@ -351,7 +371,7 @@ class Queue:
         self._dirty()
 
     def averages(self, now: float) -> Mapping[Tenant, Mapping[Key, float]]:
-        """What tenants used of late, in milli-GPU, to be read; without a half-life nothing."""
+        """Return past usage of tenants in milli-GPU; read-only, empty without a half-life."""
         self._pass_time(now)
         return self._state.books.history.averages
 
@@ -365,10 +385,10 @@ class Queue:
         most: float = inf,
         but: Collection[Tenant] = (),
     ) -> Decisions:
-        """What is to be done now, and when to ask again if nothing is said meanwhile.
+        """Return what to do now, and when to call again if nothing is reported before.
 
-        `preempt` False: nobody is stopped for others for now. `most`: so many are let in at the
-        most, about, so that it answers soon. `but`: tenants of whom nobody is, for now.
+        `preempt` False: no jobs are preempted or moved. `most`: the approximate maximum number of
+        admissions, so that the call is short. `but`: tenants whose jobs are not admitted.
         """
         if now < self._look_at:
             return Decisions(look_at=None if self._look_at == inf else self._look_at)
@@ -383,15 +403,15 @@ class Queue:
         return found
 
     def visit(self, job: Job, cluster: Cluster, now: float, plan: Planner) -> Places | Wait:
-        """Where a job goes that somebody else keeps waiting, or why it does not go in now.
+        """Return the places of a job that waits elsewhere, or why it is not admitted now.
 
-        Where it goes in, `start` is to follow.
+        If it is admitted, a call of `start` must follow.
         """
         self._measure(cluster)
         return Visit(self._state, cluster, plan, now).of(job)
 
     def why(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
-        """Why a job waits, as of the last cycle.
+        """Return why a job waits, as of the last cycle.
 
         Raises:
             NotHeld: it does not wait.
@@ -402,7 +422,7 @@ class Queue:
         return Why(self._state, cluster, plan, now).of(entry)
 
     def ahead(self, job: JobId) -> list[Job]:
-        """Those who wait and go before it, as things stand, in no order that means anything.
+        """Return the pending jobs that are before it now, in no particular order.
 
         Raises:
             NotHeld: it does not wait.
@@ -420,7 +440,7 @@ class Queue:
             books.history.pass_time(now, self._state.running.used())
 
     def _measure(self, cluster: Cluster) -> None:
-        """The capacity, where nodes have changed."""
+        """Measure the capacity, if nodes have changed."""
         books = self._state.books
         if not self._measured and books.counts and books.measure(cluster):
             self._state.recount(cluster)
@@ -430,6 +450,6 @@ class Queue:
         self._look_at = -inf
 
     def _void(self) -> None:
-        """What was foreseen rests on what is no longer so."""
+        """Declare reservations void, because they rest on a state that has changed."""
         self._state.disruptions += 1
         self._dirty()

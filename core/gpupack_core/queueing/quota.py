@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants are promised: quotas in a tree of cohorts.
+"""Quotas: what tenants are guaranteed, in a tree of cohorts.
 
     the cluster (ROOT) ─┬─ cohort research ─┬─ quota of namespace vision: 16 H100
                         │                   └─ quota of namespace speech: 8 H100
                         ├─ quota of namespace web: 4 of any model
                         └─ namespaces without a quota, by Quotas.default
 
-A nominal amount is a promise: it is lent to others while its owner does not use it, and its owner
-gets it back whenever it asks. What nobody is promised belongs to the root, where everybody borrows.
+A nominal amount is guaranteed: it is lent while its owner does not use it, and its owner gets it
+back on request. What no quota guarantees belongs to the root, from which all tenants borrow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,14 +25,14 @@ ROOT: Final = CohortName("")
 """The cluster itself, above all cohorts."""
 
 MAX_LEVELS: Final = 32
-"""Of cohorts, one above the other."""
+"""The maximum number of cohorts above a cohort."""
 
 LEAST_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
-"""Of weights other than 0. Far beyond, shares differ by less than what a float can tell."""
+"""The bounds of weights other than 0; far outside, floats cannot distinguish shares."""
 
 
 class Fifo(StrEnum):
-    """Whether others may go first where the first in line finds no room."""
+    """The order: whether jobs may start before a queue head that does not fit."""
 
     STRICT = "strict"
     BEST_EFFORT = "best-effort"
@@ -47,10 +47,10 @@ def _check_weight(whose: str, weight: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Of one model, in milli-GPU.
+    """The limits of one model, in milli-GPU.
 
-    `lending`: how much of the nominal amount others may use; `borrowing`: how much may be used on
-    top of it. None: no limit.
+    `lending`: how much of the nominal amount others may use. `borrowing`: how much may be used
+    beyond it. None: no limit.
     """
 
     nominal: int = 0
@@ -64,7 +64,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Of one tenant. `weight`: its part of what is borrowed; 0: it comes last."""
+    """The quota of one tenant; `weight`: its part of what is borrowed; 0: it comes last."""
 
     tenant: Tenant
     limits: Mapping[Key, Limit] = field(default_factory=dict)
@@ -77,9 +77,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """Quotas and cohorts that lend to each other first. Its own limits are for all of it together.
+    """Quotas and cohorts that lend to each other first; its limits apply to all of them together.
 
-    `fifo` and `min_runtime` (seconds): as of Rules, for all below it; None: as above it.
+    `fifo` and `min_runtime` (seconds) are as in Rules, for all below it; None: as above it.
     """
 
     name: CohortName
@@ -96,16 +96,16 @@ class Cohort:
 
 
 DEFAULT: Final = Quota(Tenant(""))
-"""Namespaces without a quota are promised nothing and borrow what is idle, each with weight 1."""
+"""Tenants without a quota are guaranteed nothing and borrow what is free, with weight 1 each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """All of them. A cohort that is only named is one without limits, below the root.
+    """All quotas and cohorts. A cohort that is only named has no limits and is below the root.
 
     Raises:
-        InvalidQuota: two of one name, cohorts that are above themselves, or too many one above the
-            other.
+        InvalidQuota: two have one name, a cohort is above itself, too many are above one another,
+            or the default guarantees something.
     """
 
     quotas: tuple[Quota, ...] = ()
@@ -122,14 +122,14 @@ class Quotas:
             raise InvalidQuota("a default quota cannot promise anything: anybody could multiply it")
 
     def keys(self) -> set[str]:
-        """Every model that is named."""
+        """Return every model that is named."""
         limits = [quota.limits for quota in (*self.quotas, self.default)]
         limits += [cohort.limits for cohort in self.cohorts]
         return {key for by_key in limits for key in by_key}
 
     @property
     def trivial(self) -> bool:
-        """Whether nothing is promised and nothing limited."""
+        """Whether nothing is guaranteed and nothing limited."""
         return not self.keys()
 
 

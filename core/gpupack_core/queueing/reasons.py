@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a job waits: a typed reason, and one sentence for its owner.
+"""The reasons for which jobs wait: a type, and a sentence for the owner of the job.
 
-Times in texts are coarse, and amounts are whole where they can be: a text is written into a status
-whenever it changes. Jobs of other tenants are not named.
+Times in messages are coarse, and amounts are whole where possible, because a message is written
+into a status whenever it changes. Jobs of other tenants are not named.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _DAY: Final = 24 * _HOUR
 
 
 class WaitReason(StrEnum):
-    """Conditions carry these names."""
+    """The reason for which a job waits; conditions carry these names."""
 
     NEXT = "Next"
     NO_ROOM = "NoRoom"
@@ -33,12 +33,12 @@ class WaitReason(StrEnum):
     QUOTA_USED = "QuotaUsed"
     BEHIND = "Behind"
     UNSATISFIABLE = "Unsatisfiable"
-    """It can never start on the cluster, or within the quota, as they are."""
+    """It can never start on the cluster, or within the quota, as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A tenant uses so much beyond its promise; milli-GPU under one key."""
+    """What a tenant uses beyond its guaranteed quota: milli-GPU under one key."""
 
     tenant: Tenant
     milli: float
@@ -46,7 +46,7 @@ class Borrowed:
 
     @property
     def text(self) -> str:
-        """«8 borrowed H100 GPUs»."""
+        """The amount in words, such as «8 borrowed H100 GPUs»."""
         return gpus(self.milli, self.key).replace(" ", " borrowed ", 1)
 
 
@@ -54,13 +54,13 @@ class Borrowed:
 class Wait:
     """Why a job waits, when it starts, and what would help: the answer that every surface shows.
 
-    `cause`: the reason in words; `lasting_cause`: without times, the same for the same state.
-    `position` of `waiting`: of all jobs and standalone pods that wait in the cluster, by the order
-    in which they are admitted; 1 is the first. `first`: whom it waits for. `refusal`: where room is
-    lacking; `lacks_room`: and nothing else. `left`: what its quota allows its tenant beyond what is
-    used, in milli-GPU of the models that it may use, of those that the cluster does not have, too.
-    `helps`: what would let it start; `borrowed`: what other tenants could give back, which not
-    every reader may know.
+    `cause`: the reason in words. `lasting_cause`: the reason without times, which is equal for
+    equal states. `position` of `waiting`: among all pending jobs and standalone pods of the
+    cluster, in the order of admission; 1 is the first. `first`: the job that it waits for.
+    `refusal`: why it does not fit. `lacks_room`: whether it lacks nothing but GPUs. `left`: what
+    the quota allows its tenant beyond what is used, in milli-GPU of the models that it may use,
+    including models that the cluster does not have. `helps`: what would let it start. `borrowed`:
+    what other tenants could give back, which not every reader may know.
     """
 
     reason: WaitReason
@@ -78,12 +78,12 @@ class Wait:
 
     @property
     def message(self) -> str:
-        """One sentence: why it waits, and when it starts."""
+        """One sentence that says why the job waits, and when it starts."""
         return _joined(self.cause, said(self.start))
 
     @property
     def lasting(self) -> str:
-        """The same without times."""
+        """The message without times."""
         return _joined(self.lasting_cause, lasting(self.start))
 
 
@@ -92,7 +92,7 @@ def _joined(*parts: str) -> str:
 
 
 def gpus(milli: float, key: Key = ANY) -> str:
-    """«1.5 H100 GPUs», «1 GPU»."""
+    """Return the number of GPUs in words, such as «1.5 H100 GPUs» or «1 GPU»."""
     number = f"{milli / WHOLE_GPU:g}"
     noun = "GPU" if number == "1" else "GPUs"
     return f"{number} {key} {noun}" if key else f"{number} {noun}"
@@ -104,7 +104,7 @@ def _are(milli: float, key: Key = ANY) -> str:
 
 
 def soon(seconds: float) -> str:
-    """«35 min»; rounded up, so that it is no promise too early."""
+    """Return a time such as «35 min»; it is rounded up, so that it never promises too much."""
     for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= 2 * length:
             return f"{-int(-seconds // length)} {unit}"
@@ -112,29 +112,29 @@ def soon(seconds: float) -> str:
 
 
 def name_of(job: Job, *, to: Job) -> str:
-    """How one job is told of another."""
+    """Return the name of a job in a message for the owner of another job."""
     return job.name or str(job.id) if job.tenant == to.tenant else "a job of another namespace"
 
 
 def owner(node: TreeNode) -> str:
-    """«namespace team-a», «cohort research», «the cluster»."""
+    """Return the name of a node, such as «namespace team-a», «cohort research», «the cluster»."""
     if node.id == TOP:
         return "the cluster"
     return f"{'namespace' if node.is_tenant else 'cohort'} {node.name}"
 
 
 def no_room(refusal: str) -> str:
-    """`refusal`: of the plan, which says what would help."""
+    """Return the cause; `refusal` is that of the plan and says what would help."""
     return f"no room: {refusal}"
 
 
 def never_fits(refusal: str) -> str:
-    """`refusal`: of the empty cluster, without figures of now."""
+    """Return the cause; `refusal` is that of the empty cluster, without current numbers."""
     return f"never on this cluster as it is: {refusal}; {NEW_NODES}"
 
 
 def never_payable(node: TreeNode, *, asked: int, most: float) -> str:
-    """Its quota would not allow it if nothing else ran."""
+    """Return the cause for a job that its quota would not allow if nothing else ran."""
     return (
         f"it can never start within its quota: {_are(asked)} requested, and {owner(node)} may use "
         f"{gpus(max(most, 0))} of these models at most; {LARGER_QUOTA}"
@@ -146,12 +146,12 @@ LARGER_QUOTA: Final = "it needs a larger quota, or a smaller request"
 
 
 def room_kept_for(first: str) -> str:
-    """It would fit but for another."""
+    """Return the lasting cause for a job that would delay a queue head."""
     return f"it would fit, but room is kept for {first}, which waits"
 
 
 def room_kept(first: str, waited: float, ends_within: float | None) -> str:
-    """It would fit but for another."""
+    """Return the cause for a job that would delay a queue head."""
     text = f"it would fit, but room is kept for {first}, which has waited for {soon(waited)}"
     if ends_within is None:
         return f"{text}; it starts beside it or after it"
@@ -159,7 +159,10 @@ def room_kept(first: str, waited: float, ends_within: float | None) -> str:
 
 
 def victims_end(victims: int, waited: float | None = None) -> str:
-    """Others were stopped for it; `waited` None: the same without the time."""
+    """Return the cause for a preemptor whose victims have not ended.
+
+    `waited` None: the cause without the time.
+    """
     jobs = "1 job that was" if victims == 1 else f"{victims} jobs that were"
     ago = "" if waited is None else f" {soon(waited)} ago"
     return f"room is made for it: it starts when {jobs} told to end{ago} did so"
@@ -175,7 +178,7 @@ HELD_STILL: Final = (
 
 
 def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
-    """The quota allows no more."""
+    """Return the cause for a job whose tenant or cohort has reached its borrowing limit."""
     promised, limit = node.promised.get(key, 0), node.limit(key).borrowing or 0
     return (
         f"{owner(node)} uses {gpus(used, key)}, and with a quota of {gpus(promised)} and a "
@@ -185,7 +188,7 @@ def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: 
 
 
 def quota_used(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
-    """What there is is used, or kept by others for themselves."""
+    """Return the cause for a job that lacks quota: all is used, or others do not lend it."""
     return (
         f"{_are(max(left, 0), key)} left that {owner(node)} may lend, and {_are(asked)} asked for; "
         f"{_are(used, key)} lent or used already, and the rest is kept by quotas that do not lend "
@@ -194,5 +197,5 @@ def quota_used(node: TreeNode, key: Key, *, used: float, asked: int, left: float
 
 
 def behind(first: str, scope: TreeNode) -> str:
-    """Strict order."""
+    """Return the cause for a job behind the queue head of a strict order."""
     return f"behind {first}, which is first in {owner(scope)}, where the order is strict"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether room appears at one moment: of what is free before, another job can take a part."""
+"""Whether GPUs become free at one moment, so that no other job can take some of them before."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from gpupack_core.placement import Placement
 def is_released_at_once(
     cluster: Cluster, needed: Iterable[Placement], released: Iterable[Placement]
 ) -> bool:
-    """Whether these placements can go where others are released, and need nothing else.
+    """Tell whether these placements fit where others are released, and need nothing else.
 
     Args:
-        cluster: in which those that are released still hold what they have.
+        cluster: in which the released placements still hold what they have.
         needed: the placements of one job.
         released: what ends at the moment in question.
     """
     needed = tuple(needed)
     uuids = {grant.uuid for place in needed for grant in place.devices}
     for node in {place.node for place in needed}:
-        # Who joins a GPU that is shared also decides who may share it afterwards.
+        # A job that joins a shared GPU also decides which jobs may share it afterwards.
         free = cluster.free_devices(node)
         if any(each.milli > 0 for each in free if each.uuid in uuids):
             return False
@@ -29,7 +29,7 @@ def is_released_at_once(
 
 
 def _amounts(placements: Iterable[Placement]) -> Counter[tuple[str, str]]:
-    """Sum them by node or device, and by what it has."""
+    """Return the amounts, summed by node or device and by resource."""
     found = Counter[tuple[str, str]]()
     for place in placements:
         found[place.node, "CPU"] += place.cpu

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who else has to be stopped so that the books allow what room was made for.
+"""Additional victims, so that the quota allows a placement for which others make space.
 
-A job for which room was made can still be refused: its quota is used up, or its tenant would be
-left with a larger share than the victims'. Then others who count against the same promises may be
-stopped beside them, wherever they run, most of them on nodes where no worker has room. Only the
-books change by that, so nothing is planned; and only who has something of the keys that the job
-would count there is of use. Of those who are alike in the books the cheapest are taken first, so a
-set is so many of each kind; sets are asked about in the order of their cost. Where that does not
-end in time, as where a quota is exceeded by many jobs, they are stopped one after the other until
-it suffices: the cheapest first, and if that fails the job's own tenant's first, whose end is never
-to its disadvantage.
+A job for which space is made can still be refused: its quota is used up, or its tenant would be
+left with a larger share than the victims' tenant. Then other jobs that count against the same
+quotas can be preempted with the victims, wherever they run, most of them on nodes where no worker
+fits. That changes only the quota usage, so nothing is planned. Only jobs that hold some of the keys
+that the preemptor would use help. Among jobs that are alike in quota usage the cheapest are taken
+first, so a set is a number of each kind. Sets are evaluated in the order of their cost. Where that
+does not end in time, as where many jobs exceed a quota, jobs are added one after another until they
+suffice: the cheapest first, and if that fails, those of the preemptor's own tenant first, whose end
+never harms it.
 
-No question is spent on what its quota would refuse if all were stopped, nor again on victims who
-are in the books what others were, beside whom nobody was found.
+No evaluation is spent on what the quota would refuse if all candidates were preempted, nor on
+victims that are alike in quota usage to earlier ones for which the search failed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,20 +28,20 @@ from gpupack_core.queueing.job import Running, Tenant
 from gpupack_core.queueing.trials import Found, Insufficient, is_below
 
 QUESTIONS: Final = 512
-"""Sets that are asked about in one search."""
+"""The maximum number of sets that are evaluated in one search."""
 EACH: Final = 64
-"""Sets beside one that was refused; of one kind up to 64 jobs."""
+"""The maximum number of sets per refused set, and half the number of jobs kept per kind."""
 ADDED: Final = 32
-"""Jobs that are stopped one after the other."""
+"""The maximum number of jobs that are added one after another."""
 KINDS: Final = 16
-"""Kinds of jobs, those of which somebody costs least."""
+"""The maximum number of kinds of jobs: those with the cheapest jobs."""
 
 _Counted = frozenset[tuple[Key, int]]
 _InBooks = tuple[tuple[Tenant, tuple[tuple[Key, int], ...]], ...]
 
 
 class Relief:
-    """For one search."""
+    """The additional victims of one search."""
 
     def __init__(self, grounds: Grounds, candidates: Candidates) -> None:
         self._grounds, self._candidates = grounds, candidates
@@ -52,9 +52,10 @@ class Relief:
         self._in_vain: set[tuple[_Counted, _InBooks]] = set()
 
     def of(self, refused: Insufficient, below: Found | None = None) -> Found | None:
-        """With the cheapest of them beside the victims, if that costs less than what is known.
+        """Return the victims with the cheapest additional ones; None: not below `below`.
 
-        The cheapest where the search ends in time; otherwise more may be stopped than are needed.
+        It is the cheapest set where the search ends in time. Otherwise it may have more victims
+        than are needed.
         """
         best, counted = below, set[_Counted]()
         for places, charge in refused.ways:
@@ -65,7 +66,7 @@ class Relief:
         return None if best is below else best
 
     def _relieved(self, way: Found, below: Found | None) -> Found | None:
-        """With others, of what was found but that the books refuse it."""
+        """Return a set that the quota usage permits, from one for which only this is missing."""
         asked = frozenset(way.charge.items()), _in_books(one.running for one in way.victims)
         if not self._left or asked in self._in_vain or not self._may_be_payable(way.charge):
             return None
@@ -119,7 +120,7 @@ class Relief:
         return one.running.job.tenant != self._grounds.job.tenant
 
     def _may_be_payable(self, charge: Charge) -> bool:
-        """False: the quota refuses it whoever of the candidates is stopped."""
+        """Tell whether the quota can allow it; False: not even if all candidates were preempted."""
         counts = frozenset(charge.items())
         known = self._payable.get(counts)
         if known is None:
@@ -128,7 +129,7 @@ class Relief:
         return known
 
     def _beside(self, way: Found) -> list[list[Candidate]]:
-        """By kind, the cheapest first, without the victims."""
+        """Return the additional candidates by kind, the cheapest first, without the victims."""
         keys = frozenset(key for key, milli in way.charge.items() if milli)
         found = self._kinds.get(keys)
         if found is None:
@@ -138,7 +139,7 @@ class Relief:
         return [kind for kind in kinds if kind]
 
     def _found(self, keys: frozenset[Key]) -> list[list[Candidate]]:
-        """By kind in the books; more than are asked about beside a set, and spare ones for it."""
+        """Return candidates by kind in quota usage: as many as are evaluated, and some to spare."""
         alike: dict[_InBooks, list[int]] = {}
         for number, sample, _ in self._sampled():
             if self._grounds.relieves(sample, keys):
@@ -150,7 +151,7 @@ class Relief:
         return found
 
     def _sampled(self) -> list[tuple[int, Running, int]]:
-        """The number of each kind, its cheapest job, and how many there are; the cheapest first."""
+        """Return each kind's number, cheapest job and job count, the kind of the cheapest first."""
         if self._samples is None:
             kinds, first, jobs = np.unique(
                 self._candidates.kinds, return_index=True, return_counts=True
@@ -167,5 +168,5 @@ def _with(way: Found, more: Sequence[Candidate]) -> Found:
 
 
 def _in_books(jobs: Iterable[Running]) -> _InBooks:
-    """The same for those who are alike in the books."""
+    """Return a key that is equal for jobs that are alike in quota usage."""
     return tuple(sorted((one.job.tenant, tuple(sorted(one.charge.items()))) for one in jobs))

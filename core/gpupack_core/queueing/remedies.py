@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would let a job start that waits, by the reasons of core's own refusals and of the queue's.
+"""What would let a pending job start, by the reason for which it waits.
 
-Nothing is promised: it is what stands in its way now, and what stands behind that nobody has looked
-at. Who else borrows is told by tenant; whoever shows it says who may be named.
+It is no promise: it names what is in the way now, and other obstacles may be behind that. Tenants
+that borrow are named. The surface that shows the answer decides which names its reader may see.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ NO_REMEDIES: Final = Remedies()
 
 
 def of(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
-    """Of a job that waits for this reason; nothing is changed."""
+    """Return what helps a job that waits for this reason; nothing changes."""
     match wait.reason:
         case WaitReason.UNSATISFIABLE:
             return Remedies(tuple(_of_never(job, wait)))
@@ -76,7 +76,7 @@ def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:
 
 
 def _of_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
-    """Of the key of which most is left."""
+    """Yield what helps with the key of which most is left."""
     key, left = _most_left(state, cluster, job)
     asked = least(job.gang)
     if WHOLE_GPU <= left < asked:
@@ -91,7 +91,7 @@ def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[Key, float]:
 
 
 def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
-    """Of what the job may use, by others; who borrows most comes first."""
+    """Return what other tenants borrow of the keys that the job may use, the largest first."""
     books = state.books
     keys = books.keys.allowed(cluster, job.gang.request)
     found = [

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room that is kept: for who is first and lacks it, and for whom others are being stopped.
+"""Reservations: for queue heads that lack GPUs, and for preemptors.
 
-EASY backfill. The earliest instant is found at which a job will fit (by taking off those who run,
-in the order in which they end), and where it goes then. A later job may start now if it ends by
-that instant, or if it leaves those places free: it is placed in the cluster of that instant too,
-beside the job for which room is kept. Where durations are exact that job never starts later than it
-would without backfill. What runs for an unknown time counts as ending after all else, the oldest
-first; what runs for ever never ends.
+Backfill reservations follow EASY backfill. The earliest moment is found at which a job fits
+(running jobs are removed in the order in which they end), and its places then. A later job may
+start now if it ends by that moment, or if it leaves those places free: it is placed in the cluster
+of that moment, too, with the job that has the reservation. Where durations are exact, that job
+never starts later than without backfill. A job of unknown duration counts as ending after all
+others, the oldest first. A job that runs forever never ends.
 
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
@@ -23,15 +23,15 @@ from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.waiting import has_room
 
 Planner = Callable[[Cluster, Job], Places | None]
-"""Where the job would go in that cluster, which is not changed; None: nowhere."""
+"""Returns the job's places in that cluster, which does not change; None: it does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """For whom others are being stopped, and where it will run. Times in seconds.
+    """Places reserved for a preemptor, or for a job that moves; times in seconds.
 
-    A job that is moved is its own victim. It waits for its place when it has ended. `own`: the
-    places are those that the job has, or had last; it waits for them while it still holds them.
+    A job that moves is its own victim. After its end it waits for its places. `own`: the job has
+    these places, or had them last; it waits for them while its last attempt still holds them.
     """
 
     job: Job
@@ -44,10 +44,11 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class KeptRoom:
-    """For one who waits: when it will start at the latest, and the cluster then, with it placed.
+    """A backfill reservation: the latest start of a queue head, and the cluster at that time.
 
-    `placements` None: it fits nowhere whatever ends, so nothing is kept. `guessed`: it rests on how
-    long jobs like those who run took; its guests count as gone.
+    The queue head is placed in that cluster. `placements` None: it fits nowhere, whatever ends, so
+    nothing is reserved. `guessed`: the reservation depends on learned durations of running jobs.
+    The head's guests count as gone.
     """
 
     job: Job
@@ -59,13 +60,13 @@ class KeptRoom:
     guessed: bool = False
 
     def copy(self) -> "KeptRoom":
-        """The same; who is placed in its cluster is not placed in this one's."""
+        """Return a copy; jobs that are placed in its cluster later are not placed in this one's."""
         return replace(self, future=self.future.copy())
 
     def exchange(self, job: Job, placements: Places, stopped: Iterable[Running]) -> bool:
-        """Foresee that these are stopped for the job.
+        """Include that these jobs are preempted for the job.
 
-        False: it takes places that are kept here, or that is to be foreseen anew.
+        False: the job takes reserved places, or the reservation has to be computed again.
         """
         if self.guessed:
             return False
@@ -75,7 +76,7 @@ class KeptRoom:
         return self.future.take(job, placements)
 
     def stands_beside(self, other: "KeptRoom") -> bool:
-        """Foresee that the other's places are kept, too; False: it is to be foreseen anew."""
+        """Include another reservation; False: this one has to be computed again."""
         places = other.placements or ()
         if self.future.taken(other.job.id) == places:
             return True
@@ -83,9 +84,9 @@ class KeptRoom:
         return self.future.take(other.job, places)
 
     def starts(self, running: Running, *, guest: bool) -> bool:
-        """Foresee that it runs; False: it takes places that are kept here.
+        """Include that the job runs; False: it takes reserved places.
 
-        `guest`: it went past the job on a guess.
+        `guest`: it was speculatively backfilled before the queue head.
         """
         if self.placements is None:
             return True
@@ -95,7 +96,10 @@ class KeptRoom:
         return self.future.take(running.job, running.placements)
 
     def _ends_before(self, running: Running, *, guest: bool) -> bool:
-        """Or is stopped for it: extra workers are for whoever waits, guests if they stay."""
+        """Tell whether the job ends in time, or can be preempted for the queue head.
+
+        Extra workers are preempted for any pending job, and guests if they stay.
+        """
         if running.job.extends is not None:
             return True
         if guest and running.job.is_expected(running.started) <= self.at < inf:
@@ -104,7 +108,7 @@ class KeptRoom:
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
-    """Whether the job can start exactly there: nobody is there, and all of it takes work."""
+    """Tell whether the job can start on exactly these places: free, and on healthy devices."""
     rows = usable(cluster, job.gang.request)
     for placement in placements:
         row, node = cluster.row(placement.node), cluster.node(placement.node)
@@ -120,13 +124,13 @@ def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
 
 
 def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | None]:
-    """The instant at which the job fits, and where; infinity and None: it never does.
+    """Return the moment at which the job fits, and its places; infinity and None: never.
 
-    The future is left as of then.
+    The future is left at that moment.
 
-    More that is free never makes a plan fail. So gangs, of which a plan costs more and which many
-    ends leave without room, are planned after 1, 2, 4, … ends that give room to a worker, and then
-    back and forth to the first that suffices.
+    More free GPUs never make a plan fail. A plan for a gang is expensive, and many ends leave too
+    little for it. So gangs are planned after 1, 2, 4, … ends that make space for a worker, and then
+    a binary search finds the first end that suffices.
     """
     chances = future.chances(job.gang)
     if chances is None:
@@ -152,7 +156,7 @@ def _first(
     plan: Planner,
     found: tuple[tuple[int, int], Places],
 ) -> tuple[float, Places]:
-    """The first end in between after which it fits; it does after the last of them."""
+    """Return the first of these ends after which it fits; it fits after the last of them."""
     (low, high), places = found
     stands = high
     while low < high:
@@ -169,7 +173,7 @@ def _first(
 
 
 def _move(future: Future, chances: Chances, stands: int, to: int) -> None:
-    """From after one end to after another."""
+    """Bring the future from the moment after one end to that after another."""
     if stands != to:
         nodes = chances.nodes(min(stands, to) + 1, max(stands, to))
         future.move(nodes, after=chances.end(to))

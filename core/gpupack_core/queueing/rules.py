@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a queue is run; a cohort may have its own `fifo` and `min_runtime`. Times are seconds."""
+"""The rules of a queue; a cohort may have its own `fifo` and `min_runtime`. Times are seconds."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -10,22 +10,25 @@ from gpupack_core.queueing.quota import Fifo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preemption:
-    """For whom jobs are stopped. Without any of the three nobody is."""
+    """The preemption policies.
+
+    With none of the three on, only extra workers and speculatively backfilled jobs are preempted.
+    """
 
     nominal: bool = True
-    """A tenant within its nominal amount gets it back from those who borrow."""
+    """A tenant within its nominal quota reclaims it from tenants that borrow."""
     fair_share: bool = True
-    """A tenant takes from one with a larger share, as long as that is not left with less."""
+    """A tenant takes from one with a larger share, as long as that one is not left with less."""
     priority: bool = True
     """A job takes from jobs of lower priority of its own tenant."""
     min_runtime: float = 60.0
-    """Nobody is stopped who has run for less."""
+    """The time from its admission during which a job is no victim of these policies."""
     patience: float = 120.0
-    """Another way is sought when victims have not ended for so long."""
+    """The time after which victims that have not ended are left alone, and others are searched."""
     retry: float = 5.0
-    """A search for victims that found none is not repeated sooner."""
+    """The minimum time from a search that found no victims to the next search."""
     searches: int = 1
-    """Searches in one cycle at the most, so that it answers soon; the next is due at once."""
+    """The maximum number of searches in a cycle, so that it is short; the next is due at once."""
 
     def __post_init__(self) -> None:
         if min(self.min_runtime, self.patience, self.retry, self.searches) < 0:
@@ -33,7 +36,7 @@ class Preemption:
 
     @property
     def any(self) -> bool:
-        """Whether anybody is ever stopped."""
+        """Whether any of the three policies is on."""
         return self.nominal or self.fair_share or self.priority
 
 
@@ -42,25 +45,27 @@ NEVER = Preemption(nominal=False, fair_share=False, priority=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consolidation:
-    """Movable jobs are moved for one who lacks room although enough is free, in too many places."""
+    """The rules for moving jobs for one that lacks GPUs although enough are free in total."""
 
     ratio: float = 0.0
-    """GPU-hours that moves cost by GPU-hour gained, at the most; 0: nobody is moved for others."""
+    """The maximum cost of moves, in GPU-hours per GPU-hour gained; 0: no job moves for another."""
     min_wait: float = 300.0
-    """Nobody is moved for who has waited for less."""
+    """The minimum waiting time of a job for which others move."""
     most: int = 8
-    """Jobs that are moved for one at the most."""
+    """The maximum number of jobs that move for one job."""
     calm: float = 3600.0
-    """Nobody is moved who began less than so long ago: so nobody is twice in that time."""
+    """The time after its start during which a job does not move; so it moves at most once in it."""
     restart: float = 60.0
-    """What a move is taken to cost each GPU of who is moved, beside the work that is done again."""
+    """The cost of a move for each GPU of the job, in addition to the work that is repeated."""
     checkpoint: float = 600.0
-    """So much of its work is done again at the most."""
+    """The maximum time of work that a moved job repeats."""
     horizon: float = 3600.0
-    """A start is gained by so much at the most, however late it would have been, or if nobody knows
-    how late."""
+    """The maximum gain of a start.
+
+    It limits the gain however late the start would have been, and where that is unknown.
+    """
     retry: float = 30.0
-    """A search that found nothing is not repeated sooner."""
+    """The minimum time from a search that found nothing to the next search."""
 
     def __post_init__(self) -> None:
         times = self.min_wait, self.calm, self.restart, self.checkpoint, self.horizon, self.retry
@@ -69,35 +74,48 @@ class Consolidation:
 
     @property
     def any(self) -> bool:
-        """Whether anybody is ever moved."""
+        """Whether jobs are moved for others."""
         return self.ratio > 0 and self.most > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The defaults are those of a cluster."""
+    """The rules of a queue; the defaults are those of a cluster."""
 
     by_priority: bool = True
     by_share: bool = True
     """Among equal priorities the tenant with the smallest share goes first; then age decides."""
     half_life: float = 0.0
-    """Of usage; 0: only what is used now counts."""
+    """The half-life of usage; 0: only current usage counts."""
     fifo: Fifo = Fifo.BEST_EFFORT
-    """Where no cohort says otherwise."""
+    """The order where no cohort sets it."""
     keep_room_after: float = 300.0
-    """Room is kept for who has waited so long and is first of those who lack room; 0: at once,
-    which is EASY backfill; infinity: never. Against those of lower priority it is kept at once."""
+    """The waiting time after which a queue head that lacks GPUs gets a reservation.
+
+    With 0 it gets one at once, which is EASY backfill. Infinity: never. Otherwise it gets one
+    against jobs of lower priority at once.
+    """
     kept: int = 4
-    """Room is kept for so many jobs at the most."""
+    """The maximum number of backfill reservations of each of the two kinds.
+
+    One kind holds back only jobs of lower priority, the other kind all jobs.
+    """
     guess_delay: float = 300.0
-    """Who went past another because jobs like it took a short time is stopped for it when it would
-    have fitted for so long without; infinity: nobody goes past on a guess."""
+    """The time for which a speculatively backfilled job may delay a queue head.
+
+    After the head would have fitted without it for so long, the job is preempted. Infinity: no job
+    is speculatively backfilled.
+    """
     grow_after: float = 300.0
-    """An elastic gang grows beside its start, and then not sooner than so long after it began, grew
-    or shrank; infinity: only beside its start."""
+    """The time after its start or a change of its size during which an elastic gang does not grow.
+
+    The growth at its start is exempt. Infinity: it grows only then.
+    """
     foreseen: int = 1
-    """For so many of them it is worked out in one cycle at the most, so that it answers soon; the
-    next is due at once."""
+    """The maximum number of reservations that a cycle computes, so that it is short.
+
+    The next cycle is due at once.
+    """
     preemption: Preemption = field(default_factory=Preemption)
     consolidation: Consolidation = field(default_factory=Consolidation)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who run, and what their tenants use."""
+"""Running jobs, and what their tenants use."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,21 +10,21 @@ from gpupack_core.queueing.job import Job, JobId, Running, Tenant
 
 
 class RunningJobs:
-    """Mutable."""
+    """Running jobs; mutable."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Running] = {}
         self.movable: dict[JobId, Running] = {}
-        """Of them those who may be moved; to be read."""
+        """The jobs among them that may be moved; read-only."""
         self.extras: dict[JobId, Running] = {}
-        """Of them the extra workers of elastic gangs; to be read."""
+        """The extra workers of elastic gangs among them; read-only."""
         self._guessed = 0
         self._used: dict[Tenant, dict[Key, int]] = {}
         self._of: dict[Tenant, dict[JobId, Running]] = {}
         self._census: Census | None = None
 
     def copy(self) -> "RunningJobs":
-        """The same, independent of these."""
+        """Return an independent copy."""
         twin = RunningJobs()
         twin._jobs, twin._guessed = self._jobs.copy(), self._guessed
         twin.movable, twin.extras = self.movable.copy(), self.extras.copy()
@@ -44,7 +44,7 @@ class RunningJobs:
 
     @property
     def census(self) -> Census:
-        """Kept from the first question on: where nobody is ever stopped it costs nothing."""
+        """The census, built at the first use: it costs nothing where no job is preempted."""
         if self._census is None:
             self._census = Census()
             for running in self._jobs.values():
@@ -52,20 +52,24 @@ class RunningJobs:
         return self._census
 
     def of(self, tenant: Tenant) -> Iterable[Running]:
-        """The tenant's."""
+        """Return the tenant's running jobs."""
         return self._of.get(tenant, {}).values()
 
     def get(self, job: JobId) -> Running | None:
-        """Of a job that runs."""
+        """Return the running job; None: it does not run."""
         return self._jobs.get(job)
 
     @property
     def guessed(self) -> bool:
-        """Whether somebody runs of whom nobody knows for how long."""
+        """Whether a job of unknown duration runs, other than an extra worker."""
         return self._guessed > 0
 
     def add(self, running: Running) -> None:
-        """It runs from now on."""
+        """Add a job that runs from now on.
+
+        Raises:
+            AlreadyHeld: it runs already.
+        """
         job = running.job
         if job.id in self._jobs:
             raise AlreadyHeld(f"job {job.id} runs already")
@@ -81,7 +85,7 @@ class RunningJobs:
             self._census.add(running)
 
     def remove(self, job: JobId) -> Running | None:
-        """It runs no longer; None: it did not."""
+        """Remove a job that no longer runs and return it; None: it did not run."""
         running = self._jobs.pop(job, None)
         if running is None:
             return None
@@ -98,7 +102,7 @@ class RunningJobs:
         return running
 
     def used(self) -> dict[Tenant, dict[Key, int]]:
-        """Milli-GPU by tenant and key; not to be changed."""
+        """Return milli-GPU by tenant and key; read-only."""
         return self._used
 
     def _count(self, running: Running, *, sign: int) -> None:
@@ -112,5 +116,8 @@ class RunningJobs:
 
 
 def _is_guessed(job: Job) -> bool:
-    """Of extra workers it does not count: nobody waits for their end, since they can be stopped."""
+    """Tell whether the job's duration is unknown.
+
+    Extra workers do not count: no job waits for their end, since they can be preempted.
+    """
     return job.duration is None and job.extends is None
