@@ -24,9 +24,9 @@ class Preemption:
     min_runtime: float = 60.0
     """The time from its admission during which a job is no victim of these policies."""
     patience: float = 120.0
-    """The time after which victims that have not ended are left alone, and others are searched."""
+    """The time after which victims that have not ended are left alone, and others are sought."""
     retry: float = 5.0
-    """The minimum time from a search that found no victims to the next search."""
+    """The minimum time from a search for a request that found no victims to the next one."""
     searches: int = 1
     """The maximum number of searches in a cycle, so that it is short; the next is due at once."""
 
@@ -54,7 +54,7 @@ class Consolidation:
     most: int = 8
     """The maximum number of jobs that move for one job."""
     calm: float = 3600.0
-    """The time after its start during which a job does not move; so it moves at most once in it."""
+    """The time after its start, and so after each move, during which a job does not move."""
     restart: float = 60.0
     """The cost of a move for each GPU of the job, in addition to the work that is repeated."""
     checkpoint: float = 600.0
@@ -65,7 +65,7 @@ class Consolidation:
     It limits the gain however late the start would have been, and where that is unknown.
     """
     retry: float = 30.0
-    """The minimum time from a search that found nothing to the next search."""
+    """The minimum time from a search for a request that found nothing to the next one."""
 
     def __post_init__(self) -> None:
         times = self.min_wait, self.calm, self.restart, self.checkpoint, self.horizon, self.retry

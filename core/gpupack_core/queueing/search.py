@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cheapest set of running jobs whose end makes room for a waiting one.
+"""The search for the cheapest set of victims whose end makes space for a pending job.
 
-    cost of a set = what it has had (milli-GPU times seconds), then its GPUs, then its jobs
+    cost of a set = what it would lose (milli-GPU times seconds), then its GPUs, then its jobs
 
-Only sets count after which the job fits, by a plan on an overlay without them, and which the books
-allow. To find the cheapest is a covering problem. It is exact where a search through the sets in
-the order of their cost ends in time: for jobs of one worker, node by node, in the order of a lower
-bound of what room costs there; for gangs over few candidates. Otherwise room for one worker after
-the other is made where it is cheapest. In the end nobody is in the set without whom it would fit.
-Where the books refuse what room was made for, others are stopped beside, wherever they run
+Only sets count after whose end the job fits, by a plan on an overlay without them, and which the
+quota usage permits. To find the cheapest is a covering problem. The search is exact where it can go
+through the sets in the order of their cost in time: for jobs of one worker, node by node, in the
+order of a lower bound of the cost there; for gangs, with few candidates. Otherwise space for one
+worker after another is made where it is cheapest. In the end every victim that is not needed is
+spared. Where the quota refuses the result, other jobs are preempted, too, wherever they run
 (relief.py).
 
-What is planned and who is looked at is chosen by bounds (bounds.py): most nodes could not have room
-for a worker whoever ended there, or only at a higher cost than a set that is known.
+Bounds decide what is planned and which jobs are examined (bounds.py): most nodes cannot have space
+for a worker, whichever jobs end there, or only at a higher cost than a known set.
 """
 
 from bisect import insort
@@ -32,18 +32,21 @@ from gpupack_core.queueing.within import WithinQuota
 
 _FEW: Final = 9
 MANY: Final = 256
-"""Candidates that are looked at first."""
+"""The number of candidates that are examined first."""
 _TIES: Final = 64
-"""Nodes that are looked at where no less is lost than is known to do, but by fewer GPUs or jobs."""
+"""The maximum number of nodes with the same loss as a known set that are examined.
+
+They may need fewer GPUs or jobs.
+"""
 _ROWS: Final = 8
-"""Nodes that are emptied first, to see whether the job fits if all candidates are gone."""
+"""The number of nodes that are emptied first, to see if the job fits without candidates."""
 
 _Turns = list[tuple[float, int]]
-"""Rows, each with what room costs there at the least, the cheapest first."""
+"""Rows, each with a lower bound of the cost there, the cheapest first."""
 
 
 class Search:
-    """For one job; the cluster is that of a sheet and is not changed."""
+    """The search for one job; the cluster is that of a sheet and stays as it is."""
 
     def __init__(
         self,
@@ -60,13 +63,13 @@ class Search:
         self._bounds = Bounds(cluster, self._job.gang, candidates)
 
     def run(self, *, anywhere: bool) -> Found | None:
-        """The cheapest set there is, or one that is found.
+        """Return the cheapest set, or a set that was found; None: no set was found.
 
-        Of many candidates the cheapest are looked at first: nobody who costs more than a set that
-        is found can be part of a cheaper one.
+        Of many candidates the cheapest are examined first: no job that costs more than a known set
+        can be part of a cheaper one.
 
         Args:
-            anywhere: victims help wherever they are, since the quota is what is missing.
+            anywhere: victims help wherever they are, since only quota is missing.
         """
         found, looked_at = None, 0
         while found is None and looked_at < len(self._candidates):
@@ -80,12 +83,12 @@ class Search:
         return self._among(cheaper, anywhere=anywhere, known=found) or found
 
     def _among(self, first: int, *, anywhere: bool, known: Found | None = None) -> Found | None:
-        """Of the first candidates; nobody is stopped for a job that would not fit without them all.
+        """Return a set of the first candidates; None: none, or the job does not fit without all.
 
         Args:
-            first: so many of the candidates, who are in the order of their cost.
+            first: the number of candidates, which are in the order of their cost.
             anywhere: as of `run`.
-            known: dearer sets are of no interest.
+            known: a set that is known; only cheaper ones are of interest.
         """
         if anywhere:
             nobody = Insufficient((), self._trials.ways())
@@ -107,9 +110,9 @@ class Search:
         return found if found is None or is_below(found.victims, known) else None
 
     def _useful(self, turns: _Turns, first: int) -> set[int] | None:
-        """Who is where a worker has room if all are gone, or more than a few of them.
+        """Return candidates on rows where a worker fits if all end, or more than a few of them.
 
-        None: the job would not fit if all were gone. The cheapest nodes are emptied first, until
+        None: the job does not fit even if all ended. The cheapest nodes are emptied first, until
         both are known.
         """
         empty, gone = self._given.overlay(), set[int]()
@@ -150,7 +153,7 @@ class Search:
         return best
 
     def _on_many(self, turns: _Turns, first: int) -> Found | None:
-        """Room for one more worker after the other, where it is cheapest."""
+        """Make space for one more worker after another, where it is cheapest."""
         chosen: dict[int, Candidate] = {}
         found: Found | None = None
         while turns and found is None:
@@ -173,7 +176,10 @@ class Search:
         return None if found is None else self._trials.sparing(found)
 
     def _next_worker(self, row: int, local: Sequence[int]) -> tuple[int, ...]:
-        """The cheapest of these that make room for one more worker on the row; of many, few."""
+        """Return the cheapest of these that make space for one more worker on the row.
+
+        Of many candidates the result is a small set, not the cheapest.
+        """
         workers = self._trials.slots(row) + 1
         candidates = [self._candidates[of] for of in local]
         if not candidates or not self._trials.has_room_without(candidates, row, workers=workers):
@@ -192,7 +198,7 @@ class Search:
     def _less_and_less(
         self, row: int, local: Sequence[Candidate], workers: int
     ) -> Sequence[Candidate]:
-        """All of them but those, the dearest first, without whom there is room."""
+        """Return the candidates without those, the dearest first, that need not end."""
         chosen = list(local)
         for one in sorted(local, key=order, reverse=True):
             fewer = [other for other in chosen if other is not one]

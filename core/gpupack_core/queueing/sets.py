@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of candidates, the cheapest first, as far as they may free enough and may be stopped.
+"""Sets of candidates in the order of cost, if they can free enough and may be preempted.
 
-    (.., n) ─┬─► (.., n, n + 1)    if the set may be stopped, so that a larger one may be, too
+    (.., n) ─┬─► (.., n, n + 1)    if the set may be preempted, so that a larger one may be, too
              └─► (.., n + 1)
 
-Candidates are in the order of their cost, so neither is cheaper, and each set follows from one. A
-set waits in the heap under a lower bound of the cost of all that follow from it and free enough:
-what is missing, of those who lose least for it, the last in part. Where nothing is missing that is
-the cost of the set itself. None of those from which nothing that frees enough can follow gets
-there: a branch and bound search of a covering problem.
+Candidates are in the order of their cost, so neither successor is cheaper, and each set follows
+from exactly one other. A set is in the heap under a lower bound of the cost of all sets that follow
+from it and free enough: the missing amount, taken from the candidates that lose least for it, the
+last one in part. Where nothing is missing, that is the cost of the set itself. A set from which no
+sufficient set can follow is not put into the heap. This is a branch and bound search of a covering
+problem.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,17 +22,17 @@ from gpupack_core.queueing.candidates import Candidate, Cost, cost_of
 Subset = tuple[Candidate, ...]
 
 _ROUNDING: Final = 1 - 1e-12
-"""A bound may be off by what is lost in adding up."""
+"""A factor for rounding errors in the sum of a bound."""
 
 
 class Sets:
-    """Of these candidates, who are in the order of their cost.
+    """The sets of these candidates, which are in the order of their cost.
 
     Args:
-        candidates: of whom sets are made.
+        candidates: the elements of the sets.
         frees: how much each of them frees.
-        missing: how much a set has to free; 0: any set will do.
-        may_grow: False: neither this set nor a larger one may be stopped.
+        missing: how much a set has to free; 0: any set suffices.
+        may_grow: False: neither this set nor a larger one may be preempted.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Sets:
         self._heap: list[tuple[Cost, tuple[int, ...], bool]] = []
 
     def cheapest_first(self) -> Iterator[Subset | None]:
-        """All that free enough and may be stopped; None: so many steps were made in between."""
+        """Yield the sets that free enough and may be preempted; None stands for a step between."""
         if self._candidates:
             self._push((0,))
         while self._heap:
@@ -70,7 +71,7 @@ class Sets:
                 self._push((*numbers, following))
 
     def _push(self, numbers: tuple[int, ...]) -> None:
-        """Under what the cheapest set that follows from it and frees enough costs at least."""
+        """Put a set into the heap, under a lower bound of the cost of sufficient sets from it."""
         *before, last = numbers
         missing = self._missing - sum(self._frees[number] for number in before)
         if self._following[last] < missing:
@@ -80,7 +81,7 @@ class Sets:
         heappush(self._heap, ((lost + least, milli, jobs), numbers, False))
 
     def _cover(self, missing: int, first: int) -> float:
-        """What it costs to free so much with the candidates from one on, the last in part."""
+        """Return the cost to free so much with the candidates from `first` on, the last in part."""
         total = 0.0
         for number in self._by_density:
             if missing <= 0:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cycle plans on: the cluster, with all that is reserved and all that was decided so far.
+"""The working copy of the cluster for one cycle, with reserved places and all decisions so far.
 
-Most cycles decide nothing or one thing, so the overlay is made when the next plan needs it.
+Most cycles decide nothing or one thing, so the overlay is made when a plan needs it.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from gpupack_core.queueing.room import Reservation
 
 
 class Sheet:
-    """Belongs to one cycle; the cluster is never changed."""
+    """The working copy of one cycle; the given cluster stays as it is."""
 
     def __init__(self, cluster: Cluster, reserved: Iterable[Reservation]) -> None:
         self._given, self._overlay = cluster, None  # type: Cluster, Cluster | None
@@ -21,17 +21,17 @@ class Sheet:
 
     @property
     def cluster(self) -> Cluster:
-        """To plan on; not to be changed."""
+        """The cluster for plans; read-only."""
         if not self._booked and self._overlay is None:
             return self._given
         return self._own()
 
     def book(self, job: Job, places: Places) -> None:
-        """These are taken from now on, even if somebody is there still."""
+        """Hold these places from now on, even where another job still holds them."""
         self._booked.append((job, places))
 
     def unbook(self, job: Job, places: Places) -> None:
-        """The reverse of `book`."""
+        """Undo `book`."""
         give_back(self._own(), job, places)
 
     def _own(self) -> Cluster:

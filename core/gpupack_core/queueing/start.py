@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a waiting job starts: one typed answer, which every surface renders.
+"""The start of a pending job: one typed answer, which every surface shows.
 
-    Now           it fits, and nothing is before it
-    At            at the latest then, since jobs that hold GPUs have deadlines or known durations
+    Now           it fits, and no job is before it
+    At            at that time or before, since jobs that hold GPUs have deadlines or estimates
     WhenReleased  when holders without a known end, or victims, have released what they hold
     Never         the cluster or the quota as they are cannot run it
-    Unknown       the answer is not worked out, or no holder decides it
+    Unknown       the answer is not computed, or no holder decides it
 
 The reason for which a job waits, its position and what would help are other fields of `Wait`.
 """
@@ -21,15 +21,15 @@ _LAST_YEAR: Final = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The next scheduling cycle admits it."""
+    """An admission by the next scheduling cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """It starts at `at`, or before.
+    """A start at `at`, or before.
 
-    `guessed`: that is expected only. It rests on how long similar jobs took, or another job may be
-    backfilled before it.
+    `guessed`: the time is only expected. It depends on how long similar jobs took, or another job
+    may be backfilled before the job.
     """
 
     at: float
@@ -38,10 +38,10 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class WhenReleased:
-    """It starts when these have released what they hold.
+    """A start once these holders have released what they hold.
 
-    `preempting`: they are being preempted for it. `preempts_at`: preemption for it begins then.
-    `latest`: it starts then at the latest, whether or not anything is preempted.
+    `preempting`: they are being preempted for the job. `preempts_at`: the time at which preemption
+    for it begins. `latest`: the time by which it starts, whether or not jobs are preempted.
     """
 
     holders: tuple[JobId, ...] = ()
@@ -52,12 +52,12 @@ class WhenReleased:
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """Waiting is futile until nodes or quotas change."""
+    """No start until nodes, quotas or the job change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """No start time is known. `cause`: why; empty: the reason says it."""
+    """No known start time; `cause`: why; empty: the reason says it."""
 
     cause: str = ""
 
@@ -71,14 +71,14 @@ Start: TypeAlias = Now | At | WhenReleased | Never | Unknown
 
 
 def latest(start: Start) -> At | None:
-    """By when the job starts at the latest; None: that is not known."""
+    """Return the time by which the job starts; None: it is unknown."""
     if isinstance(start, At):
         return start
     return start.latest if isinstance(start, WhenReleased) else None
 
 
 def said(start: Start) -> str:
-    """The answer as the end of a sentence; empty: the reason says it already."""
+    """Return the answer as the end of a sentence; empty: the reason says it already."""
     match start:
         case At():
             return _by(start)
@@ -98,7 +98,7 @@ def said(start: Start) -> str:
 
 
 def lasting(start: Start) -> str:
-    """The same without times and numbers that change by themselves."""
+    """Return the answer without times, and without numbers that change by themselves."""
     match start:
         case At(guessed=guessed):
             return "its start time is expected" if guessed else "its start time is known"
@@ -115,14 +115,14 @@ def lasting(start: Start) -> str:
 
 
 def helps(start: Start) -> tuple[str, ...]:
-    """What would make the answer better, where the answer itself says so."""
+    """Return what would make the answer better, where the answer itself shows it."""
     if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
         return ()
     return (_DEADLINES_HELP,)
 
 
 def moment(at: float) -> str:
-    """«2026-01-31T12:00:00Z»; rounded up, so that it is no promise too early."""
+    """Return the time such as «2026-01-31T12:00:00Z», rounded up so as not to be too early."""
     seconds = -int(-min(at, _LAST_YEAR) // 1)
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By when a waiting job starts: the jobs before it and then itself, each at its earliest.
+"""The start estimate of a pending job: the jobs before it and then itself, each at its earliest.
 
-    those before it, in order ─► each where and when it fits first, within its quota ─► held there
-                                 from now until it must have ended ─► then the job that is asked for
+    jobs before it, in order ─► each is placed where and when it fits first, within its quota
+                             ─► it holds its places from now until it must have ended
+                             ─► then the job itself
 
-A job that is planned holds its places from now on, not only from its start, and nothing is
-preempted. Jobs that run end at their deadlines, or when similar jobs did; standalone pods have no
-known end. What is found is certain for the first job that lacks nothing but room, once no other can
-take what it waits for: room is kept for it, or all that it needs is released at one moment. For
-others it is what is expected: jobs of a known duration may be backfilled before them. A job of a
-higher priority, or of a namespace with a smaller share, that comes later goes before it anyway.
+A planned job holds its places from now on, not only from its start, and no job is preempted.
+Running jobs end at their deadlines, or when similar jobs did; standalone pods have no known end.
+The estimate is certain for the first job that lacks only GPUs, if no other job can take what it
+waits for: it has a reservation, or all that it needs is released at one moment. For other jobs it
+is expected: jobs of known duration may be backfilled before them. A job of higher priority, or of a
+tenant with a smaller share, that arrives later goes before it in both cases.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,10 +31,13 @@ from gpupack_core.queueing.waiting import Entry
 from gpupack_core.queueing.within import WithinQuota
 
 MAX_AHEAD: Final = 16
-"""Of so many jobs before it the starts are worked out; with more its own is unknown."""
+"""The maximum number of jobs before it for which starts are computed.
+
+With more, its own start is unknown.
+"""
 
 STANDS_SECONDS: Final = 5.0
-"""What was worked out is used again for so long, while nothing starts, ends or comes before it."""
+"""The seconds for which plans are used again, while nothing starts, ends or comes before."""
 
 NOTHING_HELPS: Final = (
     "not even the end of all that runs makes room: nodes or GPUs that it needs are cordoned, in "
@@ -44,17 +48,17 @@ ENDLESS_BEFORE: Final = "jobs that start before it have no deadline"
 
 
 class StartEstimate:
-    """Of one state; nothing is changed but what is remembered in `state.estimates`."""
+    """Start estimates for one state, of which only `state.estimates` changes."""
 
     def __init__(
         self, state: State, cluster: Cluster, within: WithinQuota, order: Order, now: float
     ) -> None:
-        """`cluster`: that of a sheet, in which reserved places are held."""
+        """Use `cluster` of a sheet, in which reserved places are held."""
         self._state, self._cluster, self._within = state, cluster, within
         self._order, self._now = order, now
 
     def of(self, entry: Entry) -> Start:
-        """At, WhenReleased or Unknown."""
+        """Return At, WhenReleased or Unknown."""
         ahead = self._ahead(entry)
         if len(ahead) > MAX_AHEAD:
             return Unknown(f"more than {MAX_AHEAD} jobs and pods wait before it")
@@ -70,7 +74,7 @@ class StartEstimate:
         return WhenReleased(own.holders) if own.holders else Unknown(ENDLESS_BEFORE)
 
     def _is_certain(self, entry: Entry, planned: Sequence[Planned]) -> bool:
-        """Whether no other job that waits can take what the last of these waits for."""
+        """Tell whether no other pending job can take what the last of these waits for."""
         own = planned[-1]
         if own.guessed or any(each.placements for each in planned[:-1]):
             return False
@@ -82,7 +86,7 @@ class StartEstimate:
         return is_released_at_once(self._cluster, own.placements or (), released)
 
     def _ahead(self, entry: Entry) -> list[Entry]:
-        """Those before it, at the most one more than are worked out."""
+        """Return the jobs before it, at most one more than starts are computed for."""
         found = list[Entry]()
         for lane in self._state.waiting.lanes():
             before = self._order.before_in(entry, lane)
@@ -96,7 +100,7 @@ class StartEstimate:
     def _strictly_before(
         self, entry: Entry, ahead: Sequence[Entry], planned: Sequence[Planned]
     ) -> Iterator[Planned]:
-        """In strict order it starts no sooner than those before it in the same order."""
+        """Yield the plans before which it does not start, because of strict order."""
         books = self._state.books
         scope = books.strict_scope(entry.job.tenant)
         for other, plan in zip(ahead, planned, strict=False):
@@ -105,7 +109,7 @@ class StartEstimate:
                 yield plan
 
     def _planned(self, jobs: Sequence[Job]) -> list[Planned]:
-        """Of each, given those before it; what is known of the first of them is used again."""
+        """Return a plan for each job after the ones before it; known first plans are used again."""
         state, known = self._state, self._state.estimates
         key = state.runs, state.disruptions, len(state.running), tuple(state.reserved)
         if known.key != key or self._now >= known.made + STANDS_SECONDS:
@@ -121,7 +125,7 @@ class StartEstimate:
         return found
 
     def _plan(self, job: Job, before: Sequence[Planned]) -> Planned:
-        """Of one, given those before it."""
+        """Return the plan for one job after the ones before it."""
         payable_at, payers = self._payable_at(job, before)
         held = [each for each in before if each.placements is not None]
         also = [
@@ -150,7 +154,7 @@ class StartEstimate:
         return Planned(job, max(at, payable_at), placements, charge, guessed, holders)
 
     def _beneficiaries(self) -> list[Running]:
-        """Jobs for which others are preempted hold their places in the cluster already."""
+        """Return preemptors, which hold their places in the cluster already, as running jobs."""
         waiting = self._state.waiting
         return [
             Running(each.job, each.placements, self._now, each.charge)
@@ -159,7 +163,7 @@ class StartEstimate:
         ]
 
     def _without_end_on(self, placements: Places) -> tuple[JobId, ...]:
-        """Those that hold these devices, or others of these nodes, and have no known end."""
+        """Return the jobs without a known end on these devices, or else on these nodes."""
         nodes = {placement.node for placement in placements}
         uuids = {grant.uuid for placement in placements for grant in placement.devices}
         endless = [
@@ -176,7 +180,7 @@ class StartEstimate:
         return tuple(here or [one.job.id for one in endless])
 
     def _payable_at(self, job: Job, before: Sequence[Planned]) -> tuple[float, tuple[JobId, ...]]:
-        """When its quota allows it; and those of which the end has to come and is not known."""
+        """Return when its quota allows it, and the jobs of unknown end that have to end before."""
         books, needed = self._state.books, least(job.gang)
         if not books.limits or not needed:
             return self._now, ()
@@ -201,7 +205,7 @@ class StartEstimate:
                 usage.add(tenant, charge, sign=-sign)
 
     def _allows(self, job: Job, needed: int) -> bool:
-        """As things stand in the books."""
+        """Tell whether the quota allows it by current usage."""
         books = self._state.books
         leaf, keys = (
             books.tree.tenant(job.tenant),
@@ -210,7 +214,7 @@ class StartEstimate:
         return not keys or sum(max(books.usage.available(leaf, key), 0) for key in keys) >= needed
 
     def _ends(self, before: Sequence[Planned]) -> Iterable[tuple[float, JobId, Tenant, Charge]]:
-        """Of all that counts against quotas, the first first."""
+        """Return the ends of all that counts against quotas, in order."""
         stopping = self._state.stopping()
         found = [
             (self._end_of(one), one.job.id, one.job.tenant, one.charge)
@@ -225,6 +229,6 @@ class StartEstimate:
         return sorted(found, key=lambda each: (each[0], each[1]))
 
     def _end_of(self, one: Running) -> float:
-        """One that takes longer than it was expected to ends at its deadline."""
+        """Return its end; a job that exceeds its estimate ends at its deadline."""
         expected = one.job.is_expected(one.started)
         return expected if expected > self._now else one.until

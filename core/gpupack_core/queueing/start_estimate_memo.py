@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was worked out of the starts of the first jobs in the queue, to be used again."""
+"""Plans for the first jobs of the queue, kept for later estimates."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -10,7 +10,10 @@ from gpupack_core.queueing.job import Job, JobId, Places
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Where a job goes; infinity: after holders without a known end. None: nowhere."""
+    """Where and when a job starts.
+
+    `at` infinite: after holders without a known end. `placements` None: nowhere.
+    """
 
     job: Job
     at: float
@@ -21,13 +24,13 @@ class Planned:
 
     @property
     def until(self) -> float:
-        """When it has ended at the latest."""
+        """The latest end."""
         return self.job.ends(self.at)
 
 
 @dataclass(slots=True)
 class Estimates:
-    """What was worked out last, for the first jobs of the queue; mutable."""
+    """The last plans for the first jobs of the queue; mutable."""
 
     key: tuple[object, ...] = ()
     made: float = -inf

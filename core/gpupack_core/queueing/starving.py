@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits although his namespace was promised what he asks for.
+"""Namespaces that wait for GPUs that their own quotas guarantee.
 
-A namespace starves while one of its jobs waits for no more than the namespace's own nominal amount
-leaves. Borrowers make room for such a job; that it waits for long all the same says that its GPUs
-are held by somebody who cannot be stopped, are broken, or lie on too many nodes.
+A namespace starves while one of its jobs waits for no more than what the namespace's own nominal
+quota leaves. Jobs that borrow are preempted for such a job. A long wait therefore means that its
+GPUs are held by a job that cannot be preempted, are broken, or are on too many nodes.
 """
 
 from gpupack_core.cluster import Cluster
@@ -14,11 +14,11 @@ from gpupack_core.queueing.waiting import Lane
 
 
 def starving(state: State, cluster: Cluster, now: float) -> dict[Tenant, float]:
-    """Seconds for which the longest such job of each tenant has waited.
+    """Return the seconds for which the longest waiting such job of each tenant has waited.
 
     Args:
-        state: of the queue.
-        cluster: whose GPUs they are.
+        state: the state of the queue.
+        cluster: the cluster with the GPUs.
         now: by the queue's clock.
     """
     found: dict[Tenant, float] = {}
@@ -30,7 +30,7 @@ def starving(state: State, cluster: Cluster, now: float) -> dict[Tenant, float]:
 
 
 def _is_promised(state: State, cluster: Cluster, lane: Lane) -> bool:
-    """Whether what is left of the tenant's own promise of one model is enough for the gang."""
+    """Tell whether the rest of the tenant's nominal quota of one model is enough for the gang."""
     books, gang = state.books, lane.gang
     leaf, needed = books.tree.tenant(lane.tenant), least(gang)
     used = books.usage.of(leaf)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a queue knows between two cycles."""
+"""The state of a queue between two cycles."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from gpupack_core.queueing.waiting import Failures, Waiting
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of cycles that decided nothing."""
+    """What cycles found that decided nothing."""
 
     failures: Failures
     kept: tuple[KeptRoom, ...]
@@ -30,37 +30,39 @@ class Findings:
 
 @dataclass(slots=True)
 class State:
-    """Mutable; changed by Queue alone, but for what cycles remember."""
+    """The state of a queue; mutable; only Queue changes it, except for what cycles remember."""
 
     books: Books
     waiting: Waiting
     running: RunningJobs = field(default_factory=RunningJobs)
     reserved: dict[JobId, Reservation] = field(default_factory=dict)
-    """By beneficiary, in the order in which they were decided; who is moved is his own victim."""
+    """By preemptor, in the order of the decisions; a job that moves is its own victim."""
     stuck: set[JobId] = field(default_factory=set)
-    """Who was to be stopped and has not ended in time."""
+    """Victims that have not ended in time."""
     kept: list[KeptRoom] = field(default_factory=list)
-    """For those who are first and lack room, the first first; worked out when it was asked for."""
+    """The backfill reservations, in the order of the queue heads; computed when needed."""
     guests: Guests = field(default_factory=Guests)
-    """Who went past those who wait, on a guess."""
+    """The jobs that were speculatively backfilled before queue heads."""
     drains: Drains = field(default_factory=dict)
-    """What movable jobs are to leave."""
+    """The devices that movable jobs are to leave."""
     elastic: Elastic = field(default_factory=Elastic)
-    """Which gangs that run may grow."""
+    """The running gangs that may grow."""
     heads: tuple[JobId, ...] = ()
-    """All of those, as of the last cycle."""
+    """The queue heads of the last cycle, with or without a computed reservation."""
     foresees_next: bool = False
-    """Whether the next cycle works out for whom room is kept, and searches for no victims: the last
-    one did the reverse. Both in one would take too long."""
+    """Whether the next cycle makes reservations and does not search for victims.
+
+    The last one did the reverse. Both in one cycle would take too long.
+    """
     disruptions: int = 0
-    """How often something broke, was repaired or was configured: what was foreseen is void."""
+    """The number of failures, repairs and configurations; each makes reservations void."""
     runs: int = 0
-    """How often a job began to run, ended or was withdrawn."""
+    """The number of jobs that began to run, ended or were withdrawn."""
     estimates: Estimates = field(default_factory=Estimates)
-    """When the first of those that wait start."""
+    """The start estimates of the first pending jobs."""
 
     def copy(self) -> "State":
-        """The same, independent of this one."""
+        """Return an independent copy."""
         return replace(
             self,
             books=self.books.copy(),
@@ -76,7 +78,7 @@ class State:
         )
 
     def findings(self) -> "Findings":
-        """What cycles remember, for the state of which this one is a copy."""
+        """Return what cycles remember, for the state of which this one is a copy."""
         kept = tuple(room.copy() for room in self.kept)
         return Findings(
             self.waiting.failures(),
@@ -88,7 +90,7 @@ class State:
         )
 
     def remember(self, found: "Findings") -> None:
-        """What cycles of a copy found, which a cycle here would have found, too."""
+        """Take over what cycles of a copy found, as a cycle here would have found it, too."""
         self.waiting.remember(found.failures)
         counts = self.disruptions, self.runs
         is_same = (found.disruptions, found.runs) == counts
@@ -96,7 +98,7 @@ class State:
             self.kept, self.heads = list(found.kept), found.heads
 
     def stopping(self) -> set[JobId]:
-        """Those who run and are to end for another."""
+        """Return the running jobs that are to end for another job."""
         return {
             job
             for reservation in self.reserved.values()
@@ -105,17 +107,17 @@ class State:
         }
 
     def victims_of(self, reservation: Reservation) -> tuple[Running, ...]:
-        """Those who have not ended yet."""
+        """Return the victims that have not ended yet."""
         found = map(self.running.get, reservation.victims)
         return tuple(running for running in found if running is not None)
 
     def extras_of(self, running: Iterable[Running]) -> list[Running]:
-        """The extra workers of these gangs that run."""
+        """Return the running extra workers of these gangs."""
         ids = [extra for one in running for extra in sorted(self.elastic.extras_of(one.job.id))]
         return [self.running.extras[extra] for extra in ids]
 
     def starts(self, running: Running) -> None:
-        """It runs from now on; rooms of which it takes are foreseen anew."""
+        """Record that a job runs; drop the reservations of which it takes."""
         self.runs += 1
         self.running.add(running)
         job = running.job.id
@@ -127,41 +129,41 @@ class State:
         self.kept = [room for room in self.kept if room.job.id not in taken | {job}]
 
     def exchanges(self, job: Job, places: Places, stopped: Sequence[Running]) -> None:
-        """These are stopped for it; rooms of which it takes are foreseen anew."""
+        """Record a preemption; drop the reservations of which the preemptor takes."""
         taken = {
             room.job.id for room in self._standing() if not room.exchange(job, places, stopped)
         }
         self.kept = [room for room in self.kept if room.job.id not in taken | {job.id}]
 
     def leaves(self, running: Running) -> None:
-        """It runs no longer."""
+        """Record that a job no longer runs."""
         self.runs += 1
         for room in self._standing():
             room.future.leaves(running)
 
     def withdraws(self, job: JobId) -> None:
-        """It waits no longer."""
+        """Record that a job no longer waits."""
         self.runs += 1
         for room in self._standing():
             room.future.give_back(job)
 
     def _standing(self) -> list[KeptRoom]:
-        """Rooms that are not void: of those that are, nodes may be others by now."""
+        """Return the reservations that are not void; the nodes of the others may have changed."""
         return [room for room in self.kept if room.disruptions == self.disruptions]
 
     def kept_for(self, job: Job) -> KeptRoom | None:
-        """The room that is kept for a job that waits."""
+        """Return the job's backfill reservation; None: it has none."""
         return next((room for room in self.kept if room.job.id == job.id), None)
 
     def give_back(self, cluster: Cluster, places: Places) -> None:
-        """These places can be had again."""
+        """Record that these places are free again."""
         for placement in places:
             row = cluster.row(placement.node)
             if row is not None:
                 self.waiting.freed(row)
 
     def recount(self, cluster: Cluster) -> None:
-        """Charges under new keys, and what is used in a new tree."""
+        """Count charges again under new keys, and usage in a new tree."""
         for running in tuple(self.running):
             charge = self.books.charge(cluster, running.placements)
             if charge != running.charge:
@@ -173,7 +175,7 @@ class State:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """What is used in a new tree: by those who run, but not by those who end for another."""
+        """Count usage in a new tree: that of running jobs without victims, and of preemptors."""
         self.books.rebuild(self.running.used().items())
         for job in self.stopping():
             running = self.running.get(job)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each quota and cohort is promised together with all below it. Immutable.
+"""What each quota and cohort is guaranteed together with all below it.
 
     promised(node)   = its own nominal amount + what its children lend to it
     kept(node)       = the part of it that is never lent: promised - lending limit
     own nominal of ROOT = capacity of the cluster - all that is promised below it
 
-Where nobody has a lending limit of a model, the root does not limit it: what fits the GPUs decides,
-which is exact, while shares that count by their memory can add up to more than there is.
+Where no node has a lending limit of a model, the root does not limit it: the free GPUs do, which is
+exact. Shares that count by their memory can add up to more than there is.
 
-Tenants are leaves. A tenant without a quota gets a leaf as soon as it is asked about.
+Tenants are leaves. A tenant without a quota gets a leaf at its first use.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,10 @@ _UNLIMITED: Final = Limit()
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A cohort or a tenant. Milli-GPU by key; `path` goes from the child of TOP down to itself."""
+    """A cohort or a tenant, with amounts in milli-GPU by key.
+
+    `path` goes from the child of TOP down to the node itself.
+    """
 
     id: NodeId
     parent: "TreeNode | None"
@@ -43,7 +46,7 @@ class TreeNode:
 
     @property
     def name(self) -> str:
-        """Of the cohort or the namespace."""
+        """The name of the cohort or the namespace."""
         return self.id.partition("/")[2]
 
     @property
@@ -52,17 +55,17 @@ class TreeNode:
         return self.id.startswith("tenant/")
 
     def limit(self, key: Key) -> Limit:
-        """Of the model; without one nothing is promised and nothing limited."""
+        """Return the limit of the model; without one nothing is guaranteed and nothing limited."""
         return self.limits.get(key, _UNLIMITED)
 
     def kept(self, key: Key) -> int:
-        """What is never lent."""
+        """Return the amount that is never lent."""
         lending = self.limit(key).lending
         return 0 if lending is None else max(self.promised.get(key, 0) - lending, 0)
 
 
 class Tree:
-    """Of one set of quotas over so much capacity."""
+    """The tree of one set of quotas, with one capacity."""
 
     def __init__(self, quotas: Quotas, capacity: Charge) -> None:
         self.quotas, self.keys = quotas, Keys(quotas.keys())
@@ -89,7 +92,7 @@ class Tree:
             self.capacity[key] = max(capacity.get(key, 0), below.get(key, 0))
 
     def copy(self) -> "Tree":
-        """The same nodes; either may make leaves without the other."""
+        """Return a copy with the same nodes; either can add leaves without the other."""
         twin = copy(self)
         vars(twin).update(_nodes=self._nodes.copy())
         return twin
@@ -100,7 +103,7 @@ class Tree:
         return self._nodes[TOP]
 
     def tenant(self, name: Tenant) -> TreeNode:
-        """The namespace's leaf."""
+        """Return the namespace's leaf."""
         leaf = self._nodes.get(NodeId(f"tenant/{name}"))
         if leaf is None:
             quota = self._quotas.get(name, self.quotas.default)
@@ -110,17 +113,17 @@ class Tree:
         return leaf
 
     def node(self, of: NodeId) -> TreeNode:
-        """By its id."""
+        """Return the node with this ID."""
         return self._nodes[of]
 
     def parting(self, one: Tenant, other: Tenant) -> tuple[TreeNode, TreeNode]:
-        """Where the paths of two tenants part: the node of each, below the one they share."""
+        """Return the node of each tenant at which their paths part, below the last common one."""
         paths = zip(self.tenant(one).path, self.tenant(other).path, strict=False)
         first, second = next((mine, its) for mine, its in paths if mine != its)
         return self.node(first), self.node(second)
 
     def all(self) -> tuple[TreeNode, ...]:
-        """Every node, parents before their children."""
+        """Return every node, parents before their children."""
         return tuple(sorted(self._nodes.values(), key=lambda node: (len(node.path), node.id)))
 
     def _cohort(self, name: CohortName) -> TreeNode:
@@ -163,7 +166,7 @@ class Tree:
         return made
 
     def _add_up(self) -> dict[Key, int]:
-        """Children's promises into their parents'; the answer is all that is promised."""
+        """Add what children lend to their parents; return all that is guaranteed."""
         below: dict[Key, int] = {}
         for node in reversed(self.all()):
             for key, at in node.limits.items():

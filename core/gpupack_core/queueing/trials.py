@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would be if these jobs were stopped: whether there is room, and where the job goes.
+"""Trials: whether the job fits if certain jobs are preempted, and on which places.
 
-Tried on an overlay of the cluster, from which those who are stopped are gone until they are spared.
+They use an overlay of the cluster without the victims, until these are spared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from gpupack_core.queueing.within import WithinQuota
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The victims, and where the job goes."""
+    """The victims, and the preemptor's places."""
 
     victims: tuple[Candidate, ...]
     places: Places
@@ -30,9 +30,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Insufficient:
-    """These do not suffice. `ways`: where the job would fit without them, if the books allowed it.
+    """Victims that do not suffice.
 
-    Each with what the job would count there; none, if it would fit nowhere.
+    `ways`: the places where the job would fit without them, if the quota usage permitted it, each
+    with what the job would count there. It is empty if the job would fit nowhere.
     """
 
     victims: tuple[Candidate, ...]
@@ -40,19 +41,19 @@ class Insufficient:
 
 
 class Trials:
-    """For one job; the cluster that is given is not changed."""
+    """The trials for one job; the given cluster stays as it is."""
 
     def __init__(self, cluster: Cluster, within: WithinQuota, grounds: Grounds) -> None:
         self.cluster, self.gang = cluster.overlay(), grounds.job.gang
         self._within, self._grounds = within, grounds
 
     def of(self, victims: Sequence[Candidate]) -> Found | Insufficient:
-        """Whether these suffice."""
+        """Tell whether these victims suffice."""
         with self.without(victims):
             return self.of_stopped(victims)
 
     def of_stopped(self, victims: Sequence[Candidate]) -> Found | Insufficient:
-        """Whether these suffice, who have been stopped already."""
+        """Tell whether these victims suffice, which have been taken from the overlay already."""
         refused: list[tuple[Places, Charge]] = []
         if self.has_room():
             running = [one.running for one in victims]
@@ -63,14 +64,14 @@ class Trials:
         return Insufficient(tuple(victims), tuple(refused))
 
     def ways(self) -> tuple[tuple[Places, Charge], ...]:
-        """Where the job fits, and what it counts there, whatever the books say."""
+        """Return where the job fits and what it counts there, whatever the quota usage is."""
         return tuple(self._within.ways(self.cluster, self._grounds.job))
 
     def sparing(self, found: Found) -> Found:
-        """Of these victims; one by one is spared, the dearest first, until all are needed.
+        """Spare victims one by one, the dearest first, until all are needed; return the rest.
 
-        Who was needed can be spared after another one was: a victim that stays has to be left with
-        a share no smaller than the beneficiary's.
+        A victim that was needed can be spared after another one was: the tenant of a victim that is
+        preempted must have a share not smaller than the preemptor's afterwards.
         """
         tried: set[int] = set()
         while len(tried) < len(found.victims):
@@ -84,23 +85,23 @@ class Trials:
         return found
 
     def has_room(self) -> bool:
-        """Necessary for all workers to fit."""
+        """Tell whether all workers can fit; necessary, not sufficient."""
         gang = self.gang
         slots = worker_slots(self.cluster, gang.request)
         return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
 
     def has_room_without(self, victims: Sequence[Candidate], row: int, *, workers: int) -> bool:
-        """Whether so many workers have room on the row then."""
+        """Tell whether this many workers fit on the row without the victims."""
         with self.without(victims):
             return self.slots(row) >= workers
 
     def slots(self, row: int) -> int:
-        """How many workers have room on the row."""
+        """Return how many workers fit on the row."""
         return int(worker_slots(self.cluster, self.gang.request)[row])
 
     @contextmanager
     def without(self, victims: Sequence[Candidate]) -> Iterator[None]:
-        """They are spared in the end."""
+        """Take the victims from the overlay, and spare them in the end."""
         for one in victims:
             self.stop(one)
         try:
@@ -110,16 +111,16 @@ class Trials:
                 self.spare(one)
 
     def stop(self, one: Candidate) -> None:
-        """Its places are free."""
+        """Free its places."""
         for placement in one.running.placements:
             self.cluster.suppose_free(placement)
 
     def spare(self, one: Candidate) -> None:
-        """The reverse of `stop`."""
+        """Undo `stop`."""
         for placement in one.running.placements:
             self.cluster.suppose_held(placement)
 
 
 def is_below(subset: Sequence[Candidate], known: Found | None) -> bool:
-    """Whether it costs less."""
+    """Tell whether the set costs less than the known one."""
     return known is None or cost_of(subset) < cost_of(known.victims)

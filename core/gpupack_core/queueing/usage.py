@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses how much, what is left for whom, and how large whose share is.
+"""Usage by tenant and cohort, what is left for them, and their shares.
 
     borrowed(node) = used - promised, 0 where it is less
     share(node)    = the largest borrowed / capacity over the keys, divided by the weight
 
 The share is a dominant share (Ghodsi et al., «Dominant Resource Fairness», NSDI '11) of what is
-lent: within its nominal amount nobody has any. A tenant counts in its cohort with what exceeds the
-amount that it never lends.
+lent: it is 0 within the nominal quota. A tenant counts in its cohort with what exceeds the amount
+that it never lends.
 
-Amounts are added and taken back exactly, so that a question «what if» needs no copy.
+Amounts are added and subtracted exactly, so a what-if question needs no copy.
 """
 
 from collections.abc import Mapping
@@ -22,21 +22,21 @@ from gpupack_core.queueing.tree import NodeId, Tree, TreeNode
 
 @dataclass(slots=True)
 class Usage:
-    """Milli-GPU by node of a tree; mutable. An average over time has fractions."""
+    """Milli-GPU by node of a tree; mutable; an average over time has fractions."""
 
     tree: Tree
     _used: dict[NodeId, dict[Key, float]] = field(default_factory=dict)
 
     def copy(self, tree: Tree) -> "Usage":
-        """The same in a copy of the tree."""
+        """Return the same usage for a copy of the tree."""
         return Usage(tree, {of: used.copy() for of, used in self._used.items()})
 
     def of(self, node: TreeNode) -> Mapping[Key, float]:
-        """What counts against the node's promise."""
+        """Return what counts against the node's guaranteed quota."""
         return self._used.get(node.id, {})
 
     def add(self, tenant: Tenant, charge: Mapping[Key, float], *, sign: float = 1) -> None:
-        """The tenant uses so much more; `sign` -1: less."""
+        """Add what the tenant uses; `sign` -1: subtract it."""
         leaf = self.tree.tenant(tenant)
         for key, milli in charge.items():
             self._add(leaf, key, sign * milli)
@@ -52,7 +52,7 @@ class Usage:
             above = above.parent
 
     def available(self, node: TreeNode, key: Key) -> float:
-        """How much more it may use; negative: it uses more than it may by now."""
+        """Return how much more the node may use; negative: it uses more than it may now."""
         used, promised = self._used.get(node.id, {}).get(key, 0), node.promised.get(key, 0)
         if node.parent is None:
             return promised - used
@@ -60,7 +60,7 @@ class Usage:
         return max(node.kept(key) - used, 0) + above
 
     def through(self, node: TreeNode, key: Key) -> float:
-        """How much more of what is not its own alone it may use by its borrowing limit."""
+        """Return how much more than its own unlent part it may use by its borrowing limit."""
         borrowing = node.limit(key).borrowing
         if borrowing is None:
             return inf
@@ -68,28 +68,28 @@ class Usage:
         return node.promised.get(key, 0) - kept - max(used - kept, 0) + borrowing
 
     def fits(self, tenant: Tenant, charge: Charge) -> bool:
-        """Whether the tenant may use so much more."""
+        """Tell whether the tenant may use this much more."""
         leaf = self.tree.tenant(tenant)
         return all(self.available(leaf, key) >= milli for key, milli in charge.items() if milli)
 
     def borrowed(self, node: TreeNode, key: Key) -> float:
-        """How much of the key it uses beyond its promise."""
+        """Return how much of the key it uses beyond its guaranteed quota."""
         used = self._used.get(node.id, {}).get(key, 0)
         return max(used - node.promised.get(key, 0), 0)
 
     def share(self, node: TreeNode) -> float:
-        """Of what is lent, by weight: that of the model of which it is largest."""
+        """Return its share: that of the model with the largest share."""
         keys = self._used.get(node.id, ())
         return max((self.share_of(node, key) for key in keys), default=0.0)
 
     def share_of(self, node: TreeNode, key: Key) -> float:
-        """Of what is lent of one model, by weight."""
+        """Return its share of one model: what it borrows of the capacity, divided by its weight."""
         borrowed, capacity = self.borrowed(node, key), self.tree.capacity.get(key, 0)
         if not borrowed:
             return 0.0
         return borrowed / capacity / node.weight if capacity and node.weight else inf
 
     def shares(self, tenant: Tenant) -> tuple[float, ...]:
-        """From the child of the root down to the tenant: the smaller goes first."""
+        """Return the shares from the root's child down to the tenant; the smaller goes first."""
         path = self.tree.tenant(tenant).path
         return tuple(self.share(self.tree.node(of)) for of in path)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One who does not wait here: it goes in now, or is told why not and asks again.
+"""Admission of a job that does not wait in the queue: it starts now, or gets the reason.
 
-As for a pod that somebody else keeps waiting. It passes those who wait only where a job of theirs
-could: within its quota, in no place that is kept or reserved for another, and in no strict order.
+Such a job is for example an ungated pod, which kube-scheduler tries again. It passes pending jobs
+only where one of its tenant's could: within its quota, outside reserved places, and not within a
+strict order.
 """
 
 from gpupack_core.cluster import Cluster
@@ -19,7 +20,7 @@ from gpupack_core.queueing.within import WithinQuota
 
 
 class Visit:
-    """Of one state. What is foreseen for those who wait takes in whoever goes in."""
+    """Admission attempts in one state; reservations of queue heads include an admitted job."""
 
     def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
         self._state, self._cluster, self._plan, self._now = state, cluster, plan, now
@@ -28,7 +29,7 @@ class Visit:
         self._foresight = Foresight(state, self._sheet, plan, now)
 
     def of(self, job: Job) -> Places | Wait:
-        """Where it goes, or why it does not."""
+        """Return its places, or why it is not admitted."""
         places = self._places(job)
         if places is not None:
             return places
@@ -59,6 +60,6 @@ class Visit:
         return self._state.books.may_hold(job.tenant, charge)
 
     def _is_behind(self, job: Job) -> bool:
-        """Whether somebody waits in the same strict order."""
+        """Tell whether any job waits in the same strict order."""
         heads = self._within.strict_heads(self._state.waiting, self._sheet.cluster, job.tenant)
         return next(heads, None) is not None

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who wait, by lanes of jobs that ask for the same in the name of the same tenant.
+"""Pending jobs, in lanes: jobs of one tenant with equal requests.
 
-When one job of a shape does not fit, none of the shape does, and none will until something is given
-back: placements only take. Even then only the nodes on which something was given back can have
-made the difference, so a shape that failed stays closed until one of those nodes has room for one
-of its workers by a few comparisons of plain numbers. A long queue then costs what its lanes cost,
-not what its jobs cost, and a decision is made only where it has a chance.
+When one job of a shape does not fit, no job of the shape does, and none will until something is
+released: placements only take. Even then only the nodes on which something was released can make a
+difference. So a shape that failed stays closed until one of those nodes has space for one of its
+workers, by a few comparisons of numbers. A long queue then costs what its lanes cost, not what its
+jobs cost, and a plan is made only where it has a chance.
 """
 
 from bisect import bisect_left, insort
@@ -23,15 +23,21 @@ from gpupack_core.request import Gang, Request
 from gpupack_core.units import WHOLE_GPU
 
 _REMEMBERED = 4096
-"""So many freed rows are kept; a shape that failed before those is tried again without a look."""
+"""The number of freed rows that are kept.
+
+A shape that failed before those is tried again without a check.
+"""
 
 _SHAPES = 512
-"""So many are remembered although nobody waits: the next of one that failed need not be tried."""
+"""The number of shapes that are kept although no job of them waits.
+
+The next job of a shape that failed need not be tried.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A job that waits; `since`: when it came, or came back."""
+    """A pending job; `since`: when it came, or came back."""
 
     job: Job
     rank: Rank
@@ -41,14 +47,14 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """What is asked for, by whomever."""
+    """A request of a gang, by any tenant."""
 
     gang: Gang
     seen: int | None = None
-    """How many givings-back it knew when it failed; None: not since it last had a chance."""
+    """The number of releases at its last failure; None: it may fit."""
     lanes: int = 0
     delayed: tuple[tuple[object, ...], int] | None = None
-    """For whom room was kept when a job would have delayed them, and the givings-back by then."""
+    """The reservations that a job would have delayed, and the number of releases then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,33 +65,33 @@ class Lane:
     shape: Shape
     entries: list[Entry] = field(default_factory=list)
     shortest: float = inf
-    """Nobody in it is known or expected to run for less; seconds."""
+    """The shortest known or expected duration of its jobs, in seconds."""
     searched: float | None = None
-    """When victims were last sought in vain for its head."""
+    """When the last search for victims for its first job found none."""
     consolidated: float | None = None
-    """When movable jobs in the way of its head were last sought in vain."""
+    """When the last search for moves for its first job found none."""
 
     @property
     def head(self) -> Entry:
-        """The first of a lane that is not empty."""
+        """The first entry of a lane that is not empty."""
         return self.entries[0]
 
     @property
     def gang(self) -> Gang:
-        """What each of its jobs asks for."""
+        """The gang that each of its jobs requests."""
         return self.shape.gang
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What cycles remember of those who wait: as of Shape, and as of Lane."""
+    """What cycles remember of pending jobs, with the fields of Shape and of Lane."""
 
     shapes: Mapping[Gang, tuple[int | None, tuple[tuple[object, ...], int] | None]]
     lanes: Mapping[tuple[Tenant, Gang], tuple[float | None, float | None]]
 
 
 class Waiting:
-    """Mutable, and bounded by what waits."""
+    """Pending jobs; mutable, and bounded by the number of pending jobs."""
 
     def __init__(self, *, by_priority: bool = True) -> None:
         self._by_priority = by_priority
@@ -96,7 +102,7 @@ class Waiting:
         self._frees = 0
 
     def copy(self) -> "Waiting":
-        """The same, independent of these, with what is remembered of failures."""
+        """Return an independent copy, with what is remembered of failures."""
         twin = Waiting(by_priority=self._by_priority)
         twin._shapes = {gang: copy(shape) for gang, shape in self._shapes.items()}
         for key, lane in self._lanes.items():
@@ -108,14 +114,14 @@ class Waiting:
         return twin
 
     def failures(self) -> "Failures":
-        """What is remembered of failures."""
+        """Return what is remembered of failures."""
         return Failures(
             {gang: (shape.seen, shape.delayed) for gang, shape in self._shapes.items()},
             {key: (lane.searched, lane.consolidated) for key, lane in self._lanes.items()},
         )
 
     def remember(self, failures: "Failures") -> None:
-        """What a copy found, of what was given back by the moment when it was made."""
+        """Take over what a copy found, as of the releases before it was made."""
         for gang, of_shape in failures.shapes.items():
             if (shape := self._shapes.get(gang)) is not None:
                 shape.seen, shape.delayed = of_shape
@@ -124,12 +130,12 @@ class Waiting:
                 lane.searched, lane.consolidated = of_lane
 
     def forget_searches(self) -> None:
-        """Those that found nothing may find something now."""
+        """Forget searches without result, which may find something now."""
         for lane in self._lanes.values():
             lane.searched = lane.consolidated = None
 
     def searched(self, now: float, *, but: Lane) -> None:
-        """As if victims, and movable jobs in the way, had been sought in vain for all but one."""
+        """Mark searches for victims and moves as done without result, for all lanes but one."""
         for lane in self._lanes.values():
             lane.searched = lane.consolidated = None if lane is but else now
 
@@ -140,19 +146,23 @@ class Waiting:
         return job in self._entries
 
     def __iter__(self) -> Iterator[Entry]:
-        """By rank; jobs may come and go meanwhile."""
+        """Iterate by rank; jobs may come and go during the iteration."""
         return iter(sorted(self._entries.values(), key=attrgetter("rank")))
 
     def entries(self) -> Iterable[Entry]:
-        """In no order; not to be changed meanwhile."""
+        """Return the entries in no order; they must not change during the iteration."""
         return self._entries.values()
 
     def get(self, job: JobId) -> Entry | None:
-        """Of a job that waits."""
+        """Return the entry of a pending job; None: it does not wait."""
         return self._entries.get(job)
 
     def add(self, job: Job, now: float) -> Entry:
-        """By rank: who comes back gets the place that its submission gave it."""
+        """Add a job by rank: a job that comes back gets the place of its submission.
+
+        Raises:
+            AlreadyHeld: it waits already.
+        """
         if job.id in self._entries:
             raise AlreadyHeld(f"job {job.id} waits already")
         lane = self._lane(job)
@@ -166,7 +176,7 @@ class Waiting:
         return entry
 
     def remove(self, job: JobId) -> None:
-        """It was admitted or withdrawn; of no effect for one that does not wait."""
+        """Remove a job that was admitted or withdrawn; no effect if it does not wait."""
         entry = self._entries.pop(job, None)
         if entry is None:
             return
@@ -177,20 +187,20 @@ class Waiting:
             lane.shape.lanes -= 1
 
     def lanes(self) -> list[Lane]:
-        """Those in which somebody waits, in no order that means anything."""
+        """Return the lanes, which are not empty, in no particular order."""
         return list(self._lanes.values())
 
     def freed(self, row: int) -> None:
-        """Something was given back, repaired or added on the node in this row."""
+        """Record that something was released, repaired or added on the node in this row."""
         self._freed.append(row)
         self._frees += 1
 
     def failed(self, shape: Shape) -> None:
-        """It does not fit now."""
+        """Record that the shape does not fit now."""
         shape.seen = self._frees
 
     def may_fit(self, shape: Shape, cluster: Cluster) -> bool:
-        """False: it is known that a decision would fail."""
+        """Tell whether the shape may fit; False: a plan is known to fail."""
         if shape.seen is None:
             return True
         if self.has_news(shape, since=shape.seen, cluster=cluster):
@@ -201,11 +211,11 @@ class Waiting:
 
     @property
     def frees(self) -> int:
-        """How many givings-back there were."""
+        """The number of releases so far."""
         return self._frees
 
     def has_news(self, shape: Shape, *, since: int, cluster: Cluster) -> bool:
-        """Whether something was given back since where a worker could have room."""
+        """Tell whether a release since then was on a node where a worker may fit."""
         news = self._frees - since
         if not news:
             return False
@@ -231,7 +241,7 @@ class Waiting:
 
 
 def has_room(cluster: Cluster, request: Request, row: int) -> bool:
-    """Necessary, not sufficient, for one worker of this request to fit on the row."""
+    """Tell whether one worker may fit on the row; necessary, not sufficient."""
     a = cluster.arrays
     if row >= len(a.free_cpu) or a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds why a job waits, when it starts and what would help.
+"""The explanation of a wait: its reason, the start estimate and what would help.
 
-Worked out for one job when somebody asks, and never for all. Every surface shows this answer: the
-status of a GPUJob, a pod's condition, `explain`, `queue`, `what-if` and the page.
+It is computed for one job when it is requested, and never for all jobs. Every surface shows this
+answer: the status of a GPUJob, a pod's condition, `explain`, `queue`, `what-if` and the page.
 """
 
 from dataclasses import replace
@@ -32,27 +32,27 @@ from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.reasons import Refusal
 
 _ANY_POLICY = POLICIES["first-fit"]
-"""Why something fits nowhere does not depend on the policy."""
+"""Any policy will do: why something fits nowhere does not depend on it."""
 
 _PREEMPTS = frozenset({WaitReason.NO_ROOM, WaitReason.QUOTA_USED, WaitReason.BORROWING_LIMIT})
-"""Others can be preempted for one that waits for these reasons."""
+"""The reasons for which jobs can be preempted for the one that waits."""
 
 
 class _Told(NamedTuple):
     reason: WaitReason
     text: str
     start: Start | None = None
-    """None: it is estimated."""
+    """The start; None: it is estimated."""
     first: Job | None = None
     refusal: Refusal | None = None
     lasting: str = ""
-    """The text without times, where it has any."""
+    """The text without times; empty: the text has none."""
     left: float = inf
     lacks_room: bool = False
 
 
 class Why:
-    """Of one state; nothing is changed."""
+    """Explanations for one state, which stays as it is."""
 
     def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
         self._state, self._cluster, self._plan, self._now = state, cluster, plan, now
@@ -62,7 +62,7 @@ class Why:
         self._order = Order(state.books.felt(state.running))
 
     def of(self, entry: Entry) -> Wait:
-        """The first reason that holds."""
+        """Return the first reason that holds, with all other parts of the answer."""
         told = self._told(entry)
         position, waiting = self._order.position(entry, self._state.waiting), self._state.waiting
         start = told.start or self._start(entry, told.reason, position)
@@ -82,7 +82,7 @@ class Why:
         return replace(wait, helps=helps.texts, borrowed=helps.borrowed)
 
     def _start(self, entry: Entry, reason: WaitReason, position: int) -> Start:
-        """When it starts: as jobs end, or as they are preempted for it before that."""
+        """Return when it starts: as jobs end, or as they are preempted for it before that."""
         cluster = self._sheet.cluster
         start = StartEstimate(self._state, cluster, self._within, self._order, self._now).of(entry)
         if reason not in _PREEMPTS or position > MAX_AHEAD or not self._is_head(entry):
@@ -96,7 +96,10 @@ class Why:
         return WhenReleased(preempts_at=begins, latest=by)
 
     def _is_head(self, entry: Entry) -> bool:
-        """Others are preempted for the first of its lane alone; a visitor is alone in its own."""
+        """Tell whether jobs may be preempted for it: only for the first of its lane.
+
+        A job that does not wait in the queue is alone in its lane.
+        """
         return not entry.lane.entries or entry.lane.head is entry
 
     def _told(self, entry: Entry) -> _Told:
@@ -121,7 +124,7 @@ class Why:
         return self._behind(entry, cluster) or self._kept(entry) or _next()
 
     def _reserved(self, reservation: Reservation) -> _Told | None:
-        """What still holds the places that are reserved for it."""
+        """Return what still holds the places that are reserved for it."""
         alive = self._state.victims_of(reservation)
         ending = WhenReleased(tuple(one.job.id for one in alive), preempting=True)
         if reservation.own:
@@ -137,7 +140,7 @@ class Why:
         return _Told(WaitReason.VICTIMS_END, text, ending, alive[0].job, lasting=lasting)
 
     def _never(self, job: Job, cluster: Cluster) -> _Told | None:
-        """Neither the empty cluster nor an unused quota would do for it."""
+        """Return why the empty cluster or an unused quota does not suffice; None: both do."""
         if never_fits(cluster, job.gang):
             left = self._within.left_if_grown(cluster, job)
             refusal = why_not(cluster.emptied(), job.gang, _ANY_POLICY)
@@ -171,7 +174,7 @@ class Why:
         return _Told(reason, tell(node, key, used=used, asked=asked, left=left))
 
     def _behind(self, entry: Entry, cluster: Cluster) -> _Told | None:
-        """The first of those in the same strict order, if it is another."""
+        """Return the queue head of the same strict order that is before it; None: there is none."""
         tenant = entry.job.tenant
         scope = self._books.strict_scope(tenant)
         heads = self._within.strict_heads(self._state.waiting, cluster, tenant)
@@ -185,7 +188,7 @@ class Why:
         return _Told(WaitReason.BEHIND, text, first=first.job)
 
     def _kept(self, entry: Entry) -> _Told | None:
-        """For whom room is kept from it."""
+        """Return the queue head whose reservation it would delay; None: there is none."""
         job, after = entry.job, self._books.rules.keep_room_after
         for kept in self._state.kept:
             head = self._state.waiting.get(kept.job.id)
@@ -209,7 +212,7 @@ def _next() -> _Told:
 
 
 def _limiting(usage: Usage, node: TreeNode, key: Key) -> tuple[TreeNode, bool]:
-    """Whose limit it is, and whether it is a borrowing limit."""
+    """Return the node that limits the quota, and whether by a borrowing limit."""
     if node.parent is None:
         return node, False
     if usage.through(node, key) <= usage.available(node.parent, key):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a job goes within its quota.
+"""The places of a job within its quota.
 
 The policy's first choice is taken if the quota allows it. Otherwise the job is planned again on the
-GPUs of one key after the other; gangs on GPUs of several keys, of which the quota allows some each,
-are not sought.
+GPUs of one key after another. Gangs on GPUs of several keys, each allowed by the quota in part, are
+not searched for.
 """
 
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ from gpupack_core.queueing.waiting import Entry, Waiting
 
 
 class WithinQuota:
-    """A planner that looks at the books."""
+    """A planner that respects quotas."""
 
     def __init__(self, books: Books, plan: Planner) -> None:
         self._books, self.plan = books, plan
         self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
 
     def places(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
-        """And what they count; None: nowhere, or not within the quota."""
+        """Return places and what they count; None: nowhere, or not within the quota."""
         places = self.plan(cluster, job)
         return None if places is None else self.payable(cluster, job, places)
 
     def payable(self, cluster: Cluster, job: Job, places: Places) -> tuple[Places, Charge] | None:
-        """These places if the quota allows them, or others that it does."""
+        """Return these places if the quota allows them, or others that it allows."""
         books = self._books
         charge = books.charge(cluster, places)
         if not books.limits or books.usage.fits(job.tenant, charge):
@@ -42,14 +42,17 @@ class WithinQuota:
         return next((way for way in ways if books.usage.fits(job.tenant, way[1])), None)
 
     def ways(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
-        """Where it fits, whatever the quota says: the policy's choice, then key by key."""
+        """Yield where it fits, whatever the quota: the policy's choice, then key by key."""
         places = self.plan(cluster, job)
         if places is not None:
             yield places, self._books.charge(cluster, places)
             yield from self._on_one_key(cluster, job)
 
     def may_pay(self, cluster: Cluster, job: Job) -> bool:
-        """False: whatever room there is, the quota does not allow it; `forget` if it changes."""
+        """Tell whether the quota may allow the job; False: it does not, wherever the job fits.
+
+        The answer is cached until `forget`.
+        """
         needed = least(job.gang)
         if not self._books.limits or not needed:
             return True
@@ -60,9 +63,9 @@ class WithinQuota:
         return left >= needed
 
     def strict_heads(self, waiting: Waiting, cluster: Cluster, tenant: Tenant) -> Iterator[Entry]:
-        """The first of each lane in the tenant's strict order that holds it up; else none.
+        """Yield the heads of lanes in the tenant's strict order that block it.
 
-        Who lacks quota holds up its own tenant alone.
+        A queue head that lacks quota blocks only its own tenant.
         """
         scope = self._books.strict_scope(tenant)
         for lane in waiting.lanes() if scope is not None else ():
@@ -72,9 +75,9 @@ class WithinQuota:
                 yield lane.head
 
     def left_if_grown(self, cluster: Cluster, job: Job) -> float:
-        """How much more the quota allows of models that it may use, were there GPUs enough of them.
+        """Return how much more the quota allows of permitted models, with enough GPUs of them.
 
-        Of models that the cluster does not have, too. Infinite: without bound.
+        Models that the cluster does not have are included. Infinity: no limit.
         """
         if not self._books.limits:
             return inf
@@ -82,7 +85,7 @@ class WithinQuota:
         return self._sum_left(job, keys)
 
     def most(self, cluster: Cluster, job: Job) -> float:
-        """How much of the models that it may use its quota would allow if nothing else ran."""
+        """Return how much its quota would allow of permitted models if no other job ran."""
         if not self._books.limits:
             return inf
         leaf, unused = self._books.tree.tenant(job.tenant), Usage(self._books.tree)
@@ -90,11 +93,11 @@ class WithinQuota:
         return sum(max(unused.available(leaf, key), 0) for key in keys) if keys else inf
 
     def forget(self) -> None:
-        """Something was counted in the books, or the cluster has other models."""
+        """Forget cached answers after a change of the quota usage or of the cluster's models."""
         self._left.clear()
 
     def _left_of(self, cluster: Cluster, job: Job) -> float:
-        """Of the keys of all models that it may use."""
+        """Return what the quota leaves of the keys of all permitted models."""
         keys = self._books.keys.allowed(cluster, job.gang.request)
         return self._sum_left(job, keys) if keys else inf
 
@@ -114,7 +117,7 @@ class WithinQuota:
 
 
 def _both(asked: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the models that were asked for."""
+    """Return the models that are both requested and in `models`."""
     if not asked:
         return models
     found = (both(name, model) for model in models for name in asked)
