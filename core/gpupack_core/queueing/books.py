@@ -51,7 +51,7 @@ class Books:
 
     @property
     def keys(self) -> Keys:
-        """The keys under which GPUs count."""
+        """Return the keys under which GPUs count."""
         return self.tree.keys
 
     def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:

@@ -87,7 +87,7 @@ class Bounds:
 
     @property
     def _most(self) -> int:
-        """The maximum number of workers on one node."""
+        """Return the maximum number of workers on one node."""
         return 1 if self._gang.spread.one_worker_per_node else self._gang.workers
 
     def _workers(self, among: np.ndarray) -> tuple[IntArray, np.ndarray]:

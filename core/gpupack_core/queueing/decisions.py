@@ -53,7 +53,7 @@ class Preempt:
 
     @property
     def own(self) -> bool:
-        """Whether the job restarts where it is."""
+        """Tell whether the job restarts where it is."""
         return {victim.ground for victim in self.victims} == {Ground.REVISED}
 
 
@@ -81,7 +81,7 @@ class Consolidate:
 
     @property
     def lost(self) -> float:
-        """The GPU-seconds that the moves cost."""
+        """Return the GPU-seconds that the moves cost."""
         return sum(victim.lost for victim in self.preempt.victims)
 
 

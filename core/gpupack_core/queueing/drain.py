@@ -7,7 +7,7 @@ from gpupack_core.placement import Placement
 from gpupack_core.units import DeviceUuid, NodeName
 
 Drains = Mapping[NodeName, frozenset[DeviceUuid] | None]
-"""By node; None: all devices of the node."""
+"""The devices to leave, by node; None: all devices of the node."""
 
 
 def node_to_leave(places: Iterable[Placement], drains: Drains) -> NodeName | None:

@@ -105,7 +105,7 @@ class Future:
 
     @property
     def guessed(self) -> bool:
-        """Whether it depends on estimates from the durations of earlier jobs."""
+        """Tell whether it depends on estimates from the durations of earlier jobs."""
         return self._ends.guessed
 
     def chances(self, gang: Gang) -> Chances | None:

@@ -86,7 +86,7 @@ class History:
 
     @property
     def weight_of_now(self) -> float:
-        """The part of newly admitted usage that counts in `felt` at once."""
+        """Return the part of newly admitted usage that counts in `felt` at once."""
         return 0.5 if self.half_life else 1.0
 
     def _set(self, tenant: Tenant, before: Averages, used: Charge, decay: float) -> None:

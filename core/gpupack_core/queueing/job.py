@@ -85,7 +85,7 @@ class Job:
 
     @property
     def guessed(self) -> bool:
-        """Whether it is expected to end before its deadline."""
+        """Tell whether it is expected to end before its deadline."""
         return self.is_expected(0.0) < self.ends(0.0)
 
 
@@ -100,12 +100,12 @@ class Running:
 
     @property
     def until(self) -> float:
-        """The latest end; infinity: it is unknown, or there is none."""
+        """Return the latest end; infinity: it is unknown, or there is none."""
         return self.job.ends(self.started)
 
     @property
     def protected_since(self) -> float:
-        """The time from which its minimum run time counts."""
+        """Return the time from which its minimum run time counts."""
         held = self.job.held_since
         return self.started if held is None else min(held, self.started)
 

@@ -49,7 +49,7 @@ class Mover:
 
     @property
     def look_at(self) -> float:
-        """The time at which a job could be moved that has not been tried now."""
+        """Return the time at which a job could be moved that has not been tried now."""
         return min(self._look_at, self._foresight.look_at)
 
     def candidates(self) -> list[Running]:

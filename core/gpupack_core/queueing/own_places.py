@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether only the rest of a job's last attempt holds the places reserved for the job.
+"""The check that only the rest of a job's last attempt holds the job's reserved places.
 
 A job that restarts on its own GPUs can become pending before its last processes have ended: two
 components see the end of a pod through two watches, and a node may list the pod as a holder for

@@ -47,7 +47,7 @@ class Preemptor:
 
     @property
     def has_searched(self) -> bool:
-        """Whether a search took place in this cycle."""
+        """Tell whether a search took place in this cycle."""
         return self._searches > 0
 
     def seek(self, entry: Entry) -> Preemption | None:

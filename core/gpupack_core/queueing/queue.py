@@ -89,7 +89,10 @@ class Queue:
 
     @property
     def idle(self) -> bool:
-        """Whether a cycle has nothing to do: no pending job, no gang that could grow, no drain."""
+        """Tell whether a cycle has nothing to do.
+
+        That is so if no job is pending, no elastic gang can grow and no devices are to be drained.
+        """
         return not len(self) and not self._state.elastic and not self._state.drains
 
     def jobs(self) -> list[Job]:
@@ -107,7 +110,7 @@ class Queue:
 
     @property
     def state(self) -> State:
-        """The queue's state; read-only."""
+        """Return the queue's state; read-only."""
         return self._state
 
     def submit(self, job: Job, now: float) -> None:

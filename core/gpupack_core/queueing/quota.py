@@ -129,7 +129,7 @@ class Quotas:
 
     @property
     def trivial(self) -> bool:
-        """Whether nothing is guaranteed and nothing limited."""
+        """Tell whether nothing is guaranteed and nothing limited."""
         return not self.keys()
 
 

@@ -46,7 +46,7 @@ class Borrowed:
 
     @property
     def text(self) -> str:
-        """The amount in words, such as «8 borrowed H100 GPUs»."""
+        """Return the amount in words, such as «8 borrowed H100 GPUs»."""
         return gpus(self.milli, self.key).replace(" ", " borrowed ", 1)
 
 
@@ -78,12 +78,12 @@ class Wait:
 
     @property
     def message(self) -> str:
-        """One sentence that says why the job waits, and when it starts."""
+        """Return one sentence that says why the job waits, and when it starts."""
         return _joined(self.cause, said(self.start))
 
     @property
     def lasting(self) -> str:
-        """The message without times."""
+        """Return the message without times."""
         return _joined(self.lasting_cause, lasting(self.start))
 
 
@@ -104,7 +104,7 @@ def _are(milli: float, key: Key = ANY) -> str:
 
 
 def soon(seconds: float) -> str:
-    """Return a time such as «35 min»; it is rounded up, so that it never promises too much."""
+    """Return a time such as «35 min»; it is rounded up, so that it is never too early."""
     for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= 2 * length:
             return f"{-int(-seconds // length)} {unit}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether GPUs become free at one moment, so that no other job can take some of them before."""
+"""The check that GPUs become free at one moment, so that no other job takes some before."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would let a pending job start, by the reason for which it waits.
+"""The remedies for a wait: what would let the job start, by the reason for which it waits.
 
-It is no promise: it names what is in the way now, and other obstacles may be behind that. Tenants
-that borrow are named. The surface that shows the answer decides which names its reader may see.
+They are not certain: a remedy names what is in the way now, and other obstacles may be behind that.
+Tenants that borrow are named. The surface that shows the answer decides which names its reader may
+see.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from gpupack_core.units import WHOLE_GPU
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remedies:
-    """What would help. `texts` name nobody; `borrowed`: who could give back what it may use."""
+    """What would help; `texts` name no tenants; `borrowed`: what other tenants could give back."""
 
     texts: tuple[str, ...] = ()
     borrowed: tuple[Borrowed, ...] = ()

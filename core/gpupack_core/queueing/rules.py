@@ -36,7 +36,7 @@ class Preemption:
 
     @property
     def any(self) -> bool:
-        """Whether any of the three policies is on."""
+        """Tell whether any of the three policies is on."""
         return self.nominal or self.fair_share or self.priority
 
 
@@ -74,7 +74,7 @@ class Consolidation:
 
     @property
     def any(self) -> bool:
-        """Whether jobs are moved for others."""
+        """Tell whether jobs are moved for others."""
         return self.ratio > 0 and self.most > 0
 
 

@@ -44,7 +44,7 @@ class RunningJobs:
 
     @property
     def census(self) -> Census:
-        """The census, built at the first use: it costs nothing where no job is preempted."""
+        """Return the census, built at the first use: it costs nothing where it is not used."""
         if self._census is None:
             self._census = Census()
             for running in self._jobs.values():
@@ -61,7 +61,7 @@ class RunningJobs:
 
     @property
     def guessed(self) -> bool:
-        """Whether a job of unknown duration runs, other than an extra worker."""
+        """Tell whether a job of unknown duration runs, other than an extra worker."""
         return self._guessed > 0
 
     def add(self, running: Running) -> None:

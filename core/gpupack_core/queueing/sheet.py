@@ -21,7 +21,7 @@ class Sheet:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster for plans; read-only."""
+        """Return the cluster for plans; read-only."""
         if not self._booked and self._overlay is None:
             return self._given
         return self._own()

@@ -10,7 +10,7 @@ from gpupack_core.queueing.job import Job, JobId, Places
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Where and when a job starts.
+    """The planned start and places of a job.
 
     `at` infinite: after holders without a known end. `placements` None: nowhere.
     """
@@ -24,7 +24,7 @@ class Planned:
 
     @property
     def until(self) -> float:
-        """The latest end."""
+        """Return the latest end."""
         return self.job.ends(self.at)
 
 

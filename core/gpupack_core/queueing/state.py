@@ -36,7 +36,10 @@ class State:
     waiting: Waiting
     running: RunningJobs = field(default_factory=RunningJobs)
     reserved: dict[JobId, Reservation] = field(default_factory=dict)
-    """By preemptor, in the order of the decisions; a job that moves is its own victim."""
+    """The reserved places by preemptor, in the order of the decisions.
+
+    A job that moves is its own victim.
+    """
     stuck: set[JobId] = field(default_factory=set)
     """Victims that have not ended in time."""
     kept: list[KeptRoom] = field(default_factory=list)

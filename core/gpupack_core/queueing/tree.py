@@ -46,12 +46,12 @@ class TreeNode:
 
     @property
     def name(self) -> str:
-        """The name of the cohort or the namespace."""
+        """Return the name of the cohort or the namespace."""
         return self.id.partition("/")[2]
 
     @property
     def is_tenant(self) -> bool:
-        """Whether it is a namespace."""
+        """Tell whether it is a namespace."""
         return self.id.startswith("tenant/")
 
     def limit(self, key: Key) -> Limit:
@@ -99,7 +99,7 @@ class Tree:
 
     @property
     def top(self) -> TreeNode:
-        """The root: the cluster."""
+        """Return the root: the cluster."""
         return self._nodes[TOP]
 
     def tenant(self, name: Tenant) -> TreeNode:

@@ -67,18 +67,18 @@ class Lane:
     shortest: float = inf
     """The shortest known or expected duration of its jobs, in seconds."""
     searched: float | None = None
-    """When the last search for victims for its first job found none."""
+    """The time of the last search for victims for its first job that found none."""
     consolidated: float | None = None
-    """When the last search for moves for its first job found none."""
+    """The time of the last search for moves for its first job that found none."""
 
     @property
     def head(self) -> Entry:
-        """The first entry of a lane that is not empty."""
+        """Return the first entry of a lane that is not empty."""
         return self.entries[0]
 
     @property
     def gang(self) -> Gang:
-        """The gang that each of its jobs requests."""
+        """Return the gang that each of its jobs requests."""
         return self.shape.gang
 
 
@@ -211,7 +211,7 @@ class Waiting:
 
     @property
     def frees(self) -> int:
-        """The number of releases so far."""
+        """Return the number of releases so far."""
         return self._frees
 
     def has_news(self, shape: Shape, *, since: int, cluster: Cluster) -> bool:
