@@ -168,7 +168,7 @@ class Census:
             self._parts.remove(part)
 
     def _end_of_kind(self, number: int, tenant: Tenant) -> None:
-        """Count one job less of the kind; forget the kind with its last job."""
+        """Count one job fewer of the kind; forget the kind with its last job."""
         of_tenant = self._of[tenant]
         self._kinds.give_back(number)
         if not self._kinds.uses(number):

@@ -6,11 +6,10 @@
                             ─► which jobs could move, and where (compaction.py), for a part of that
 
     gained = the job's GPUs · (its estimated start - now; at most its duration and the horizon)
-    lost   = GPUs of each moved job · (restart + its work since its start, at most since its last
-             checkpoint)
+    lost   = GPUs of each moved job · (restart + its work since its start, at most `checkpoint`)
 
-It happens only for jobs with a backfill reservation: the first that lack GPUs and have waited long
-enough.
+Consolidation happens only for jobs with a backfill reservation: the first that lack GPUs and have
+waited long enough.
 """
 
 from dataclasses import dataclass

@@ -55,7 +55,7 @@ class Foresight:
         self._beside: tuple[frozenset[JobId], Cluster] | None = None
         """The heads whose places are held, and the cluster in which they are."""
         self._let: list[tuple[KeptRoom, JobId]] = []
-        """The reservations in which a job of this cycle is placed, each with the job.
+        """The reservations in whose future a job of this cycle is placed, each with the job.
 
         The job does not run until its start is reported.
         """
@@ -132,8 +132,9 @@ class Foresight:
     def would_delay(self, entry: Entry) -> bool:
         """Tell whether a job of this shape is known to delay a queue head now.
 
-        It is known where one was refused and nothing was given back since, unless this job ends in
-        time. The result is also true where the delay is unknown in this cycle.
+        That is known if an earlier job of the shape was refused and nothing was released since,
+        unless this job ends in time. The result is also true where the delay is unknown in this
+        cycle.
         """
         delayed = entry.lane.shape.delayed
         if delayed is None and self._left:

@@ -96,7 +96,7 @@ class Mover:
         self._foresight.remember(complete=False)
 
     def _without(self, running: Running) -> Cluster:
-        """Return what is free once the job has ended, without places that are reserved from it."""
+        """Return what is free once the job has ended, without places reserved for queue heads."""
         kept = self._foresight.beside(running.job)
         cluster = (self._sheet.cluster if kept is None else kept).overlay()
         for placement in running.placements:

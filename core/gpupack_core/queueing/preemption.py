@@ -74,7 +74,7 @@ class Preemptor:
         return found
 
     def begins(self, job: Job) -> float | None:
-        """Return when enough of the running jobs can be preempted for the job; None: never.
+        """Return when enough running jobs can be preempted for the job; None: never as things are.
 
         The minimum run times of the victims are over at that time.
         """

@@ -52,7 +52,7 @@ class Relief:
         self._in_vain: set[tuple[_Counted, _InBooks]] = set()
 
     def of(self, refused: Insufficient, below: Found | None = None) -> Found | None:
-        """Return the victims with the cheapest additional ones; None: not below `below`.
+        """Return the victims with the cheapest additional ones; None: none below `below`.
 
         It is the cheapest set where the search ends in time. Otherwise it may have more victims
         than are needed.

@@ -23,7 +23,7 @@ from gpupack_core.queueing.job import Job, JobId, Places, Running
 from gpupack_core.queueing.waiting import has_room
 
 Planner = Callable[[Cluster, Job], Places | None]
-"""Returns the job's places in that cluster, which does not change; None: it does not fit."""
+"""A function that returns the job's places in a cluster, or None; the cluster is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ class KeptRoom:
     def _ends_before(self, running: Running, *, guest: bool) -> bool:
         """Tell whether the job ends in time, or can be preempted for the queue head.
 
-        Extra workers are preempted for any pending job, and guests if they stay.
+        Extra workers are preempted for any pending job. A guest that is expected to end in time
+        counts as ending then, since it can be preempted if it does not.
         """
         if running.job.extends is not None:
             return True

@@ -39,7 +39,7 @@ _TIES: Final = 64
 They may need fewer GPUs or jobs.
 """
 _ROWS: Final = 8
-"""The number of nodes that are emptied first, to see if the job fits without candidates."""
+"""The number of nodes that are emptied first, to see if the job fits without all candidates."""
 
 _Turns = list[tuple[float, int]]
 """Rows, each with a lower bound of the cost there, the cheapest first."""

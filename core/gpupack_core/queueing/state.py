@@ -18,7 +18,7 @@ from gpupack_core.queueing.waiting import Failures, Waiting
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What cycles found that decided nothing."""
+    """The findings of cycles that decided nothing."""
 
     failures: Failures
     kept: tuple[KeptRoom, ...]

@@ -2,8 +2,8 @@
 """Admission of a job that does not wait in the queue: it starts now, or gets the reason.
 
 Such a job is for example an ungated pod, which kube-scheduler tries again. It passes pending jobs
-only where one of its tenant's could: within its quota, outside reserved places, and not within a
-strict order.
+only where a pending job could: within its quota, outside reserved places, and not within a strict
+order.
 """
 
 from gpupack_core.cluster import Cluster
