@@ -91,7 +91,7 @@ class Bounds:
         return 1 if self._gang.spread.one_worker_per_node else self._gang.workers
 
     def _workers(self, among: np.ndarray) -> tuple[IntArray, np.ndarray]:
-        """Return by row how many workers fit without these parts, and where such parts are."""
+        """Return by row how many workers fit if these parts were free, and which rows have some."""
         a, request, rows = self._cluster.arrays, self._gang.request, self._row[among]
         workers = np.where(usable(self._cluster, request), self._most, 0)
         for asked, free, freed in (

@@ -243,7 +243,7 @@ class Foresight:
         return tuple((room.job.id, room.at, room.made) for room in self._rooms_before(job))
 
     def _is_before(self, head: Job, job: Job) -> bool:
-        """Tell whether the head's places are reserved from the job."""
+        """Tell whether the head's places are kept from the job."""
         if job.extends is not None:
             return True
         return head.id not in self._early or head.priority > job.priority
@@ -374,7 +374,10 @@ class Foresight:
                 found.future.give_back(other)
 
     def _foreseen(self, job: Job) -> KeptRoom:
-        """Compute the reservation of a head, with the reservations of the heads before it held."""
+        """Compute the reservation of a head, with the reservations of the heads before it held.
+
+        Guests of the head and all extra workers count as gone.
+        """
         self.has_foreseen = True
         cluster = self._sheet.cluster.overlay()
         guests = self._guests_of(job)
