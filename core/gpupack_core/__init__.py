@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which node and which GPUs a job gets. Pure: no I/O, no clock, no randomness.
+"""The choice of nodes and GPUs for jobs. Pure: no I/O, no clock, no randomness.
 
 Node, Device ─────► Cluster ─┬─ decide(cluster, request, policy) ─► Placement | Refusal
 Placement ─ take, adopt ─────┘  plan_gang(cluster, gang, policy) ─► Placement per worker | Refusal

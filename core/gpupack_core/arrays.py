@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of a cluster: one row per node, one column per device, padded.
+"""The figures of a cluster: one row per node, one column per device, padded.
 
-This is what policies read. Arrays are column-major: reductions over the devices of each node
-then run over contiguous memory (4 times faster at 5000 x 8 than row-major). A row without a
-node and a column without a device have nothing free, so no mask has to exclude them.
-Neither has a MIG slice: its capacity in milli-GPU is 0, so policies see GPUs alone (slices are
-found by feasibility.py).
+Policies read these arrays. They are column-major: reductions over the devices of each node then run
+over contiguous memory (4 times faster at 5000 x 8 than row-major). A row without a node and a
+column without a device have nothing free, so no mask has to exclude them. The same holds for a MIG
+slice: its capacity in milli-GPU is 0, so policies see only GPUs (feasibility.py finds slices).
 
-`free_*` is what new work may take, never negative, zero on a device that takes no new work.
-It is derived from `used_*`: of a whole row by `refresh`, after each charge by `charge`.
+`free_*` is what new work may take. It is never negative, and zero on a device that takes no new
+work. It is derived from `used_*`: for a whole row by `refresh`, after each charge by `charge`.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -29,19 +28,19 @@ IntArray = NDArray[np.signedinteger[Any]]
 
 ABSENT = -1
 MIXED = -2
-"""In `node_kind`: GPUs of several kinds; in `node_resource`: devices of several resources; in
-`group`: shares of several groups."""
+"""MIXED: in `node_kind` GPUs of several kinds; in `node_resource` devices of several resources; in
+`group` shares of several groups."""
 
 SIZES = 10
-"""Holders are counted by size: 0 a share, 1 to 8 as many whole GPUs, 9 more."""
+"""Number of size classes of holders: 0 is a share, 1 to 8 as many whole GPUs, 9 more."""
 
 _VERSIONS = count(1)
-"""One counter for all clusters: overlays and forks start with the versions of what they copy, so
-that what is known of a row there need not be worked out again."""
+"""One counter for all clusters. Overlays and forks start with the versions of the rows that they
+copy, so figures of a row that are known there need not be computed again."""
 
 _EMPTIED = -2
-"""From here down go the versions of emptied rows, which stay as they are when emptied again; 0 is
-that of rows in which no node has been yet."""
+"""The versions of emptied rows go down from here. They stay as they are when the rows are emptied
+again. 0 is the version of rows that never had a node."""
 
 _PER_DEVICE: dict[str, tuple[type[np.generic], int]] = {
     "health": (np.int8, ABSENT),
@@ -110,7 +109,7 @@ _CHANGED_BY_HOLDERS = (
 
 
 class Kind(NamedTuple):
-    """GPUs that no request can tell apart: same model, same memory."""
+    """GPUs that no request can distinguish: same model, same memory."""
 
     model: str
     memory: MiB
@@ -118,7 +117,7 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Arrays:
-    """Units: milli-GPU, milli-CPU, MiB. Shapes: (nodes, devices), then (nodes,)."""
+    """The arrays. Units: milli-GPU, milli-CPU, MiB. Shapes: (nodes, devices), then (nodes,)."""
 
     health: IntArray
     """model.Health, ABSENT where there is no device."""
@@ -142,19 +141,20 @@ class Arrays:
     used_milli: IntArray
     """1000 for a MIG slice that is held."""
     used_memory: IntArray
-    """In 64 bits: a sum over whatever others say that is held of one device."""
+    """64 bits: the sum of what all holders claim of one device may be large."""
     free_milli: IntArray
     free_memory: IntArray
     limits: BoolArray
-    """Whether shares of it can be limited."""
+    """Whether shares of the device can be limited."""
     speed: IntArray
-    """Per mille of the median of its model."""
+    """Speed in per mille of the median of the device's model."""
     group: IntArray
-    """Index into the cluster's table of groups: whose shares there are of it. ABSENT: nobody's.
-    MIXED: of several, as nobody decides it; until all of them are gone nobody joins."""
+    """Index into the cluster's table of groups: the group with shares of the device. ABSENT: it has
+    no shares. MIXED: shares of several groups, which no decision makes; no share is added until all
+    of them are gone."""
     max_shares: IntArray
     used_shares: IntArray
-    """Shares there are of the device; a whole GPU counts as none."""
+    """Shares of the device that are held; a whole GPU counts as none."""
     free_shares: IntArray
 
     present: BoolArray
@@ -163,17 +163,17 @@ class Arrays:
     taints: IntArray
     """Index into the cluster's table of taint sets."""
     order: IntArray
-    """Ties go to the node with the smallest."""
+    """Ties go to the node with the smallest value."""
     version: IntArray
-    """Rows of equal version, in whatever copy of whatever cluster, are equal in all else."""
+    """Rows with equal versions, in any copy of any cluster, are equal in all other figures."""
     node_kind: IntArray
     """The `kind` of all GPUs of the node, MIXED or ABSENT."""
     node_resource: IntArray
     """The `resource` of all devices of the node, MIXED or ABSENT."""
     gpus: IntArray
-    """GPUs of the node, whatever their health; MIG slices do not count."""
+    """GPUs of the node in any health; MIG slices do not count."""
     idle_gpus: IntArray
-    """Those of which nothing is used, and that take new work."""
+    """GPUs of which nothing is used and that take new work."""
     free_gpu_milli: IntArray
     """Sum of free_milli."""
     cpu: IntArray
@@ -183,20 +183,20 @@ class Arrays:
     free_cpu: IntArray
     free_ram: IntArray
     pods: IntArray
-    """How many there may be; MAX_PODS: any number."""
+    """Maximum number of pods; MAX_PODS: no limit."""
     used_pods: IntArray
     free_pods: IntArray
 
     holders: IntArray
-    """(nodes, SIZES): those who hold GPUs of the node, by size."""
+    """Shape (nodes, SIZES): number of holders of the node's GPUs, by size."""
     kinds: Table[Kind]
-    """Overlays share it, as they do the inventory."""
+    """The table of kinds; overlays share it, as they share the inventory."""
     extended: ExtendedColumns
-    """Resources that are none of the above, by name."""
+    """All other resources, by name."""
 
     @classmethod
     def empty(cls, rows: int, columns: int) -> Self:
-        """No node in any row."""
+        """Create arrays without a node in any row."""
         arrays: dict[str, Any] = {
             name: np.full((rows, columns), fill, dtype, order="F")
             for name, (dtype, fill) in _PER_DEVICE.items()
@@ -213,16 +213,16 @@ class Arrays:
         return rows, columns
 
     def copy(self) -> Self:
-        """The same numbers, independent of these."""
+        """Return an independent copy."""
         return type(self)(*map(_copied, (getattr(self, f.name) for f in fields(self))))
 
     def overlay(self) -> Self:
-        """What holders change is independent of these; the inventory is shared."""
+        """Return a copy in which what holders change is independent; the inventory is shared."""
         changed = {name: getattr(self, name).copy(order="K") for name in _CHANGED_BY_HOLDERS}
         return replace(self, extended=self.extended.overlay(), **changed)
 
     def grown(self, rows: int, columns: int) -> Self:
-        """The same content with room for more."""
+        """Return a copy with more rows and columns."""
         larger = type(self).empty(rows, columns)
         old_rows, old_columns = self.shape
         for name in _PER_DEVICE:
@@ -233,7 +233,7 @@ class Arrays:
         return larger
 
     def clear_row(self, row: int) -> None:
-        """No node in this row any more."""
+        """Remove the node from this row."""
         for name, (_, fill) in (_PER_DEVICE | _PER_NODE).items():
             getattr(self, name)[row] = fill
         self.holders[row] = 0
@@ -243,10 +243,10 @@ class Arrays:
     def charge(
         self, row: int, column: int, *, milli: int, memory: int, shares: int, group: int
     ) -> None:
-        """Book on one device; negative figures give back. `charge_node` must follow.
+        """Add usage to one device; negative figures give back. `charge_node` must follow.
 
-        Number by number: a take or a give-back touches a few, and each pass of numpy over a row of
-        eight costs as much as twenty of them.
+        The method works number by number: a take or a give-back touches a few, and each pass of
+        numpy over a row of eight costs as much as twenty of them.
         """
         at = row, column
         self.used_milli[at] = used = self.used_milli.item(at) + milli
@@ -272,7 +272,7 @@ class Arrays:
             self.group[at] = group if there == ABSENT else MIXED
 
     def charge_node(self, row: int, *, cpu: int, ram: int, pods: int) -> None:
-        """As `charge`, for what the node itself has; the row has a new version then."""
+        """Add usage to the node's CPU, memory and pods; the row gets a new version."""
         self.used_cpu[row] = used_cpu = self.used_cpu.item(row) + cpu
         self.used_ram[row] = used_ram = self.used_ram.item(row) + ram
         self.free_cpu[row] = max(self.cpu.item(row) - used_cpu, 0)
@@ -282,13 +282,13 @@ class Arrays:
         self.version[row] = next(_VERSIONS)
 
     def count_holder(self, row: int, *, gpus: int, by: int) -> None:
-        """One more (`by` 1) or one less (-1) who holds so many whole GPUs; 0: a share."""
+        """Count one more (`by` 1) or one less (-1) holder of this many whole GPUs; 0: a share."""
         self.holders[row, min(gpus, SIZES - 1)] += by
 
     def has_room(
         self, row: int, column: int, *, milli: int, memory: int, shares: int, group: int
     ) -> bool:
-        """Whether it fits by capacity and beside whose shares there are, whatever its health."""
+        """Tell whether a grant fits by capacity and by group of shares, in any health."""
         if shares and self.group[row, column] not in {ABSENT, group}:
             return False
         milli_fits = self.used_milli[row, column] + milli <= WHOLE_GPU
@@ -297,9 +297,10 @@ class Arrays:
         return bool(milli_fits and memory_fits and (shares_fit or not shares))
 
     def emptied(self) -> Self:
-        """Nothing used, every device healthy, every node ready and uncordoned. Read-only.
+        """Return read-only arrays with nothing used, all devices healthy, all nodes ready.
 
-        It is made for every refusal, so it shares with these what does not differ.
+        No node is cordoned. Every refusal needs these arrays, so they share with the original what
+        does not differ.
         """
         no_device, no_node = np.zeros_like(self.used_milli), np.zeros_like(self.used_cpu)
         ideal = replace(
@@ -349,7 +350,7 @@ class Arrays:
 
 
 def takes_work(health: IntArray) -> BoolArray:
-    """Devices, by their model.Health, to which new work may go."""
+    """Return which devices, by their model.Health, may get new work."""
     taking: BoolArray = (health >= Health.HEALTHY) & (health <= Health.DEGRADED)
     return taking
 

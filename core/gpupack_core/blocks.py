@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How torn free GPUs are, whatever is asked for.
+"""Fragmentation of free GPUs, independent of the requests.
 
-FGD's measure (`fragmentation`) needs to know that; this one says what the largest job on one node
+FGD's measure (`fragmentation`) needs the requests. This one shows what the largest job on one node
 would find:
 
     torn = 1 - Σ B · ⌊idle / B⌋ / Σ idle     over all nodes
@@ -13,7 +13,10 @@ from gpupack_core.arrays import Arrays
 
 
 def torn(arrays: Arrays) -> float:
-    """Part of the free GPUs, 0 to 1, in no free block of the largest node's size; 0: none free."""
+    """Return the fraction of free GPUs outside free blocks of the largest node's size.
+
+    The result is from 0 to 1; it is 0 if no GPU is free.
+    """
     idle, block = arrays.idle_gpus, int(arrays.gpus.max(initial=0))
     free = int(idle.sum())
     return 1 - int((idle // block * block).sum()) / free if free else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs of a node reach each other over NVLink."""
+"""NVLink cliques: the GPUs of a node that reach one another over NVLink."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,14 +7,14 @@ Reaches = Callable[[int, int], bool]
 
 
 def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
-    """Group GPUs that reach each other over NVLink, by others where need be, by union-find.
+    """Group GPUs that reach each other over NVLink, also through other GPUs, by union-find.
 
     Args:
         indices: the GPUs, in ascending order.
-        linked: whether two of them reach each other.
+        linked: whether two GPUs are linked.
 
     Returns:
-        For each GPU with a peer the lowest index of its group; GPUs without one are left out.
+        For each GPU with a peer the lowest index of its group; GPUs without a peer are left out.
     """
     parent = {index: index for index in indices}
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes there are and who holds what, as names over Arrays.
+"""The nodes of the cluster and the placements that are held: names over Arrays.
 
-What is held is keyed by holder and by node name, apart from the inventory: a node or a device
-may vanish while it is held and come back, and a placement may be read from the API before its
-node is. The used figures of a row always equal the sum over the holders of that node.
+Holdings are keyed by holder and by node name, apart from the inventory: a node or a device may
+vanish while it is held and come back, and a placement may be read from the API before its node is.
+The used figures of a row always equal the sum over the holders of that node.
 """
 
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ from gpupack_core.taints import TaintSets
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
 
 NO_ROW = -1
-"""Of a node that is not known; it falls on a last element of masks that is cut off."""
+"""The row of an unknown node; it is the last element of masks, which is cut off."""
 
 _LIFECYCLE_TAINTS = "node.kubernetes.io/"
-"""Kubernetes puts taints with this prefix on a node that is unwell and takes them off again."""
+"""Prefix of the taints that Kubernetes puts on an unhealthy node and removes again."""
 
 _OWN = (
     "_rows",
@@ -55,16 +55,16 @@ _OWN = (
     "room",
     "_ideal_room",
 )
-"""What a fork has copies of; what these hold is immutable or replaced as a whole."""
+"""Attributes that a fork copies; their contents are immutable or replaced as a whole."""
 
 
 _WORKED_OUT = ("room", "_ideal_room")
-"""Figures of rows; of a row that has changed since they are worked out anew."""
+"""Figures by row; those of a row that has changed are computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """What new work may take of a device."""
+    """The part of a device that new work may take."""
 
     uuid: DeviceUuid
     milli: MilliGpu
@@ -72,10 +72,11 @@ class Free:
 
 
 class Cluster:
-    """Mutable and not thread-safe, but for its forks; each change touches one node.
+    """The inventory and its holders.
 
-    Ties between nodes go to the one added first; with `tie_seed` to the first in an order
-    drawn from seed and name, the same wherever and in whatever order the nodes are added.
+    A cluster is mutable and not thread-safe, except for its forks; each change touches one node.
+    Ties between nodes go to the node that was added first; with `tie_seed` to the first in an order
+    drawn from seed and name, which is the same wherever and in whatever order the nodes are added.
     """
 
     def __init__(self, nodes: Iterable[Node] = (), *, tie_seed: int | None = None) -> None:
@@ -84,14 +85,14 @@ class Cluster:
         self.resources: Table[str] = Table()
         self.profiles: Table[str] = Table()
         self.groups: Table[str] = Table()
-        """Of shares. A number once given stays, since overlays share the table: there are no more
-        groups than whoever grants them has names for."""
+        """Groups of shares. A number stays valid once it is given, since overlays share the table.
+        The table has at most as many entries as there are groups that placements name."""
         self.selectors = SelectorMasks()
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
         self.narrowed = NarrowedViews()
         self._ideal: Cluster | None = None
         self.is_emptied = False
-        """Whether this is what `emptied` has answered: it holds no figure of now."""
+        """Whether this is an answer of `emptied`, which shows no current figures."""
         self.tie_seed = tie_seed
         self._added = 0
         self._rows: dict[NodeName, int] = {}
@@ -114,24 +115,24 @@ class Cluster:
         return name in self._rows
 
     def nodes(self) -> tuple[Node, ...]:
-        """In the order in which they were added."""
+        """Return all nodes in the order in which they were added."""
         return tuple(node for name in self._rows if (node := self.node(name)))
 
     def node(self, name: NodeName) -> Node | None:
-        """What was last set, None if there is no such node."""
+        """Return the node as it was last set; None: there is no such node."""
         row = self._rows.get(name)
         return None if row is None else self.row_nodes[row]
 
     def row(self, name: NodeName) -> int | None:
-        """Where the node stands in the arrays; valid until nodes are added or removed."""
+        """Return the node's row in the arrays; it is valid until nodes are added or removed."""
         return self._rows.get(name)
 
     def rows(self, names: Iterable[NodeName]) -> IntArray:
-        """As `row`, of each; NO_ROW: there is no such node."""
+        """Return the row of each node; NO_ROW: there is no such node."""
         return np.fromiter(map(self._rows.get, names, repeat(NO_ROW)), np.int64)
 
     def among(self, names: Iterable[NodeName] | None) -> BoolArray:
-        """The rows of these nodes (None: of all); names that are not known are passed over."""
+        """Return a mask of the rows of these nodes (None: of all); unknown names are ignored."""
         if names is None:
             return self.arrays.present
         mask = np.zeros(len(self.row_nodes) + 1, np.bool_)
@@ -139,7 +140,7 @@ class Cluster:
         return mask[:NO_ROW]
 
     def set_node(self, node: Node) -> None:
-        """Add a node or replace what is known of it; what is held there stays held."""
+        """Add a node or replace its inventory; what is held there stays held."""
         for device in node.devices:
             if self._device_node.get(device.uuid, node.name) != node.name:
                 other = self._device_node[device.uuid]
@@ -158,7 +159,7 @@ class Cluster:
         self.selectors.correct(row, node)
 
     def remove_node(self, name: NodeName) -> None:
-        """What is held there stays held, for when it comes back."""
+        """Remove a node; what is held there stays held in case the node comes back."""
         row = self._rows.pop(name, None)
         if row is None:
             raise UnknownNode(f"node {name} is not in the cluster")
@@ -174,44 +175,44 @@ class Cluster:
         self._spare.append(row)
 
     def take(self, holder: Holder, placement: Placement) -> None:
-        """Hold a placement that fits; on an error nothing has changed."""
+        """Hold a placement that fits; on an error nothing changes."""
         self._check_fits(placement)
         self.adopt(holder, placement)
 
     def adopt(self, holder: Holder, placement: Placement) -> None:
-        """Hold a placement that is a fact already, whether or not it fits what is known."""
+        """Hold a placement that exists already, whether or not it fits the inventory."""
         self._holdings.add(holder, placement)
         self._book(placement, sign=1)
 
     def give_back(self, holder: Holder) -> Placement:
-        """End a holding; the answer is what was held."""
+        """End a holding and return what was held."""
         placement = self._holdings.remove(holder)
         self._book(placement, sign=-1)
         return placement
 
     def held(self) -> dict[Holder, Placement]:
-        """Everything that is held, also on nodes that are not in the cluster."""
+        """Return all holdings, including those on nodes that are not in the cluster."""
         return self._holdings.all()
 
     def placement_of(self, holder: Holder) -> Placement | None:
-        """What the holder holds."""
+        """Return the holder's placement; None: it holds nothing."""
         return self._holdings.of(holder)
 
     def home_of(self, uuid: DeviceUuid) -> NodeName | None:
-        """The node that has the device."""
+        """Return the node that has the device; None: no node has it."""
         return self._device_node.get(uuid)
 
     def holders_on(self, name: NodeName) -> tuple[Holder, ...]:
-        """Who holds something on the node, also while the node is not in the cluster."""
+        """Return the holders on the node, even while the node is not in the cluster."""
         return tuple(self._holdings.on(name))
 
     def holders_of(self, *, node: NodeName, uuid: DeviceUuid) -> tuple[Holder, ...]:
-        """Those who hold the device or a share of it, also while it is not in the inventory."""
+        """Return the holders of the device or of a share of it, in the inventory or not."""
         held = self._holdings.on(node).items()
         return tuple(who for who, what in held if any(g.uuid == uuid for g in what.devices))
 
     def free_devices(self, name: NodeName) -> tuple[Free, ...]:
-        """By device index; nothing is free on a device that takes no new work."""
+        """Return what is free on each device, by index; 0 on a device that takes no new work."""
         row = self._rows.get(name)
         if row is None:
             raise UnknownNode(f"node {name} is not in the cluster")
@@ -222,48 +223,52 @@ class Cluster:
         )
 
     def name_at(self, row: int) -> NodeName:
-        """The name of the node in this row."""
+        """Return the name of the node in this row."""
         node = self.row_nodes[row]
         if node is None:
             raise UnknownNode(f"row {row} has no node")
         return node.name
 
     def devices_at(self, row: int) -> tuple[Device, ...]:
-        """The devices in the order of their columns."""
+        """Return the devices of the row's node in the order of their columns."""
         node = self.row_nodes[row]
         return () if node is None else tuple(sorted(node.devices, key=lambda d: d.index))
 
     def fork(self) -> Self:
-        """An independent copy, for what-if questions, in whatever thread."""
+        """Return an independent copy for what-if questions, usable in any thread."""
         twin = copy(self)
         vars(twin).update({name: getattr(self, name).copy() for name in _OWN}, _ideal=None)
         twin.selectors, twin.narrowed = self.selectors.copy(self.row_nodes), NarrowedViews()
         return twin
 
     def learn(self, fork: "Cluster") -> None:
-        """What a fork has worked out of rows that are still as they were."""
+        """Take over the figures that a fork computed.
+
+        The figures of rows that have changed since are computed again.
+        """
         vars(self).update({name: getattr(fork, name).copy() for name in _WORKED_OUT})
 
     def overlay(self) -> Self:
-        """A cheap sheet to plan on: starts from what is free here, knows no holders but its own.
+        """Return a cheap copy for plans.
 
-        It shares the inventory with this cluster, so neither may change nodes meanwhile.
+        It starts from what is free and knows only its own holders. It shares the inventory with
+        this cluster, so neither may change nodes while it is in use.
         """
         return self._overlay(self.arrays.overlay())
 
     def suppose_free(self, placement: Placement) -> None:
-        """On an overlay: somebody who holds this in the original is gone."""
+        """Free a placement on an overlay, as if its holder in the original were gone."""
         self._book(placement, sign=-1)
 
     def suppose_held(self, placement: Placement) -> None:
-        """On an overlay: the reverse of suppose_free."""
+        """Hold a placement on an overlay: the reverse of suppose_free."""
         self._book(placement, sign=1)
 
     def emptied(self) -> "Cluster":
-        """As good as it can get: nothing held, all healthy, ready, uncordoned.
+        """Return the cluster in its best state: nothing held, all healthy, ready and uncordoned.
 
-        It is to be read, until nodes change; an overlay of it can be planned on. It is the same
-        one until then, so that what was worked out on it stays known.
+        The result is read-only and valid until nodes change; an overlay of it can be planned on.
+        Until then it is the same object, so figures that were computed on it stay known.
         """
         if self._ideal is None:
             self._ideal = self._emptied()
@@ -353,7 +358,7 @@ class Cluster:
         self._device_node.update(dict.fromkeys(self._columns[name], name))
 
     def _numbers_of(self, row: int) -> list[tuple[Table[Any], int]]:
-        """What the row's node uses of the tables."""
+        """Return the table entries that the row's node uses."""
         a = self.arrays
         if not a.present[row]:
             return []
@@ -435,7 +440,7 @@ class Cluster:
 
 
 def _of_all(numbers: IntArray) -> int:
-    """The number that all devices of a node have, MIXED or ABSENT."""
+    """Return the number that all devices of a node have, MIXED or ABSENT."""
     there = set(numbers.tolist()) - {ABSENT}
     return MIXED if len(there) > 1 else max(there, default=ABSENT)
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker: the node and the devices that it gets, or why none.
+"""Placement of one worker: its node and devices, or the reason why there are none.
 
     worker_slots ─► nodes with room for one ─► policy.score ─► largest, ties to the first node in
     the cluster's fixed order ─► devices within the node
 
-Degraded devices serve only where no others could: nodes with room on sound ones go first.
+Degraded devices serve only where no others could: nodes with room on healthy ones go first.
 
-Nothing here is random and nothing is changed: the caller takes the placement.
+Decisions are deterministic and change nothing: the caller takes the placement.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,10 @@ def choose(
     *,
     candidates: Iterable[NodeName] | None = None,
 ) -> Placement | None:
-    """As decide, for those who do not ask why not: that costs several times as much."""
+    """Place one worker as `decide` does, without the reason of a refusal.
+
+    The reason costs several times as much as the decision.
+    """
     names = None if candidates is None else tuple(candidates)
     sound = only_sound(cluster, request)
     placement = None if sound is None else _choose(cluster, sound, policy, names)
@@ -79,7 +82,7 @@ def rank(
     *,
     candidates: Iterable[NodeName] | None = None,
 ) -> tuple[Ranked, ...]:
-    """The candidates that fit, best first, in the order in which decide would take them."""
+    """Return the candidates that fit, best first, in the order in which decide would take them."""
     rows = np.flatnonzero(worker_slots(cluster, request))
     scores = scores_of(cluster, request, policy, rows)
     if candidates is not None:
@@ -104,7 +107,7 @@ def _choose(
 def explain(
     cluster: Cluster, request: Request, *, candidates: Iterable[NodeName] | None = None
 ) -> dict[NodeName, Reason]:
-    """Each candidate that does not fit, with its one reason."""
+    """Return the one reason for each candidate that does not fit."""
     names = None if candidates is None else tuple(candidates)
     return node_reasons(cluster, request, candidates=names)
 
@@ -112,7 +115,7 @@ def explain(
 def nearly(
     cluster: Cluster, request: Request, *, candidates: Iterable[NodeName] | None = None
 ) -> tuple[Miss | None, frozenset[NodeName]]:
-    """The nearest miss of a request that fits on no candidate, and the nodes that would fit."""
+    """Return the nearest miss of a request that fits nowhere, and the nodes that would fit."""
     found = nearest_rows(cluster, request, cluster.among(candidates))
     if found is None:
         return None, frozenset()
@@ -121,13 +124,13 @@ def nearly(
 
 
 def scores_of(cluster: Cluster, request: Request, policy: Policy, rows: IntArray) -> FloatArray:
-    """One score per row.
+    """Return one score per row.
 
-    A policy is not asked about no rows: where none has room there may be no device at all, of
-    which no policy can say which is the fullest.
+    The policy is not called for zero rows: where no node has room there may be no device at all,
+    and a policy that looks for the fullest one would fail.
 
     Raises:
-        InvalidScores: the policy gave none of them, or no number.
+        InvalidScores: the policy's answer has another shape or is not numeric.
     """
     if not len(rows):
         return np.zeros(0)
@@ -143,7 +146,7 @@ def scores_of(cluster: Cluster, request: Request, policy: Policy, rows: IntArray
 
 
 def best_row(arrays: Arrays, rows: IntArray, scores: FloatArray) -> int:
-    """The row with the largest score; of equals the first in the cluster's order."""
+    """Return the row with the largest score; ties go to the first in the cluster's order."""
     equals = rows[scores == scores.max()]
     return int(equals[arrays.order[equals].argmin()])
 
@@ -156,7 +159,7 @@ def place(
     *,
     among: BoolArray | None = None,
 ) -> Placement:
-    """The placement on a row that has room; `among`: on these of its devices, which have."""
+    """Return the placement on a row with room; `among`: a subset of its devices that has room."""
     devices = cluster.devices_at(row)
     eligible = eligible_devices(cluster, request, at=row)
     if among is not None:
@@ -177,10 +180,10 @@ def _grant(device: Device, request: Request) -> Grant:
 def _best_candidate(
     cluster: Cluster, rows: IntArray, scores: FloatArray, names: tuple[NodeName, ...] | None
 ) -> int | None:
-    """The best of the rows whose node is one of the names.
+    """Return the best of the rows whose node is one of the names.
 
-    The names are mostly those of all nodes, and to look each of thousands up costs ten times what
-    the rest of a decision does. So first it is asked of the few best rows whether they are named.
+    The names are mostly those of all nodes, and a look-up of thousands of names costs ten times as
+    much as the rest of a decision. So the few best rows are checked first.
     """
     looks = 0 if names is None or len(names) < _FEW else _LOOKS
     for _ in range(min(looks, len(rows))):

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of the chosen node.
+"""The choice of devices on a node.
 
-A share goes where the policy says: to the fullest GPU that has room, unless it knows better.
-Where that opens an idle GPU, it is the one that a whole GPU would have been.
+The policy chooses the GPU of a share: by default the fullest GPU with room. If that opens an idle
+GPU, it is the one that a request for one whole GPU would get.
 
 Whole GPUs are chosen so that, in this order,
-1. they come from as few NVLink cliques as can be, so from one if one has enough;
-2. the cliques that stay whole are the largest: of what is left idle the largest clique is as
-   large as can be, then the second largest, and so on;
-3. they come from as few NUMA nodes as can be (those that are not known count as one);
-then by index. A GPU without NVLink counts as a clique of one. Where the policy wants the fastest,
-those alone are chosen among, unless it took more cliques.
+  1. they come from as few NVLink cliques as possible, so from one if one has enough;
+  2. the cliques that stay whole are the largest: of what is left idle the largest clique is as
+     large as possible, then the second largest, and so on;
+  3. they come from as few NUMA nodes as possible (unknown ones count as one);
+then by index. A GPU without NVLink counts as a clique of one. If the policy wants the fastest GPUs,
+the choice is among those alone, unless that takes more cliques.
 
-MIG slices come from the GPUs that are used most, so that few are opened and others stay empty;
-where GPUs must be opened, those that leave the fullest ones whole.
+MIG slices come from the GPUs that are used most, so that few are opened and others stay empty.
+Where GPUs must be opened, the choice leaves the fullest ones whole.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -28,7 +28,7 @@ from gpupack_core.request import Request, Share
 from gpupack_core.units import WHOLE_GPU
 
 _MAX_WAYS = 256
-"""Ways to choose among cliques of equal size that are compared by NUMA nodes."""
+"""Maximum number of ways to choose among cliques of equal size that are compared by NUMA nodes."""
 
 Columns = list[int]
 
@@ -36,9 +36,9 @@ Columns = list[int]
 def choose_devices(
     arrays: Arrays, row: int, request: Request, eligible: BoolArray | None, policy: Policy
 ) -> tuple[int, ...]:
-    """Columns of the devices, in column order; the node is known to have room for them.
+    """Return the columns of the devices, in column order; the node must have room for them.
 
-    `eligible`: which devices of the node may serve the request; None: all GPUs.
+    `eligible`: devices of the node that may serve the request; None: all GPUs.
     """
     columns = range(arrays.shape[1])
     allowed = [c for c in columns if eligible is None or eligible[c]]
@@ -55,7 +55,7 @@ def choose_devices(
 
 
 def _quickest(arrays: Arrays, row: int, idle: Columns, chosen: tuple[int, ...]) -> tuple[int, ...]:
-    """As many of the fastest, or those chosen where they are of fewer cliques."""
+    """Return as many of the fastest GPUs, or `chosen` if those span fewer cliques."""
     speeds, numbers = arrays.speed[row].tolist(), arrays.clique[row].tolist()
     slowest = sorted((speeds[c] for c in idle), reverse=True)[len(chosen) - 1]
     faster = _whole(arrays, row, [c for c in idle if speeds[c] >= slowest], len(chosen))
@@ -66,7 +66,7 @@ def _quickest(arrays: Arrays, row: int, idle: Columns, chosen: tuple[int, ...]) 
 def tightest_clique(
     arrays: Arrays, row: int, units: IntArray | BoolArray, needed: int
 ) -> BoolArray:
-    """The devices of the clique with the least left that has as many units."""
+    """Return the devices of the clique with least free capacity that has enough units."""
     numbers, left = arrays.clique[row].tolist(), arrays.free_milli[row].tolist()
     each = units.tolist()
     cliques = _cliques([column for column in range(len(each)) if each[column]], numbers)
@@ -123,11 +123,11 @@ def _groups(columns: Columns, group_of: Callable[[int], int]) -> list[Columns]:
 
 
 def _ways(cliques: list[Columns], gpus: int) -> Iterator[list[Columns]]:
-    """Sets of cliques that satisfy rules 1 and 2; each needs all of its cliques.
+    """Yield sets of cliques that satisfy rules 1 and 2; each set needs all of its cliques.
 
-    The rest that they leave is smaller than any clique of the set (or the set would do without
-    that one), so rule 2 only says which cliques stay out: going from the largest down, each
-    without which as many of the others are enough.
+    The rest that a set leaves is smaller than any clique of the set (otherwise the set could do
+    without that clique), so rule 2 only decides which cliques stay out: from the largest down, each
+    clique without which as many of the others are enough.
     """
     sizes = _needed_sizes(sorted(map(len, cliques), reverse=True), gpus)
     by_size = {s: [c for c in cliques if len(c) == s] for s in dict.fromkeys(sizes)}
@@ -136,7 +136,7 @@ def _ways(cliques: list[Columns], gpus: int) -> Iterator[list[Columns]]:
 
 
 def _needed_sizes(sizes: Sequence[int], gpus: int) -> Sequence[int]:
-    """`sizes` from the largest down."""
+    """Return the sizes of the cliques that are needed; `sizes` is in descending order."""
     number = next(n for n in range(1, len(sizes) + 1) if sum(sizes[:n]) >= gpus)
     kept = list(sizes)
     for size in sizes:
@@ -148,7 +148,7 @@ def _needed_sizes(sizes: Sequence[int], gpus: int) -> Sequence[int]:
 
 
 def _drawn(cliques: list[Columns], gpus: int, numa: Sequence[int]) -> tuple[int, ...]:
-    """All GPUs of these cliques but the rest, which stays in one that costs no NUMA node."""
+    """Return all GPUs of these cliques but the rest, which stays where it saves NUMA nodes."""
     rest = sum(map(len, cliques)) - gpus
     if not rest:
         return tuple(sorted(chain.from_iterable(cliques)))
@@ -168,14 +168,14 @@ def _all_but(
 def _fewest_numa_nodes(
     columns: Columns, gpus: int, numa: Sequence[int], paid: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """GPUs on NUMA nodes already paid for, then from few others, the largest left whole."""
+    """Return GPUs on NUMA nodes already in use, then from few others, the largest left whole."""
     free = [c for c in columns if numa[c] in paid][:gpus]
     groups = _groups([c for c in columns if c not in free], lambda c: numa[c])
     return tuple(sorted([*free, *_from_groups(groups, gpus - len(free))]))
 
 
 def _from_groups(groups: list[Columns], number: int) -> Columns:
-    """From as few groups as can be: the smallest that is enough, else the largest and so on."""
+    """Choose from as few groups as possible: the smallest that is enough, else the largest."""
     left, chosen = groups.copy(), Columns()
     while len(chosen) < number:
         enough = [group for group in left if len(group) >= number - len(chosen)]

@@ -8,17 +8,17 @@ CoreError
 │   ├── InvalidRequest     request, share, spread or gang
 │   ├── InvalidPlacement   grant or placement
 │   ├── InvalidQuota       limit, quota, cohort or a tree of them
-│   ├── InvalidPrices      a price list that no GPU-hour can be priced by
+│   ├── InvalidPrices      a price list with an invalid model or price
 │   └── InvalidSnapshot    a document that describes no cluster; names path and value
-├── LedgerConflict       (what is held would contradict itself; nothing was changed)
+├── LedgerConflict       (the change would contradict what is held; nothing was changed)
 │   ├── UnknownNode
 │   ├── UnknownDevice
 │   ├── DuplicateDevice    one UUID on two nodes
-│   ├── OverAllocated      more than there is
-│   ├── AlreadyHeld        the holder holds a placement already
+│   ├── OverAllocated      more than is free
+│   ├── AlreadyHeld        the holder already holds a placement
 │   └── NotHeld            the holder holds nothing
-├── InvalidScores        (a policy of one's own answers with what cannot be compared)
-├── NoPrices             (nothing was solved; go on with the prices there are)
+├── InvalidScores        (a custom policy returned scores that cannot be compared)
+├── NoPrices             (the LP was not solved; the present prices stay valid)
 └── UnknownPolicy
 """
 
@@ -28,7 +28,7 @@ class CoreError(Exception):
 
 
 class Invalid(CoreError, ValueError):
-    """The value cannot exist."""
+    """A value that cannot exist."""
 
 
 class InvalidInventory(Invalid):
@@ -48,11 +48,11 @@ class InvalidPlacement(Invalid):
 
 
 class InvalidQuota(Invalid):
-    """A limit, quota or cohort that promises nonsense, or cohorts that are above themselves."""
+    """A contradictory limit, quota or cohort, or a cycle of cohorts."""
 
 
 class InvalidPrices(Invalid):
-    """A name that is no model, or a price that is no price."""
+    """A name that is no model, or a price that is negative or not finite."""
 
 
 class InvalidSnapshot(Invalid):
@@ -60,15 +60,15 @@ class InvalidSnapshot(Invalid):
 
 
 class LedgerConflict(CoreError):
-    """The change contradicts what there is and what is held; both are as before."""
+    """A change that contradicts the inventory or the holdings; both stay as they were."""
 
 
 class UnknownNode(LedgerConflict):
-    """The node is not in the cluster."""
+    """A node that is not in the cluster."""
 
 
 class UnknownDevice(LedgerConflict):
-    """The node has no such device."""
+    """A device that the node does not have."""
 
 
 class DuplicateDevice(LedgerConflict):
@@ -76,24 +76,24 @@ class DuplicateDevice(LedgerConflict):
 
 
 class OverAllocated(LedgerConflict):
-    """More than there is."""
+    """A placement that takes more than is free."""
 
 
 class AlreadyHeld(LedgerConflict):
-    """The holder holds a placement already."""
+    """A holder that already holds a placement."""
 
 
 class NotHeld(LedgerConflict):
-    """The holder holds nothing."""
+    """A holder that holds nothing."""
 
 
 class UnknownPolicy(CoreError):
-    """The table of policies has no such name."""
+    """A policy name that is not in the table."""
 
 
 class InvalidScores(CoreError):
-    """A policy answered with something else than one number for each node."""
+    """An answer of a policy that is not one number for each node."""
 
 
 class NoPrices(CoreError):
-    """The LP that gives prices was not solved."""
+    """A failure to solve the LP that gives prices."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources that are none of CPU, memory, pods and GPUs.
+"""Resources other than CPU, memory, pods and GPUs.
 
-Devices of other plugins (`rdma/hca`), huge pages and local disk: a node offers so much of each by
-name, and a worker takes so much. They decide which nodes a request fits on, never which of these is
-the best.
+Examples are devices of other plugins (`rdma/hca`), huge pages and local disk: a node offers an
+amount of each by name, and a worker takes an amount. They decide which nodes a request fits on,
+never which of these is the best.
 
-Their names are data, not fields: few clusters have the same. So each name that a node offers has
-columns of its own, by row, and nothing is counted of names that no node offers. A request that
-names none of them costs nothing.
+Their names are data, not fields: clusters differ in them. So each name that a node offers has
+columns of its own, by row, and names that no node offers are not counted. A request that names none
+of them costs nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from gpupack_core.errors import CoreError
 
 Amounts = tuple[tuple[str, int], ...]
-"""Positive amounts by name, in the order of the names. Of what is measured in bytes, bytes."""
+"""Positive amounts by name, sorted by name. Amounts of memory and disk are in bytes."""
 
 NO_AMOUNTS: Final[Amounts] = ()
 
 MAX_AMOUNT: Final = 1 << 50
-"""A petabyte; sums over the pods of a node stay within 64 bits."""
+"""The maximum amount, a pebibyte; sums over the pods of a node stay within 64 bits."""
 
 MAX_NAMES: Final = 256
-"""Names that have columns; a node offers nothing of those that come later. Agents of nodes and
-device plugins make names up, and no tenant."""
+"""Maximum number of names with columns; a node offers nothing of names beyond it. Node agents and
+device plugins choose the names, tenants do not."""
 
 _BYTES: Final = ("ephemeral-storage", "hugepages-")
 _UNITS: Final = (("GiB", 30), ("MiB", 20), ("KiB", 10))
@@ -38,12 +38,12 @@ _Column = NDArray[np.int64]
 
 
 def amounts(of: Mapping[str, int]) -> Amounts:
-    """Amounts by name as they are kept; those of 0 are left out."""
+    """Return amounts in canonical form; amounts of 0 are left out."""
     return tuple(sorted((name, amount) for name, amount in of.items() if amount))
 
 
 def require_amounts(given: Amounts, *, of: str, error: type[CoreError]) -> None:
-    """Raise the error for amounts that are not as `amounts` makes them, or that are too large."""
+    """Raise the error for amounts that are not in canonical form, or that are too large."""
     if list(given) != sorted(dict(given).items()):
         raise error(f"{of}: resources are not sorted by name, or one is named twice: {given}")
     for name, amount in given:
@@ -54,7 +54,7 @@ def require_amounts(given: Amounts, *, of: str, error: type[CoreError]) -> None:
 
 
 def amount_text(name: str, amount: int) -> str:
-    """«2», or of what is measured in bytes «100 GiB», exactly."""
+    """Return «2», or «100 GiB» for an amount in bytes; the text is exact."""
     if not amount or not name.startswith(_BYTES):
         return str(amount)
     for unit, bits in _UNITS:
@@ -65,33 +65,33 @@ def amount_text(name: str, amount: int) -> str:
 
 @dataclass(slots=True)
 class ExtendedColumns:
-    """What each row has of each resource that any node offers, and what is used of it.
+    """The amounts that each row offers and uses of each resource.
 
-    Whatever is used of a name in a row without any of it is not counted: nothing is free there.
+    Usage of a name in a row that offers none of it is not counted: nothing is free there.
     """
 
     offered: dict[str, _Column] = field(default_factory=dict)
     used: dict[str, _Column] = field(default_factory=dict)
-    """Of a name that is missing nothing is used anywhere."""
+    """Used amounts by name; a name that is missing is not used anywhere."""
 
     def copy(self) -> Self:
-        """The same numbers, independent of these."""
+        """Return an independent copy."""
         return type(self)(_copied(self.offered), _copied(self.used))
 
     def overlay(self) -> Self:
-        """What is used is independent of this; what is offered is shared."""
+        """Return a copy in which usage is independent and the offered amounts are shared."""
         return type(self)(self.offered, _copied(self.used))
 
     def emptied(self) -> Self:
-        """Nothing is used; what is offered is shared."""
+        """Return a copy without usage; the offered amounts are shared."""
         return type(self)(self.offered)
 
     def grown(self, rows: int) -> Self:
-        """The same numbers with room for more rows."""
+        """Return a copy with more rows."""
         return type(self)(_grown(self.offered, rows), _grown(self.used, rows))
 
     def clear_row(self, row: int) -> None:
-        """No node in this row any more."""
+        """Remove the node from this row."""
         for name in [name for name, column in self.offered.items() if column[row]]:
             self.offered[name][row] = 0
             if name in self.used:
@@ -110,7 +110,7 @@ class ExtendedColumns:
             self.offered[name][row] = amount
 
     def charge(self, row: int, taken: Amounts, *, sign: int) -> None:
-        """Book what a placement takes (`sign` 1) or gives back (-1)."""
+        """Count what a placement takes (`sign` 1) or gives back (-1)."""
         for name, amount in taken:
             offered = self.offered.get(name)
             if offered is not None and offered[row]:
@@ -119,17 +119,17 @@ class ExtendedColumns:
                 self.used[name][row] += sign * amount
 
     def offers(self, name: str, at: Any, *, like: NDArray[Any]) -> _Column:
-        """How much each of these rows has; `like`: any column of all rows."""
+        """Return how much each of these rows offers; `like`: any column of all rows."""
         column = self.offered.get(name)
         return np.zeros(len(like[at]), np.int64) if column is None else column[at]
 
     def free(self, name: str, at: Any, *, like: NDArray[Any]) -> _Column:
-        """How much each of these rows has left, never negative; `like`: any column of all rows."""
+        """Return each row's free amount, never negative; `like`: any column of all rows."""
         offered, used = self.offers(name, at, like=like), self.used.get(name)
         return offered if used is None else np.maximum(offered - used[at], 0)
 
     def missing(self, row: int, wanted: Amounts) -> Iterator[tuple[str, int, int]]:
-        """Of each resource of which less is free in the row than is wanted: name, wanted, free."""
+        """Yield name, wanted and free amount of each resource that the row lacks."""
         for name, amount in wanted:
             offered, used = self.offered.get(name), self.used.get(name)
             left = 0 if offered is None else int(offered[row])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many workers of a request each node could take, and why one takes none.
+"""The number of workers of a request that each node can take, and why a node takes none.
 
-`worker_slots` is the one pass on which decide and plan_gang rest: for each node, how many
-workers fit beside each other now. Workers of a gang are identical, so the count is exact:
-whole GPUs by division (within each NVLink clique where one is asked for), MIG slices likewise,
-shares by division on each device. `reasons` walks the same conditions from the most to the least
-lasting and gives every other node the first that fails; it runs only when a refusal is written.
+decide and plan_gang rest on one pass, `worker_slots`: for each node, how many workers fit together
+now. Workers of a gang are identical, so the count is exact: whole GPUs by division (within each
+NVLink clique if one is requested), MIG slices likewise, shares by division on each device.
+`reasons` checks the same conditions from the most to the least lasting and gives every other node
+the first that fails; it runs only for a refusal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,15 @@ from gpupack_core.serving import joinable_devices, serving_devices, serving_node
 from gpupack_core.units import WHOLE_GPU
 
 UNLIMITED = np.int64(1 << 30)
-"""Slots of a node for workers that ask for nothing of it."""
+"""Slots of a node for workers that request nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Rows that fail for a reason; `nearest`: how much of it each row has.
+    """The rows that fail for a reason.
 
-    `of_each`: the same for each of the request's extended resources; of a share the memory that is
-    free beside its percent.
+    `nearest`: how much of the checked amount each row has. `of_each`: the same for each of the
+    request's extended resources; for a share the free memory on GPUs with enough percent free.
     """
 
     reason: Reason
@@ -42,11 +42,11 @@ class Check:
 
 
 def worker_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
-    """Per row: how many workers fit now; `same_clique`: all on GPUs of one NVLink clique.
+    """Return the number of workers that fit now, per row.
 
-    The answer must not be changed. It is remembered for each kind of request, whatever its
-    selector and whatever in its tolerations makes no difference here, and worked out anew for the
-    rows that have changed.
+    `same_clique`: all workers are on GPUs of one NVLink clique. The answer must not be changed. It
+    is remembered for each kind of request, without its selector and without tolerations that make
+    no difference here. It is computed again for the rows that have changed.
     """
     anywhere = request if request.selector is None else replace(request, selector=None)
     kind = replace(request, selector=None, tolerations=()) if _has_rules(request) else request
@@ -63,7 +63,7 @@ def _has_rules(request: Request) -> bool:
 
 
 def fresh_slots(cluster: Cluster, request: Request, *, same_clique: bool = False) -> IntArray:
-    """As worker_slots, for a request that will not be asked about again."""
+    """Return worker_slots for a request that is checked only once; the answer is not remembered."""
     slots = _slots(cluster, request, ALL, same_clique=same_clique)
     return slots * _selected(cluster, request)
 
@@ -84,12 +84,12 @@ def _slots(cluster: Cluster, request: Request, at: Rows, *, same_clique: bool) -
 def eligible_devices(
     cluster: Cluster, request: Request, *, at: int | Rows = ALL
 ) -> BoolArray | None:
-    """Devices of an asked model, size and MIG profile, whatever is free on them; None: all GPUs.
+    """Return the devices of a requested model, size and MIG profile, free or not; None: all GPUs.
 
-    Of a share, those that can limit it where it is to be limited, and not those of which another
-    group has shares; where sound ones are asked for, those alone. By the asked resource they are
-    told apart only on nodes that have any of it. `at`: the rows; for one row the answer is a vector
-    over the devices of its node.
+    For a limited share the devices must be able to limit it, and for any share no other group may
+    have shares of them. If healthy devices are requested, only those count. Devices are
+    distinguished by resource name only on nodes that have any of the requested one. `at`: the rows;
+    for one row the answer is a vector over the devices of its node.
     """
     eligible = _of_kind(cluster, request, at)
     joinable = joinable_devices(cluster, request, at)
@@ -99,7 +99,7 @@ def eligible_devices(
 
 
 def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray | None:
-    """As eligible_devices, whoever has shares of them."""
+    """Return eligible_devices without regard to groups of shares."""
     a, eligible = cluster.arrays, serving_devices(cluster, request, at)
     if request.slices is not None:
         of_profile = _asked_profile(cluster, request.slices)[a.profile[at]]
@@ -119,9 +119,9 @@ def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolAr
 
 
 def _asked_models(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray:
-    """GPUs, or slices where these are asked for, of an asked model.
+    """Return the GPUs, or slices if these are requested, of a requested model.
 
-    Of a slice its name tells what it is cut from; its memory is its own.
+    The name of a slice's model is that of the GPU that it is cut from; its memory is its own.
     """
     a = cluster.arrays
     # The last truth value stands for ABSENT.
@@ -132,23 +132,23 @@ def _asked_models(cluster: Cluster, request: Request, at: int | Rows = ALL) -> B
 
 
 def _asked_profile(cluster: Cluster, slices: Slices) -> BoolArray:
-    """One truth value per profile number; the last one stands for ABSENT."""
+    """Return one truth value per profile number; the last one stands for ABSENT."""
     return np.append(cluster.profiles.where(lambda profile: profile == slices.profile), False)
 
 
 def idle_devices(cluster: Cluster, request: Request) -> IntArray:
-    """Per row: eligible devices of which nothing is used, on nodes that the request may use."""
+    """Return the number of idle eligible devices per row; 0 on nodes closed to the request."""
     idle = idle_of(cluster.arrays, request, eligible_devices(cluster, request))
     return _per_node(idle) * _open(cluster, request) * _selected(cluster, request)
 
 
 def usable(cluster: Cluster, request: Request) -> BoolArray:
-    """Rows that the request may use, whatever is free there."""
+    """Return the rows that the request may use, even if nothing is free there."""
     return _open(cluster, request) & _selected(cluster, request)
 
 
 def has_extended(cluster: Cluster, request: Request) -> BoolArray:
-    """Rows with enough free of the request's extended resources."""
+    """Return the rows with enough free of the request's extended resources."""
     a = cluster.arrays
     enough = [a.extended.free(name, ALL, like=a.pods) >= n for name, n in request.extended]
     found: BoolArray = np.logical_and.reduce([a.present, *enough])
@@ -156,19 +156,19 @@ def has_extended(cluster: Cluster, request: Request) -> BoolArray:
 
 
 def device_slots(cluster: Cluster, request: Request, at: Rows) -> IntArray:
-    """Workers that fit beside each other by their devices, whatever CPU and memory are free."""
+    """Return how many workers fit together by their devices, without regard to CPU and memory."""
     eligible = eligible_devices(cluster, request, at=at)
     return _device_slots(cluster.arrays, request, eligible, at)
 
 
 def reasons(cluster: Cluster, request: Request) -> list[Check]:
-    """In a fixed order; a node's reason is the first check that it fails."""
+    """Return the checks in a fixed order; a node's reason is the first check that it fails."""
     parts = (_node_checks, _gpu_checks, _extended_checks, _load)
     return [check for part in parts for check in part(cluster, request)]
 
 
 def _open(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
-    """Whatever the request's selector says."""
+    """Return the rows that are open to the request, without regard to its selector."""
     a = cluster.arrays
     is_open: BoolArray = a.ready[at] & ~a.cordoned[at]
     return is_open & _tolerated(cluster, request, at) & serving_nodes(cluster, request, at)
@@ -212,9 +212,9 @@ def _one_clique_slots(
 def units_of(
     a: Arrays, request: Request, eligible: BoolArray | None, *, at: int | Rows = ALL
 ) -> IntArray | BoolArray:
-    """Per device: shares that fit on it beside each other, or whether it is idle.
+    """Return, per device, how many shares fit on it, or whether it is idle.
 
-    As many units as the request has devices make a worker. `at` as in eligible_devices.
+    A worker needs as many units as the request has devices. `at` as in eligible_devices.
     """
     if request.share is None:
         return idle_of(a, request, eligible, at=at)
@@ -226,7 +226,7 @@ def units_of(
 
 
 def _fits(a: Arrays, share: Share, eligible: BoolArray | None) -> BoolArray:
-    """Devices with the percent and the memory of a share free, whether or not with a slot."""
+    """Return the devices with enough free percent and memory for a share; slots do not count."""
     fits: BoolArray = (a.free_milli >= share.milli) & (a.free_memory >= share.memory)
     return fits if eligible is None else fits & eligible
 
@@ -234,7 +234,7 @@ def _fits(a: Arrays, share: Share, eligible: BoolArray | None) -> BoolArray:
 def idle_of(
     a: Arrays, request: Request, eligible: BoolArray | None, *, at: int | Rows = ALL
 ) -> BoolArray:
-    """GPUs, or slices where these are asked for, of which nothing is used."""
+    """Return the GPUs, or slices if these are requested, of which nothing is used."""
     idle: BoolArray
     if request.slices is None:
         idle = a.free_milli[at] == WHOLE_GPU
@@ -263,7 +263,7 @@ def _node_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
 
 
 def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
-    """What no waiting mends: the node has not the devices, or they are sick."""
+    """Yield checks that waiting does not change: devices are missing or have failed."""
     if not request.needs_gpu:
         return
     a, needed = cluster.arrays, request.devices
@@ -303,7 +303,7 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
 
 
 def _extended_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
-    """As _gpu_checks, of what else the node must have."""
+    """Yield the check of the other resources that the node must have."""
     if request.extended:
         a = cluster.arrays
         offered = [a.extended.offers(name, ALL, like=a.pods) for name, _ in request.extended]
@@ -311,21 +311,21 @@ def _extended_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
 
 
 def _lacking(reason: Reason, request: Request, there: Sequence[IntArray]) -> Check:
-    """Rows with less than is asked of a resource; `there`: what there is of each, by row."""
+    """Return the check that a row has too little of a resource; `there`: the amounts, by row."""
     pairs = zip(request.extended, there, strict=True)
     fails = np.logical_or.reduce([have < amount for (_, amount), have in pairs])
     return Check(reason, fails, of_each=tuple(there))
 
 
 def _too_few(a: Arrays, request: Request, devices: BoolArray, reason: Reason) -> Check:
-    """Rows in which these devices do not suffice for a worker, whatever is free on them."""
+    """Return the check that these devices do not suffice for a worker, free or not."""
     count, needed = _per_node(devices), request.devices
     slots = _clique_slots(a, devices, needed) if request.needs_clique else count // needed
     return Check(reason, slots < 1, count)
 
 
 def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
-    """What the present holders use up."""
+    """Yield checks of what the present holders use."""
     a, eligible = cluster.arrays, eligible_devices(cluster, request)
     if request.share is not None:
         alike = _of_kind(cluster, request)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed access to a JSON document whose errors name path and value of what is wrong.
+"""Typed access to a JSON document, with errors that name the path and the value.
 
     nodes[3].devices[0].memoryMiB: -1 is not positive
 
-An unknown field is an error too: a misspelt one would be passed over silently.
+An unknown field is an error too: otherwise a misspelt one would be ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,24 +18,24 @@ _BIGGEST = 1 << 50
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object of the document and where it stands ("" at the top)."""
+    """An object of the document and its path ("" at the top)."""
 
     values: Mapping[str, Any]
     path: str = ""
 
     @classmethod
     def of(cls, value: object, path: str = "") -> "Fields":
-        """Raises InvalidSnapshot where the value is no object."""
+        """Read an object; raise InvalidSnapshot if the value is no object."""
         if not isinstance(value, Mapping):
             raise InvalidSnapshot(f"{path or 'the document'}: {_shown(value)} is not an object")
         return cls(value, path)
 
     def at(self, name: str) -> str:
-        """The path of a field."""
+        """Return the path of a field."""
         return f"{self.path}.{name}" if self.path else name
 
     def only(self, *known: str) -> None:
-        """Raises InvalidSnapshot for a field that is none of these."""
+        """Raise InvalidSnapshot for a field that is none of these."""
         for name in self.values:
             if name not in known:
                 raise InvalidSnapshot(
@@ -43,12 +43,12 @@ class Fields:
                 )
 
     def objects(self, name: str, default: tuple[Any, ...] | None = None) -> Iterator["Fields"]:
-        """The objects of a list; without default the list must be there."""
+        """Yield the objects of a list; without a default the list is required."""
         for index, value in enumerate(self._list(name, default)):
             yield Fields.of(value, f"{self.at(name)}[{index}]")
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Without default it must be there and not be empty."""
+        """Return the text of a field; without a default it is required and must not be empty."""
         value = self._value(name, default)
         if not isinstance(value, str):
             raise self.wrong(name, "is not a text")
@@ -57,14 +57,14 @@ class Fields:
         return value
 
     def one_of(self, name: str, choices: Mapping[str, Any], default: str) -> Any:
-        """What the text in this field stands for."""
+        """Return the choice that the field's text names."""
         value = self.text(name, default)
         if value not in choices:
             raise self.wrong(name, f"is none of {', '.join(choices)}")
         return choices[value]
 
     def truth(self, name: str, *, default: bool) -> bool:
-        """True or false."""
+        """Return the truth value of a field."""
         value = self._value(name, default)
         if not isinstance(value, bool):
             raise self.wrong(name, "is neither true nor false")
@@ -73,7 +73,7 @@ class Fields:
     def number(
         self, name: str, default: int | None = None, *, least: int = 0, most: int = _BIGGEST
     ) -> int:
-        """A whole number; without default it must be there."""
+        """Return a whole number; without a default the field is required."""
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(name, "is not a whole number")
@@ -84,22 +84,22 @@ class Fields:
         return value
 
     def number_or_none(self, name: str, *, least: int = 0, most: int = _BIGGEST) -> int | None:
-        """As `number`; null and absent are the same."""
+        """Return a whole number; None if the field is null or absent."""
         absent = self.values.get(name) is None
         return None if absent else self.number(name, least=least, most=most)
 
     def texts(self, name: str) -> dict[str, str]:
-        """An object of texts, {} where there is none."""
+        """Return an object of texts; {} if the field is absent."""
         fields = Fields.of(self._value(name, {}), self.at(name))
         return {key: fields.text(key, "") for key in fields.values}
 
     def numbers(self, name: str, *, most: int = _BIGGEST) -> dict[str, int]:
-        """An object of whole numbers, {} where there is none."""
+        """Return an object of whole numbers; {} if the field is absent."""
         fields = Fields.of(self._value(name, {}), self.at(name))
         return {key: fields.number(key, most=most) for key in fields.values}
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """A list of texts that are not empty, () where there is none."""
+        """Return a list of non-empty texts; () if the field is absent."""
         values = self._list(name, ())
         for index, value in enumerate(values):
             if not isinstance(value, str) or not value:
@@ -108,7 +108,7 @@ class Fields:
         return tuple(values)
 
     def wrong(self, name: str, what: str) -> InvalidSnapshot:
-        """The error about a field's value."""
+        """Return the error about a field's value."""
         return InvalidSnapshot(f"{self.at(name)}: {_shown(self.values.get(name))} {what}")
 
     def _list(self, name: str, default: tuple[Any, ...] | None) -> list[Any] | tuple[Any, ...]:

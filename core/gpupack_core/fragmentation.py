@@ -2,24 +2,24 @@
 """FGD's measure of fragmentation: GPU capacity that is free and that the expected pods cannot use.
 
     F(node) = Σ_m w_m · F_m(node)      in milli-GPU, over the demands m of a mix, Σ w_m = 1
-    F_m     = all that is free, where m does not fit or asks for no GPU; otherwise what is free on
-              GPUs that m could not use: those with less free than m takes of each of its GPUs
+    F_m     = all free capacity if m does not fit or requests no GPU; otherwise the free capacity
+              of GPUs that m could not use: those with less free than m takes of each of its GPUs
 
 m fits by CPU, by model and size of the GPUs, and by free GPU capacity; the node's memory does not
 count. Source: «Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-Gradient Descent» (USENIX ATC '23), section 3. GPUs of one node that some demand tells apart, which
-the paper has not, count as GPUs of several nodes that share their CPU.
+Gradient Descent» (USENIX ATC '23), section 3. The paper has no GPUs of one node that some demand
+distinguishes; here they count as GPUs of several nodes that share their CPU.
 
-What is free less F is useful. For a fixed mix that is a sum over GPUs: a demand for shares finds a
-GPU useful or not whatever the others are, and one for n whole GPUs finds every idle GPU useful as
-soon as n are idle. So two tables give it, however many demands there are:
+The free capacity less F is useful. For a fixed mix that is a sum over GPUs: a demand for shares
+finds a GPU useful or not independently of the others, and one for n whole GPUs finds every idle GPU
+useful as soon as n are idle. So two tables give it, however many demands there are:
 
     useful(node) = Σ_gpu shares[kind, level, free] + idle · 1000 · wholes[kind, level, idle]
 
-free: milli-GPU free on the GPU; idle: how many are; level: how many of the distinct CPU figures of
-the demands, at most CPU_FIGURES, are no larger than the free CPU. Weights are whole numbers, so
-that two ways to add up one state never differ: FGD rounds differences of F, and an error in the
-last digit would decide between nodes.
+free: milli-GPU free on the GPU; idle: number of idle GPUs; level: how many of the distinct CPU
+figures of the demands, at most CPU_FIGURES, are no larger than the free CPU. Weights are whole
+numbers, so that two ways to sum one state never differ: FGD rounds differences of F, and an error
+in the last digit would decide between nodes.
 """
 
 from collections.abc import Sequence
@@ -35,27 +35,27 @@ from gpupack_core.request import Request
 from gpupack_core.units import WHOLE_GPU
 
 UNIT = 1 << 20
-"""What the weights of a mix add up to, nearly: each is rounded."""
+"""Approximate sum of the weights of a mix; each weight is rounded."""
 
 CPU_FIGURES = 256
-"""Distinct CPU figures of demands that are told apart: each takes a line of 8 KiB for each kind of
-GPU. Where there are more, the rarest are taken for the next larger figure that is kept."""
+"""Maximum number of distinct CPU figures of demands: each takes a line of 8 KiB for each kind of
+GPU. If there are more, the rarest count as the next larger figure that is kept."""
 
 _SPARE_GROUPS = 16
-"""Groups of kinds that are no more, before all are forgotten."""
+"""Number of unused groups of kinds above which all groups are forgotten."""
 
 _STEPS = WHOLE_GPU + 1
 
 Parts = NDArray[np.int64]
-"""Milli-GPU times weight; `Fragmentation.total` of them are a milli-GPU."""
+"""Milli-GPU times weight; `Fragmentation.total` parts are one milli-GPU."""
 
 
 class Fragmentation:
     """F under one mix, for rows of any cluster; not thread-safe.
 
-    The tables have a line for each group of kinds and level. In a line of `_shares` stands what is
-    useful of a GPU for demands for shares, by what is free there; in a line of `_wholes` what is
-    useful of idle GPUs for demands for whole ones, by how many there are.
+    The tables have a line for each group of kinds and level. A line of `_shares` gives the useful
+    capacity of a GPU for demands for shares, by its free capacity. A line of `_wholes` gives the
+    useful capacity of idle GPUs for demands for whole GPUs, by their number.
     """
 
     def __init__(self, mix: Mix) -> None:
@@ -75,25 +75,25 @@ class Fragmentation:
 
     @property
     def tables(self) -> tuple[IntArray, IntArray, Parts, Parts, int]:
-        """What `useful` is added up from.
+        """The tables that `useful` sums.
 
-        CPU figures, first line by kind, the tables for shares and for whole GPUs, and how many
-        figures a line of the latter has.
+        CPU figures, first line by kind, the tables for shares and for whole GPUs, and the number of
+        figures in a line of the latter.
         """
         return self._cpus, self._first_line, self._shares, self._wholes, self._width
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Those met last."""
+        """The kinds of GPUs of the last call of `meet`."""
         return self._kinds
 
     def of(self, view: Arrays) -> FloatArray:
-        """F of each row in milli-GPU; 0 where there is no node."""
+        """Return F of each row in milli-GPU; 0 in rows without a node."""
         wasted: FloatArray = view.free_gpu_milli - self.useful(view) / max(self.total, 1)
         return wasted
 
     def useful(self, view: Arrays) -> Parts:
-        """What is free less F, of each row; the answer must not be changed."""
+        """Return the free capacity less F of each row; the answer must not be changed."""
         self.meet(view.kinds.values, view.shape[1])
         compute = lambda rows: self._useful_now(view, rows)  # noqa: E731
         return self._useful.of("useful", view.version, compute)
@@ -105,7 +105,10 @@ class Fragmentation:
     def useful_with(
         self, view: Arrays, rows: Rows, *, free: IntArray, idle: IntArray, cpu: IntArray
     ) -> Parts:
-        """As `useful`, of rows with so much free (by device and row), whose kinds have been met."""
+        """Return `useful` of rows with this free capacity (by device and row).
+
+        `meet` must have seen the kinds of their GPUs.
+        """
         kind = view.node_kind[rows]
         line = self.lines(kind, self.levels(cpu))
         useful: Parts = self.by_free(line, free).sum(axis=0)
@@ -116,7 +119,7 @@ class Fragmentation:
         return useful
 
     def useful_of(self, free: IntArray, groups: IntArray, cpu: IntArray) -> Parts:
-        """Of nodes with GPUs of several kinds; `free` and `groups` by device and node."""
+        """Return `useful` of nodes with several kinds; `free` and `groups` by device and node."""
         level = self.levels(cpu)
         useful: Parts = self.by_free(groups * self._levels + level, free).sum(axis=0)
         for group in set(groups.ravel().tolist()):
@@ -125,27 +128,27 @@ class Fragmentation:
         return useful
 
     def levels(self, cpu: IntArray) -> IntArray:
-        """How many CPU figures of the demands so many milli-CPU suffice for."""
+        """Return how many of the demands' CPU figures this many milli-CPU cover."""
         return self._cpus.searchsorted(cpu, side="right")
 
     def lines(self, kind: IntArray, level: IntArray) -> IntArray:
-        """The lines of nodes in the tables; of no account where GPUs are of several kinds."""
+        """Return the nodes' lines in the tables; meaningless if GPUs are of several kinds."""
         return self._first_line[kind] + level
 
     def groups(self, kind: IntArray) -> IntArray:
-        """Of devices: kinds that the same demands accept are one group."""
+        """Return the groups of devices: kinds that the same demands accept are one group."""
         return self._first_line[kind] // self._levels
 
     def by_free(self, line: IntArray, free: IntArray) -> Parts:
-        """What demands for shares find useful of a GPU with so much free."""
+        """Return the useful capacity of a GPU for demands for shares, by its free capacity."""
         return self._shares.take(line * _STEPS + free)
 
     def by_idle(self, line: IntArray, idle: IntArray) -> Parts:
-        """What demands for whole GPUs find useful of so many idle ones."""
+        """Return the useful capacity of idle GPUs for demands for whole GPUs, by their number."""
         return self._wholes.take(line * self._width + idle)
 
     def meet(self, kinds: Sequence[Kind], columns: int) -> None:
-        """Make the tables for kinds of GPUs, and nodes with more GPUs, than seen before."""
+        """Extend the tables for new kinds of GPUs and for nodes with more GPUs."""
         if columns >= self._width or len(self._groups) > 2 * len(kinds) + _SPARE_GROUPS:
             self._clear(max(columns, self._width - 1))
         if self._kinds != (found := tuple(kinds)):
@@ -162,7 +165,7 @@ class Fragmentation:
         self._first_line = np.array([self._group(())] * 2)
 
     def _group(self, accepting: tuple[bool, ...]) -> int:
-        """The group's number; `accepting` empty, 0: no demand accepts it, as where no GPU is."""
+        """Return the group's number; 0 (empty `accepting`): no demand accepts it, or no GPU."""
         if accepting not in self._groups:
             self._groups[accepting] = len(self._groups)
             shares, wholes = self._lines_of(accepting)
@@ -177,7 +180,7 @@ class Fragmentation:
             level = int(self._cpus.searchsorted(request.cpu)) + 1
             if accepted and request.share:
                 shares[level, request.share.milli] += weight
-            elif accepted and (request.gpus or 0) < self._width:  # no node is useful to the others
+            elif accepted and (request.gpus or 0) < self._width:  # no node is useful for the others
                 wholes[level, request.gpus] += weight
         shares, wholes = (t.cumsum(axis=0).cumsum(axis=1) for t in (shares, wholes))
         idle = np.arange(self._width) * WHOLE_GPU
@@ -185,7 +188,7 @@ class Fragmentation:
 
 
 def _cpu_figures(demands: Sequence[tuple[Request, int]]) -> IntArray:
-    """Distinct milli-CPU, ascending: those that weigh most, and the largest."""
+    """Return distinct milli-CPU, ascending: those with the largest weights, and the largest."""
     weights: dict[int, int] = {}
     for request, weight in demands:
         weights[request.cpu] = weights.get(request.cpu, 0) + weight
@@ -195,7 +198,7 @@ def _cpu_figures(demands: Sequence[tuple[Request, int]]) -> IntArray:
 
 
 def accepts(request: Request, kind: Kind) -> bool:
-    """Whether a GPU of this kind, were it idle, would do."""
+    """Tell whether an idle GPU of this kind would serve the request."""
     memory = max(request.min_memory, request.share.memory if request.share else 0)
     wanted = not request.models or any(matches_model(m, *kind) for m in request.models)
     return wanted and kind.memory >= memory

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All workers of a gang or none.
+"""Placement of gangs: all workers or none.
 
-Workers are identical, so whether the gang fits is a sum: each node has room for so many of them
-(feasibility.worker_slots), at most one with `one_worker_per_node`, those of its best clique with
-`same_clique`, and the `max_nodes` largest must add up to the gang. Which devices of a node a
-worker gets cannot spoil the sum: whichever they are, it takes the room of one. The plan is
-therefore found exactly when there is one, and the policy is free to choose: workers are placed one
-by one on an overlay of the cluster, each on the best node from which the rest can still be placed.
-Trying several node orders was rejected: it costs more and misses plans under `max_nodes`. Of
-these nodes those with room on sound devices go first: a worker there takes the room of one as well.
+Workers are identical, so whether the gang fits is a sum: each node has slots for a number of
+workers (feasibility.worker_slots), at most one with `one_worker_per_node`, those of its best clique
+with `same_clique`, and the `max_nodes` largest must add up to the gang. The choice of devices on a
+node cannot spoil the sum: each choice takes the slot of one worker. So a plan is found exactly when
+there is one, and the policy is free to choose: workers are placed one by one on an overlay of the
+cluster, each on the best node from which the rest can still be placed. Trying several node orders
+was rejected: it costs more and misses plans under `max_nodes`. Of these nodes those with slots on
+healthy devices go first: a worker there takes one slot as well.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ def plan_gang(
     *,
     candidates: Iterable[NodeName] | None = None,
 ) -> tuple[Placement, ...] | Refusal:
-    """The placement of each worker, by its index; the given cluster is not changed."""
+    """Return the placement of each worker, by its index; the given cluster is not changed."""
     names = None if candidates is None else tuple(candidates)
     among = cluster.among(names)
     room = _room(cluster, gang) * among
@@ -66,7 +66,7 @@ def plan_gang(
 
 
 def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> Refusal | None:
-    """Why the gang does not fit; None: it does."""
+    """Return why the gang does not fit; None: it fits."""
     alone = gang.workers == 1 and not gang.spread.same_clique
     answer = decide(cluster, gang.request, policy) if alone else plan_gang(cluster, gang, policy)
     return answer if isinstance(answer, Refusal) else None
@@ -79,7 +79,10 @@ def choose_gang(
     *,
     candidates: Iterable[NodeName] | None = None,
 ) -> tuple[Placement, ...] | None:
-    """As plan_gang, for those who do not ask why not: that costs several times as much."""
+    """Place a gang as `plan_gang` does, without the reason of a refusal.
+
+    The reason costs several times as much as the plan.
+    """
     room = _room(cluster, gang) * cluster.among(candidates)
     if _reach(room, gang.spread.most_nodes) < gang.workers:
         return None
@@ -90,8 +93,8 @@ def choose_gang(
 def by_node(placements: Iterable[Placement]) -> tuple[Placement, ...]:
     """Order a gang's placements so that workers of one node have consecutive indices.
 
-    Workers are alike, so any of them may have any place. Programs take ranks that follow each other
-    for near ones: tensor parallelism and hierarchical collectives group them.
+    Workers are alike, so any of them may have any place. Programs assume that consecutive ranks are
+    close: tensor parallelism and hierarchical collectives group them.
     """
     found = tuple(placements)
     first = {each.node: number for number, each in reversed(list(enumerate(found)))}
@@ -99,10 +102,10 @@ def by_node(placements: Iterable[Placement]) -> tuple[Placement, ...]:
 
 
 class _Plan:
-    """Places workers on its own overlay of the cluster, so many that they are known to fit.
+    """A plan that places as many workers as fit on its own overlay of the cluster.
 
     Invariant: the nodes in use, together with the largest of the nodes that may still be added,
-    have room for all workers.
+    have slots for all workers.
     """
 
     def __init__(
@@ -142,9 +145,9 @@ class _Plan:
         return placement
 
     def _prefer_sound(self, workers: int) -> Request | None:
-        """Workers go to sound devices first; all of a clique's, or none of them.
+        """Prefer healthy devices for all workers in a clique or for none of them.
 
-        None: there is nothing to prefer, or it is settled for all of them.
+        None: there is nothing to prefer, or all workers get healthy devices.
         """
         sound = only_sound(self.cluster, self._request)
         if sound is None or not self._same_clique:
@@ -157,7 +160,7 @@ class _Plan:
         return None
 
     def _slots_of_sound(self) -> IntArray:
-        """Worked out anew for the rows that have changed alone."""
+        """Return the slots on healthy devices; only rows that have changed are computed again."""
         if self._sound is None:
             return np.zeros_like(self._slots)
         return worker_slots(self.cluster, self._sound)
@@ -166,7 +169,7 @@ class _Plan:
         return self._score(rows) if self._policy.relative else self._scores[rows]
 
     def _clique_on(self, row: int) -> BoolArray:
-        """The devices of the clique that takes the whole gang."""
+        """Return the devices of the clique that takes the whole gang."""
         eligible = eligible_devices(self.cluster, self._request, at=row)
         units = units_of(self.cluster.arrays, self._request, eligible, at=row)
         needed = self._workers * self._request.devices
@@ -176,7 +179,7 @@ class _Plan:
         return scores_of(self.cluster, self._request, self._policy, rows)
 
     def _allowed(self) -> BoolArray:
-        """Nodes that can take the next worker and leave a way to place all others."""
+        """Return the nodes that can take the next worker and leave a way to place all others."""
         has_room: BoolArray = self._slots > 0
         if self._max_nodes is None:
             return has_room
@@ -189,31 +192,31 @@ class _Plan:
 
 
 def _room(cluster: Cluster, gang: Gang) -> IntArray:
-    """Workers per row."""
+    """Return the number of workers that fit, per row."""
     slots = worker_slots(cluster, gang.request, same_clique=gang.spread.same_clique)
     return _limited(slots, gang)
 
 
 def _limited(slots: IntArray, gang: Gang) -> IntArray:
-    """Not more than the gang has, which keeps sums small, or than may be on one node."""
+    """Limit slots to the gang's workers, which keeps sums small, or to one per node."""
     return np.minimum(slots, 1 if gang.spread.one_worker_per_node else gang.workers)
 
 
 def _reach(room: IntArray, nodes: int | None) -> int:
-    """How many workers the largest `nodes` rows take (None: all rows)."""
+    """Return how many workers the largest `nodes` rows take (None: all rows)."""
     if nodes is None or nodes >= len(room):
         return int(room.sum())
     return int(np.partition(room, len(room) - nodes)[len(room) - nodes :].sum()) if nodes else 0
 
 
 def _fits(cluster: Cluster, gang: Gang, request: Request, among: BoolArray) -> bool:
-    """Whether the gang would fit with this request instead."""
+    """Tell whether the gang would fit with this request instead."""
     slots = fresh_slots(cluster, request, same_clique=gang.spread.same_clique)
     return _reach(_limited(slots, gang) * among, gang.spread.most_nodes) >= gang.workers
 
 
 def never_fits(cluster: Cluster, gang: Gang) -> bool:
-    """Whether the gang would not fit on the empty cluster either.
+    """Tell whether the gang would not fit on the empty cluster either.
 
     An empty inventory proves nothing: nodes may be about to report.
     """
@@ -222,7 +225,7 @@ def never_fits(cluster: Cluster, gang: Gang) -> bool:
 
 
 def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:
-    """What was asked, how many workers fit, and how many GPUs that leaves short."""
+    """Describe the request, how many workers fit, and how many GPUs are missing."""
     workers = counted(gang.workers, "worker")
     each = f"{request_text(gang.request)}{_spread_text(gang.spread)}"
     missing = _missing_devices(cluster, gang)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which placement, by holder and by node, whether or not the node is known."""
+"""Placements by holder and by node, whether or not the node is known."""
 
 from copy import copy
 
@@ -9,15 +9,16 @@ from gpupack_core.units import Holder, NodeName
 
 
 class Holdings:
-    """A holder holds at most one placement."""
+    """The holdings; a holder has at most one placement."""
 
     def __init__(self) -> None:
         self._held: dict[Holder, Placement] = {}
         self._on: dict[NodeName, dict[Holder, Placement]] = {}
-        """Copies share what is on a node: it is replaced, not changed."""
+        """Placements by node; copies share the inner dictionaries, which are replaced and never
+        changed."""
 
     def add(self, holder: Holder, placement: Placement) -> None:
-        """Raises AlreadyHeld, so that nothing is booked twice."""
+        """Add a holding; raise AlreadyHeld, so that nothing is counted twice."""
         if holder in self._held:
             raise AlreadyHeld(f"{holder} holds devices on {self._held[holder].node} already")
         self._held[holder] = placement
@@ -25,7 +26,7 @@ class Holdings:
         self._on[node] = {**self._on.get(node, {}), holder: placement}
 
     def remove(self, holder: Holder) -> Placement:
-        """Raises NotHeld, so that nothing is given back twice."""
+        """Remove a holding; raise NotHeld, so that nothing is given back twice."""
         placement = self._held.pop(holder, None)
         if placement is None:
             raise NotHeld(f"{holder} holds nothing")
@@ -38,19 +39,19 @@ class Holdings:
         return placement
 
     def of(self, holder: Holder) -> Placement | None:
-        """What the holder holds."""
+        """Return the holder's placement; None: it holds nothing."""
         return self._held.get(holder)
 
     def all(self) -> dict[Holder, Placement]:
-        """A copy: everything that is held, in the order in which it was taken."""
+        """Return a copy of all holdings, in the order in which they were taken."""
         return self._held.copy()
 
     def on(self, node: NodeName) -> dict[Holder, Placement]:
-        """A copy: what is held on the node."""
+        """Return a copy of the holdings on the node."""
         return dict(self._on.get(node, {}))
 
     def copy(self) -> "Holdings":
-        """The same entries, independent of these."""
+        """Return an independent copy."""
         twin = copy(self)
         vars(twin).update(_held=self._held.copy(), _on=self._on.copy())
         return twin

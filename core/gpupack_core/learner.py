@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learns the mix from arrivals, and the churn from departures.
+"""Learning of the mix from arrivals, and of the churn from departures.
 
-Old arrivals fade: all counts are halved each time that HORIZON arrivals have come, so a kind that
-came no more is forgotten. The commonest KINDS are kept then, and whenever there are MAX_KINDS.
-What is learned depends on the order of calls alone, never on a clock: the same trace teaches the
-same thing.
+Old arrivals fade: all counts are halved after every HORIZON arrivals, so a kind that no longer
+arrives is forgotten. Then, and whenever there are more than MAX_KINDS, only the most common KINDS
+are kept. What is learned depends only on the order of calls, never on a clock: the same trace gives
+the same result.
 """
 
 from gpupack_core.outlook import Mix, Outlook, kind_of
 from gpupack_core.request import Request
 
 FIRST = 25
-"""Arrivals before the first outlook; from then on one each time that they have doubled.
+"""Arrivals before the first outlook; later outlooks follow each doubling of the arrivals.
 
-Few, since until then nothing is known of models and memory that are asked for: a cluster of 400
-GPUs is half full after 200."""
+The number is small, since nothing is known of the requested models and memory until then: a cluster
+of 400 GPUs is half full after 200."""
 REGULAR = 1600
-"""Arrivals between outlooks once the doubling has come so far."""
+"""Maximum number of arrivals between outlooks."""
 HORIZON = 16_384
 KINDS = 512
 MAX_KINDS = 2 * KINDS
-"""Whoever may create pods can invent kinds without end."""
+"""Maximum number of kinds; users who create pods can invent any number of kinds."""
 
 
 class Learner:
@@ -33,7 +33,7 @@ class Learner:
         self._due_at = FIRST
 
     def arrived(self, request: Request) -> None:
-        """A request came, whether or not it was placed."""
+        """Count a request that arrived, placed or not."""
         kind = kind_of(request)
         self._counts[kind] = self._counts.get(kind, 0.0) + 1
         self._arrivals += 1
@@ -44,26 +44,26 @@ class Learner:
             self._counts = dict(self._commonest())
 
     def departed(self, request: Request) -> None:
-        """What was placed is gone."""
+        """Count the departure of a request that was placed."""
         del request
         self._departures += 1
 
     def due(self) -> bool:
-        """Whether enough has come since the last outlook to take a new one."""
+        """Tell whether enough requests arrived since the last outlook to take a new one."""
         return self._seen >= self._due_at
 
     @property
     def due_in(self) -> int:
-        """After so many more arrivals; 0 or less: it is due."""
+        """Arrivals until the next outlook is due; 0 or less: it is due."""
         return self._due_at - self._seen
 
     def outlook(self) -> Outlook:
-        """What is likely to come, by what came."""
+        """Return the expected requests, and schedule the next outlook."""
         self._due_at = self._seen + min(max(self._seen, FIRST), REGULAR)
         return self.peek()
 
     def peek(self) -> Outlook:
-        """As `outlook`, for onlookers: the next one is due when it would have been."""
+        """Return the outlook without a change of when the next one is due."""
         churn = self._departures / self._arrivals if self._arrivals else 0.0
         return Outlook(Mix.of(self._counts.items()), churn)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels and model names as vectors; taints.py has those of taints.
 
-Strings are judged once per distinct value (models) or once per selector, never once per
-decision. A selector's vector is kept and corrected row by row when a node's labels change;
-only the last few selectors are kept, since users' pods bring new ones without end.
+Strings are evaluated once per distinct value (models) or once per selector, never once per
+decision. A selector's vector is kept and corrected row by row when a node's labels change. Only the
+most recent selectors are kept, since users' pods bring an unlimited number of new ones.
 """
 
 from collections import OrderedDict, defaultdict
@@ -19,13 +19,14 @@ from gpupack_core.table import Table
 
 _KEPT = 64
 _KEPT_TEXT = 4 << 20
-"""Characters of all selectors that are kept."""
+"""Maximum number of characters of all selectors that are kept."""
 _FEW_REQUIREMENTS = 16
-"""A selector with no more is judged anew for one node; others are forgotten when labels change."""
+"""Maximum number of requirements of a selector that is evaluated again for one node; larger ones
+are forgotten when labels change."""
 
 
 class LabelIndex:
-    """Which rows have which label, so that a selector costs what it names, not terms times nodes.
+    """An index of rows by label: a selector costs what it names, not terms times nodes.
 
     A selector of 512 terms takes milliseconds at 5,000 nodes; term by term and node by node it
     would take a second.
@@ -39,11 +40,11 @@ class LabelIndex:
             self.put(row, node)
 
     def differs(self, row: int, node: Node | None) -> bool:
-        """Whether name or labels of the row's node are not those that are known."""
+        """Tell whether the name or the labels of the row's node have changed."""
         return self._labels.get(row) != (None if node is None else (node.name, node.labels))
 
     def put(self, row: int, node: Node | None) -> None:
-        """The node of a row."""
+        """Set the node of a row."""
         now = None if node is None else (node.name, node.labels)
         self._forget(row)
         if now is not None:
@@ -53,7 +54,7 @@ class LabelIndex:
                 self._rows[key][value].add(row)
 
     def matches(self, selector: NodeSelector, rows: int) -> BoolArray:
-        """One truth value per row, as `NodeSelector.matches` of each node."""
+        """Return one truth value per row, equal to `NodeSelector.matches` of each node."""
         known: dict[Requirement, BoolArray] = {}
 
         def holds(requirement: Requirement, values: Mapping[str, set[int]]) -> BoolArray:
@@ -87,7 +88,7 @@ class LabelIndex:
         return found
 
     def _with(self, key: str) -> Mapping[str, set[int]]:
-        """Rows with a label of this key, by its value."""
+        """Return the rows with a label of this key, by its value."""
         return self._rows.get(key, {})
 
     def _forget(self, row: int) -> None:
@@ -103,9 +104,10 @@ class LabelIndex:
 
 
 class SelectorMasks:
-    """For each selector asked of late: which rows it matches.
+    """The rows that match each recent selector.
 
-    A copy reads the same index, in whatever thread; who learns of other labels makes another one.
+    A copy shares the index and may be used in another thread. When labels change, the copy or the
+    original makes a new index of its own.
     """
 
     def __init__(self) -> None:
@@ -115,7 +117,7 @@ class SelectorMasks:
         self._is_shared = False
 
     def copy(self, nodes: Sequence[Node | None]) -> "SelectorMasks":
-        """What is known of these nodes, for a copy of them."""
+        """Return a copy of these masks for a copy of the nodes."""
         twin = SelectorMasks()
         if self._index is None:
             self._index = LabelIndex(nodes)
@@ -125,7 +127,7 @@ class SelectorMasks:
         return twin
 
     def of(self, selector: NodeSelector, nodes: Sequence[Node | None]) -> BoolArray:
-        """One truth value per row; `nodes` are the nodes of the rows."""
+        """Return one truth value per row; `nodes` are the nodes of the rows."""
         mask = self._masks.get(selector)
         if mask is None:
             if self._index is None:
@@ -138,7 +140,7 @@ class SelectorMasks:
         return mask
 
     def correct(self, row: int, node: Node | None) -> None:
-        """The node of this row changed."""
+        """Correct the masks for a change of this row's node."""
         if self._index is None or not self._index.differs(row, node):
             return
         if self._is_shared:
@@ -153,7 +155,7 @@ class SelectorMasks:
                 self._masks[selector][row] = node is not None and selector.matches(node)
 
     def forget(self) -> None:
-        """The number of rows changed."""
+        """Forget all masks, since the number of rows changed."""
         self._masks.clear()
         self._text = 0
 
@@ -163,17 +165,17 @@ class SelectorMasks:
 
 
 def models_mask(models: Iterable[str], table: Table[str]) -> BoolArray:
-    """Which model names are one of the models asked for."""
+    """Return which model names match one of the requested models."""
     return table.where(lambda model: any(matches_model(asked, model) for asked in models))
 
 
 def kinds_mask(models: Iterable[str], table: Table[Kind]) -> BoolArray:
-    """Which kinds of GPUs are of one of the models asked for."""
+    """Return which kinds of GPUs match one of the requested models."""
     return table.where(lambda kind: any(matches_model(asked, *kind) for asked in models))
 
 
 def _holds(requirement: Requirement, values: Mapping[str, set[int]], rows: int) -> BoolArray:
-    """Where a requirement holds; `values`: rows by the value that it judges."""
+    """Return where a requirement holds; `values`: rows by the value that it compares."""
     match requirement.operator:
         case Operator.IN:
             return _of_values(requirement.values, values, rows)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of rows, worked out once for each version of a row.
+"""Figures of rows, computed once for each version of a row.
 
 A decision changes one row, so the next decision about the same kind of request needs new figures
-for the rows that changed since the last one, and no others. Versions are compared row by row; one
-number for «changed since» would be wrong, since overlays share a memo and go back and forth
-between versions.
+only for the rows that changed since the last one. Versions are compared row by row; one number for
+«changed since» would be wrong, since overlays share a memo and go back and forth between versions.
 
-What has once been remembered is never written over, only replaced: a copy starts with all of it at
-the price of a dict, and two threads may ask a memo and its copy. To write in place and give forks
-empty memos was rejected: each what-if question would begin cold.
+Remembered figures are never overwritten, only replaced: a copy starts with all of them at the price
+of a dict, and two threads may use a memo and its copy. Writing in place with empty memos for forks
+was rejected: each what-if question would begin cold.
 """
 
 from collections import OrderedDict
@@ -23,17 +22,17 @@ from gpupack_core.arrays import IntArray
 Figures = NDArray[Any]
 Rows = IntArray | slice
 ALL = slice(None)
-"""Every row: where most have changed, slices are read several times faster than lists of rows."""
+"""All rows; if most have changed, slices are read several times faster than lists of rows."""
 
 KEPT = 512
-"""Kinds of request; the one not asked for the longest goes first."""
+"""Maximum number of kinds of request; the least recently used goes first."""
 
 FIGURES = 4_000_000
-"""As many in all, at 12 bytes each: fewer kinds where there are many rows."""
+"""Maximum number of figures in total, at 12 bytes each: fewer kinds if there are many rows."""
 
 
 _NEVER = np.iinfo(np.int64).min
-"""The version of no row."""
+"""A version that no row has."""
 
 
 class RowMemo:
@@ -53,11 +52,11 @@ class RowMemo:
         compute: Callable[[Rows], Figures],
         among: IntArray | None = None,
     ) -> Figures:
-        """By row; the caller must not change the answer, nor does anybody else later.
+        """Return the figures by row; the answer is never changed, neither here nor by the caller.
 
-        `compute` gives the figures of some rows and may depend on those rows and `kind` alone.
-        `among`: the rows that are asked about, each once; the figures of others are of no account.
-        Where few have room for a request, that leaves out nearly all that have changed.
+        `compute` gives the figures of some rows and may depend only on those rows and `kind`.
+        `among`: the rows that matter, each once; the figures of other rows are undefined. If a
+        request fits on few rows, that leaves out nearly all that have changed.
         """
         entry = self._kinds.get(kind)
         if entry is None or len(entry[0]) != len(version):
@@ -78,13 +77,13 @@ class RowMemo:
         return figures
 
     def copy(self) -> "RowMemo":
-        """The same figures; what either learns from now on the other does not see."""
+        """Return an independent copy with the same figures."""
         twin = RowMemo(self._dtype, self._kept)
         twin._kinds = self._kinds.copy()
         return twin
 
     def forget(self) -> None:
-        """All of it."""
+        """Forget all figures."""
         self._kinds.clear()
 
     def _remember(self, kind: Hashable, version: IntArray, figures: Figures) -> None:

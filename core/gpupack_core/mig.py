@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's placement rules for MIG: which memory slots a profile takes, and where it may begin.
+"""NVIDIA's placement rules for MIG: the memory slots of a profile, and where it may begin.
 
-A GPU has 8 memory slots (an A30 has 4). A profile takes so many in a row and may begin at some of
-them only, so that what is free can be enough in number and still hold no slice.
+A GPU has 8 memory slots (an A30 has 4). A profile takes several in a row and may begin only at some
+of them, so the free slots can be enough in number and still hold no slice.
 
 Profiles are those of NVIDIA's MIG User Guide, «Supported MIG Profiles»
-(docs.nvidia.com/datacenter/tesla/mig-user-guide); slots are what `nvidia-smi mig -lgipp` prints in
-it for an A100-SXM4-40GB («Getting Started with MIG»). GPUs of 8 slots are taken to be alike, and
-those of an A30 follow from how many of each it has.
+(docs.nvidia.com/datacenter/tesla/mig-user-guide). Slots are those that `nvidia-smi mig -lgipp`
+prints there for an A100-SXM4-40GB («Getting Started with MIG»). GPUs of 8 slots are assumed to be
+alike; the slots of an A30 follow from its number of each profile.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,15 @@ from gpupack_core.units import MiB
 
 _MIB_PER_GIB: Final = 1024
 _NEAR: Final = 0.05
-"""A driver reports up to a twentieth less memory than the data sheet's size."""
+"""Relative tolerance: a driver reports up to a twentieth less memory than the data sheet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`size`: memory slots that it takes; `starts`: those at which it may begin.
+    """A MIG profile.
 
-    `most`: how many of one GPU there can be; media engines are for one slice alone.
+    `size`: memory slots that it takes; `starts`: slots at which it may begin. `most`: maximum
+    number on one GPU; media engines are for one slice alone.
     """
 
     size: int
@@ -36,7 +37,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """GPUs of one size. `gigabytes` is the data sheet's."""
+    """GPUs of one memory size. `gigabytes` is the data sheet's."""
 
     gigabytes: int
     slots: int
@@ -45,7 +46,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one slice of a GPU is."""
+    """The position of one slice on a GPU."""
 
     profile: str
     start: int
@@ -62,7 +63,7 @@ _WHOLE: Final = Profile(8, (0,))
 
 
 def _of_eight(gigabytes: int, *sizes: int) -> Family:
-    """`sizes`: gigabytes that names have for one slot, two, four and all."""
+    """Return the family; `sizes`: gigabytes in the names for one slot, two, four and all."""
     one, two, half, whole = sizes
     return Family(
         gigabytes,
@@ -99,18 +100,18 @@ FAMILIES: Final = (
 """A30; A100 40GB; A100 80GB, H100 80GB and H800; H100 96GB and GH200; H200."""
 
 PROFILES: Final = tuple(sorted({name for family in FAMILIES for name in family.profiles}))
-"""Every name, each once."""
+"""The name of every profile, each once."""
 
 
 def family_of(memory: MiB) -> Family | None:
-    """The GPUs with so much memory, as a driver reports it; None: the rules are not known."""
+    """Return the family of GPUs with this memory, as a driver reports it; None: rules unknown."""
     gigabytes = memory / _MIB_PER_GIB
     near = (each for each in FAMILIES if abs(each.gigabytes - gigabytes) < _NEAR * each.gigabytes)
     return min(near, key=lambda each: abs(each.gigabytes - gigabytes), default=None)
 
 
 def places(family: Family, profile: str, taken: Iterable[Slot]) -> tuple[int, ...]:
-    """Where a slice of the profile could begin beside those that there are."""
+    """Return where a slice of the profile could begin, given the slices that are taken."""
     rule, taken = family.profiles.get(profile), tuple(taken)
     if rule is None or sum(each.profile == profile for each in taken) >= rule.most:
         return ()
@@ -119,7 +120,7 @@ def places(family: Family, profile: str, taken: Iterable[Slot]) -> tuple[int, ..
 
 
 def layout(memory: MiB, profiles: Iterable[str]) -> tuple[Slot, ...]:
-    """Cut a GPU into these slices, in this order, each at the first slot where it may be.
+    """Cut a GPU into these slices, in this order, each at the first possible slot.
 
     Raises:
         InvalidInventory: no GPU of this size has such a profile, or it has no slot left for it.

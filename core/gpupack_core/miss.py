@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a refused request asked too much of."""
+"""The nearest miss: the part of a refused request that was too large."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,7 +13,7 @@ _MILLI_PER_POINT = 10
 
 
 class Resource(StrEnum):
-    """What of a request could have been less; of equal reductions the first is named."""
+    """The parts of a request that could be reduced; of equal reductions the first is named."""
 
     GPU_MEMORY = "gpuMemory"
     SHARE_MEMORY = "shareMemory"
@@ -24,7 +24,7 @@ class Resource(StrEnum):
     MEMORY = "memory"
 
     def of(self, request: Request) -> int:
-        """How much is asked; 0: none, so there is nothing to reduce."""
+        """Return the requested amount; 0: none, so there is nothing to reduce."""
         share, slices = request.share, request.slices
         return {
             Resource.GPU_MEMORY: request.min_memory if request.needs_gpu else 0,
@@ -37,7 +37,7 @@ class Resource(StrEnum):
         }[self]
 
     def reduced(self, request: Request, amount: int) -> Request:
-        """The request with so much of it instead."""
+        """Return the request with this amount of the resource instead."""
         change: dict[str, Any] = {"gpus": amount}
         match self:
             case Resource.GPU_MEMORY:
@@ -55,7 +55,7 @@ class Resource(StrEnum):
         return replace(request, **change)
 
     def less(self, amount: int) -> str:
-        """«12 GiB less GPU memory»."""
+        """Return a text such as «12 GiB less GPU memory»."""
         match self:
             case Resource.GPU_MEMORY | Resource.SHARE_MEMORY:
                 return f"{memory_text(amount)} less GPU memory"
@@ -74,7 +74,7 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """So many nodes would fit with so much less of a resource; 0 nodes: the gang would."""
+    """A number of nodes that would fit with less of a resource; 0 nodes: the gang would fit."""
 
     resource: Resource
     less: int
@@ -82,14 +82,14 @@ class Miss:
 
     @property
     def text(self) -> str:
-        """«3 nodes would fit with 12 GiB less GPU memory»."""
+        """Text such as «3 nodes would fit with 12 GiB less GPU memory»."""
         if not self.nodes:
             return f"the gang would fit with {self.resource.less(self.less)} for each worker"
         who = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         return f"{who} would fit with {self.resource.less(self.less)}"
 
     def applied(self, request: Request) -> Request:
-        """The request that would have fitted."""
+        """Return the request that would have fitted."""
         return self.resource.reduced(request, self.resource.of(request) - self.less)
 
 

@@ -21,19 +21,19 @@ from gpupack_core.units import (
 MAX_DEVICE_MEMORY = MiB((1 << 31) - 1)
 MAX_NUMA_NODE = (1 << 15) - 1
 MAX_PODS = 1 << 30
-"""Arrays hold no more."""
+"""The largest number of pods that the arrays take."""
 
 USUAL_SPEED = 1000
 MAX_SPEED = 10_000
-"""Per mille of the median of a GPU's model."""
+"""Speeds are in per mille of the median of a GPU's model."""
 
 
 class Health(IntEnum):
-    """How far a device may be used.
+    """The health of a device, which limits its use.
 
-    DEGRADED ones work, and get new work where no HEALTHY one could take it. DRAINING ones get none,
-    and who holds one may go on; from FAILED ones they leave. In MAINTENANCE a device works, and an
-    administrator wants no new work on it.
+    DEGRADED devices work, and get new work only if no HEALTHY one could take it. DRAINING devices
+    get no new work, and their holders may continue; from FAILED devices their holders leave. In
+    MAINTENANCE a device works, and an administrator wants no new work on it.
     """
 
     HEALTHY = 0
@@ -44,12 +44,12 @@ class Health(IntEnum):
 
     @property
     def takes_work(self) -> bool:
-        """Whether new work may go there."""
+        """Whether the device may get new work."""
         return self <= Health.DEGRADED
 
 
 class Effect(StrEnum):
-    """What a taint does to pods that do not tolerate it."""
+    """The effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -74,20 +74,20 @@ class Device:
     """One GPU, or one MIG slice of a GPU.
 
     A slice has a `profile` such as "1g.10gb" and the UUID of its `parent`; both are empty for a
-    GPU. It is held wholly or not at all, by who asks for its profile: it serves neither requests
-    for whole GPUs nor shares, and no GPU serves a request for slices. A GPU that is cut is in the
-    inventory by its slices alone. How GPUs are cut is not decided here.
+    GPU. It is held wholly or not at all, by a pod that requests its profile: it serves neither
+    requests for whole GPUs nor shares, and no GPU serves a request for slices. The inventory lists
+    a GPU that is cut by its slices only. How GPUs are cut is not decided here.
 
-    `clique` names the NVLink clique within the node; None: no NVLink. Cliques that span nodes
-    are not modelled. `index` is the order in which devices of a node are given out. `max_shares`:
-    how many shares of a GPU there can be at a time, however small; a slice has none. `limits`:
-    whether something holds shares of it to their percent and memory.
+    `clique` names the NVLink clique within the node; None: no NVLink. Cliques that span nodes are
+    not modelled. `index` is the order in which devices of a node are given out. `max_shares`:
+    maximum number of shares of a GPU at a time, however small; a slice has none. `limits`: whether
+    the percent and memory of its shares are enforced.
 
-    `speed`: how fast it was measured to be, in per mille of the median of its model; of what nobody
-    has measured, as that.
+    `speed`: measured speed in per mille of the median of its model; without a measurement the
+    median.
 
-    `resource` is the name by which the device is asked for: it serves requests of that name and no
-    others. Devices of one node may have different ones.
+    `resource` is the resource name by which the device is requested: it serves only requests with
+    that name. Devices of one node may have different ones.
     """
 
     uuid: DeviceUuid
@@ -138,10 +138,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with what pods may use of it: figures are allocatable, not free.
+    """A node with what pods may use of it: amounts are allocatable, not free.
 
-    `pods`: how many pods there may be at a time, whatever they ask for; None: any number.
-    `extended`: resources that have no field here, by name (extended.py).
+    `pods`: maximum number of pods at a time, whatever they request; None: no limit. `extended`:
+    resources that have no field here, by name (extended.py).
     """
 
     name: NodeName
@@ -171,7 +171,7 @@ class Node:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The names by which its devices are asked for, each once, in alphabetical order."""
+        """Resource names of the node's devices, each once, in alphabetical order."""
         return tuple(sorted({device.resource for device in self.devices}))
 
     def _check_slices(self) -> None:

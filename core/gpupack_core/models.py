@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a GPU is of the model that was asked for, in the words that people use.
+"""Matching of GPU models against the names that users write.
 
     A100-80GB      family a100, 80 GB        «NVIDIA A100-SXM4-80GB», «NVIDIA A100 80GB PCIe»
     h100 sxm       family h100, form sxm     «NVIDIA H100 80GB HBM3»: the driver names no SXM there
     mi300x 192gb   family mi300x, 192 GB     «AMD Instinct MI300X OAM» of 196592 MiB
     NVIDIA H200    family nvidia h200        «NVIDIA H200», «NVIDIA H200 NVL»
 
-A family is a run of whole words of the product name: A10 is no A100, V100 no V100S. Memory is the
-data sheet's, of which a GPU shows a little less; where nobody knows a GPU's own, that which its
-product name tells.
-A table of every product was rejected: it is out of date with the next one, and a name that it lacks
-would be refused although the cluster has it.
+A family is a run of whole words of the product name: A10 does not match A100, V100 does not match
+V100S. Memory is the data sheet's; a GPU shows a little less. If a GPU's own memory is unknown, the
+size in its product name counts.
+
+A table of every product was rejected: it would be out of date with the next product, and a name
+that it lacks would be refused although the cluster has it.
 """
 
 import re
@@ -28,7 +29,7 @@ _MEMORY = re.compile(r"(\d{1,4})(?:g|gb|gib)")
 _UNITS: Final = ("g", "gb", "gib")
 _FORM = re.compile(r"sxm\d?|pcie|nvl|oam")
 _JOINED_FORM = re.compile(r"(.*\d.*?)(sxm\d?|pcie)")
-"""A word such as h100sxm5."""
+"""Pattern of a word such as h100sxm5."""
 
 _UNNAMED_FORMS: Final = {
     "h100": ("sxm", "sxm5"),
@@ -37,10 +38,12 @@ _UNNAMED_FORMS: Final = {
     "b200": ("sxm",),
     "b300": ("sxm",),
 }
-"""NVIDIA's driver gives these boards no form in their names, and the others (PCIe, NVL) theirs."""
+"""Forms of boards that NVIDIA's driver names without a form; it names those of others (PCIe,
+NVL)."""
 
 _LEAST, _MOST = 0.92, 1.04
-"""Memory that a GPU shows, by GiB of its data sheet: some count in 10⁹ bytes, ECC takes a part."""
+"""Bounds of the memory that a GPU shows, by GiB of its data sheet: some sheets count in 10⁹ bytes,
+and ECC takes a part."""
 _MIB_PER_GIB = 1024
 
 _RESOURCE = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)(?:\s*[:=]\s*(\d+))?")
@@ -48,17 +51,17 @@ _COUNT_FIRST = re.compile(r"(\d{1,4})\s*[x\u00d7*]\s*(\S.*)", re.IGNORECASE)
 _COUNT_LAST = re.compile(r"(\S.*?)(?:\s+[x\u00d7]\s*|\s*[:=*]\s*)(\d{1,4})", re.IGNORECASE)
 
 NEAREST = 3
-"""Models that a refusal names."""
+"""Number of models that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAsk:
-    """A model as somebody asked for it.
+    """A model as a user requested it.
 
     Attributes:
         family: words of the product name, in order; empty: any.
         marks: other words that the product name must have, such as pcie.
-        memory: of the data sheet, in GB; None: any.
+        memory: memory of the data sheet, in GB; None: any.
     """
 
     family: tuple[str, ...]
@@ -67,7 +70,7 @@ class ModelAsk:
 
 
 def require_model(text: str) -> None:
-    """Check that this names a model, and not how many GPUs or by which resource.
+    """Check that the text names a model, not a number of GPUs or a resource.
 
     Raises:
         InvalidRequest: it does not; the message says what to write instead.
@@ -92,7 +95,7 @@ def require_model(text: str) -> None:
 
 @lru_cache(maxsize=4096)
 def parse_model(text: str) -> ModelAsk:
-    """Read a model; whatever has a word can be read."""
+    """Parse a model; any text with a word is valid."""
     family, marks, sizes = [], [], []
     for word in _spelled(words(text)):
         if _MEMORY.fullmatch(word):
@@ -101,21 +104,20 @@ def parse_model(text: str) -> ModelAsk:
             marks.append(word)
         else:
             family.append(word)
-    # «GH200 480GB» names the memory of its CPU: what stands last is asked of the GPU.
+    # «GH200 480GB» names the memory of its CPU: the last size is that of the GPU.
     return ModelAsk(tuple(family), (*marks, *sizes[:-1]), _gigabytes(sizes[-1]) if sizes else None)
 
 
 @lru_cache(maxsize=16384)
 def matches_model(asked: str, model: str, memory: MiB | None = None) -> bool:
-    """Whether a GPU of this product name and memory is what was asked for.
+    """Tell whether a GPU of this product name and memory is of the requested model.
 
-    A name that is a run of whole words of the product name is it, whatever the case. Without the
-    GPU's memory the product name has to tell the size that is asked for.
+    A name matches if it is a run of whole words of the product name, in any case. Without the GPU's
+    memory the product name has to contain the requested size.
 
     >>> matches_model("h100", "NVIDIA H100 80GB HBM3"), matches_model("A10", "NVIDIA-A100-SXM4")
-    (True, False)
-    >>> matches_model("A100-80GB", "NVIDIA A100-SXM4-80GB"), matches_model("V100", "Tesla V100S")
-    (True, False)
+    (True, False) >>> matches_model("A100-80GB", "NVIDIA A100-SXM4-80GB"), matches_model("V100",
+    "Tesla V100S") (True, False)
     """
     wanted, tokens = words(asked), words(model)
     if not wanted:
@@ -129,7 +131,7 @@ def matches_model(asked: str, model: str, memory: MiB | None = None) -> bool:
 
 
 def may_match(asked: str, model: str) -> bool:
-    """Whether GPUs of this product name can be what was asked for, of whatever memory they are."""
+    """Tell whether GPUs of this product name can match the request, with some memory size."""
     if matches_model(asked, model):
         return True
     tokens = words(model)
@@ -137,19 +139,19 @@ def may_match(asked: str, model: str) -> bool:
 
 
 def tells_memory(model: str) -> bool:
-    """Whether a product name has a size in it."""
+    """Tell whether a product name contains a memory size."""
     return bool(_sizes(words(model)))
 
 
 def both(asked: str, model: str) -> str | None:
-    """What asks for GPUs of this product name that are what was asked for; None: there are none."""
+    """Return a model name that matches GPUs of both the request and this product; None: none do."""
     if matches_model(asked, model):
         return model
     return f"{model} {parse_model(asked).memory}GB" if may_match(asked, model) else None
 
 
 def nearest_models(asked: Iterable[str], there: Iterable[tuple[str, MiB]]) -> tuple[str, ...]:
-    """The few of these GPUs that are most like what was asked for, each with its memory."""
+    """Return the few of these GPUs that are most like the requested ones, each with its memory."""
     families = ["".join(parse_model(each).family) for each in asked]
 
     def unlike(kind: tuple[str, MiB]) -> tuple[float, str, MiB]:
@@ -161,12 +163,12 @@ def nearest_models(asked: Iterable[str], there: Iterable[tuple[str, MiB]]) -> tu
 
 
 def words(name: str) -> list[str]:
-    """As they are compared: «NVIDIA-A100_80GB» has three."""
+    """Split a name into the words that are compared: «NVIDIA-A100_80GB» has three."""
     return [token for token in _SEPARATORS.split(name.casefold()) if token]
 
 
 def _spelled(tokens: Sequence[str]) -> list[str]:
-    """Words as product names have them: «80 gb» is one, «h100sxm5» two."""
+    """Split words as product names do: «80 gb» becomes one, «h100sxm5» becomes two."""
     found: list[str] = []
     for token in tokens:
         if token in _UNITS and found and found[-1].isdigit():
@@ -179,7 +181,7 @@ def _spelled(tokens: Sequence[str]) -> list[str]:
 
 
 def _names(ask: ModelAsk, tokens: list[str]) -> bool:
-    """Whether a product name of these words is of the family and has the marks."""
+    """Tell whether a product name of these words is of the family and has the marks."""
     plain = [word for word in tokens if not _is_mark(word)]
     family = "".join(ask.family)
     is_family = not family or family in _runs(plain)
@@ -194,7 +196,7 @@ def _has_mark(mark: str, tokens: Sequence[str]) -> bool:
 
 
 def _is_of_size(gigabytes: int, named: Sequence[int], memory: MiB | None) -> bool:
-    """`memory` of 1 MiB is what is said of GPUs of which nobody knows it."""
+    """Tell whether the memory size matches; `memory` of 1 MiB means that it is unknown."""
     if memory is None or memory <= 1:
         return gigabytes in named
     return _LEAST <= memory / (gigabytes * _MIB_PER_GIB) <= _MOST if gigabytes else False
@@ -218,14 +220,14 @@ def _has_run(wanted: Sequence[str], tokens: Sequence[str]) -> bool:
 
 
 def _runs(tokens: Sequence[str]) -> set[str]:
-    """Every run of words, written as one: «RTX 4090» and «RTX4090» are the same."""
+    """Return every run of words, joined: «RTX 4090» and «RTX4090» are the same."""
     ends = range(1, len(tokens) + 1)
     return {"".join(tokens[start:end]) for end in ends for start in range(end)}
 
 
 @lru_cache(maxsize=4096)
 def _likeness(family: str, model: str) -> float:
-    """From 0 to 1: of the run of words that is most like it."""
+    """Return the similarity, from 0 to 1, of the most similar run of words."""
     runs = _runs([word for word in words(model) if not _is_mark(word)])
     return max((SequenceMatcher(None, family, run).ratio() for run in runs), default=0.0)
 

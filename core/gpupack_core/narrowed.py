@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in which nodes that serve several resources have the GPUs of one alone.
+"""Arrays in which nodes that serve several resources have only the GPUs of one.
 
-That is so of GPUs' kinds, cliques and capacity, of what is free of them, and of the node's sums of
-these. All else is that of the arrays themselves, `holders` too: whoever holds GPUs of the node.
+This concerns the kinds, cliques and capacity of GPUs, their free figures, and the node's sums of
+these. All other figures are those of the arrays themselves, including `holders`, which counts all
+holders of the node's GPUs.
 
-A decision changes one row, so they are kept by resource and written anew where a row's version is
-another. To make them for each decision cost 2 ms with 5,000 such nodes, many times the decision.
+A decision changes one row, so the arrays are kept by resource, and a row is written again only if
+its version has changed. Making them for each decision took 2 ms with 5,000 such nodes, many times
+the decision.
 """
 
 from dataclasses import dataclass, replace
@@ -24,33 +26,33 @@ _OF_DEVICES: dict[str, int] = {
     "free_memory": 0,
     "free_shares": 0,
 }
-"""What stands in their places for GPUs of other resources."""
+"""The values that replace those of GPUs of other resources."""
 
 _OF_NODES = ("node_kind", "gpus", "idle_gpus", "free_gpu_milli", "version")
 
 _VERSION_BITS = 48
-"""Above these the version of a row has the resource as well; nobody counts as far."""
+"""Number of version bits; the bits above hold the resource. No count of versions gets that far."""
 
 _NEVER = np.iinfo(np.int64).min
-"""The version of no row."""
+"""A version that no row has."""
 
 
 @dataclass(slots=True)
 class _View:
     source: Arrays
     seen: IntArray
-    """By row: the version that it was written from."""
+    """By row: the version from which the row was written."""
     arrays: Arrays
 
 
 class NarrowedViews:
-    """Of one cluster, by the number of a resource; not thread-safe."""
+    """The narrowed arrays of one cluster, by the number of a resource; not thread-safe."""
 
     def __init__(self) -> None:
         self._kept: dict[int, _View] = {}
 
     def of(self, arrays: Arrays, resource: int) -> Arrays:
-        """To be read, until the arrays change."""
+        """Return the arrays of a resource: read-only, valid until the cluster's arrays change."""
         kept = self._kept.get(resource)
         if kept is None or kept.arrays.shape != arrays.shape:
             kept = _View(arrays, np.full(len(arrays.version), _NEVER), _own(arrays, arrays))
@@ -66,14 +68,14 @@ class NarrowedViews:
         return kept.arrays
 
     def copy(self) -> "NarrowedViews":
-        """What is written into either from now on is not seen by the other."""
+        """Return an independent copy."""
         twin = NarrowedViews()
         twin._kept = self._kept.copy()
         return twin
 
 
 def _own(arrays: Arrays, start: Arrays) -> Arrays:
-    """These arrays with copies of what differs, as it is at the start."""
+    """Return these arrays with copies of the figures that differ, with their values in `start`."""
     names = (*_OF_DEVICES, *_OF_NODES)
     return replace(arrays, **{name: getattr(start, name).copy(order="K") for name in names})
 
@@ -94,7 +96,10 @@ def _write(view: Arrays, source: Arrays, rows: Rows, resource: int) -> None:
 
 
 def _of_all(numbers: IntArray) -> IntArray:
-    """By row: the number that all devices have, MIXED or ABSENT; those without one do not count."""
+    """Return, by row, the number that all devices have, MIXED or ABSENT.
+
+    Columns without a device do not count.
+    """
     largest = numbers.max(axis=1, initial=ABSENT)
     is_alike = (numbers == largest[:, None]) | (numbers == ABSENT)
     return np.where(is_alike.all(axis=1), largest, MIXED)

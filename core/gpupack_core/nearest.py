@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nearest miss: the smallest reduction of one resource that would have made a request fit.
+"""The nearest miss: the smallest reduction of one resource with which a request would fit.
 
-For one worker it is read off the arrays: for each resource, every node's level is the most of it
-that a worker could ask for there, all else being as asked; the highest level is the reduction, and
-the nodes of that level are those that would fit. For a gang nothing short of counting its workers
-tells whether it fits, so each resource is halved to the edge (fewer is never harder to place).
+For one worker the arrays give it: for each resource, every node's level is the most of it that a
+worker could request there, with all else unchanged. The highest level gives the reduction, and the
+nodes of that level are those that would fit. For a gang only a count of its workers shows whether
+it fits, so a binary search finds the edge of each resource (fewer is never harder to place).
 
-Reductions of different resources are compared by the part of what was asked that they take away;
-equal ones by the order of Resource. Nothing is reduced to nothing.
+Reductions of different resources are compared by the fraction of the request that they take away;
+ties go by the order of Resource. Nothing is reduced to 0.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ from gpupack_core.units import MiB
 
 
 def nearest_node(cluster: Cluster, request: Request, among: BoolArray) -> Miss | None:
-    """The nearest miss of one worker that fits on none of these rows."""
+    """Return the nearest miss of one worker that fits on none of these rows."""
     found = nearest_rows(cluster, request, among)
     return found[0] if found else None
 
@@ -40,7 +40,7 @@ def nearest_node(cluster: Cluster, request: Request, among: BoolArray) -> Miss |
 def nearest_rows(
     cluster: Cluster, request: Request, among: BoolArray
 ) -> tuple[Miss, IntArray] | None:
-    """The same, and the rows that would fit."""
+    """Return the nearest miss of one worker, and the rows that would fit."""
     open_ = usable(cluster, request) & has_extended(cluster, request) & among
     rows = np.flatnonzero(open_ & (cluster.arrays.free_pods > 0))
     misses: list[tuple[Fraction, Miss, IntArray]] = []
@@ -54,7 +54,7 @@ def nearest_rows(
 
 
 def nearest_gang(request: Request, fits: Callable[[Request], bool]) -> Miss | None:
-    """The nearest miss of a gang of such workers; `fits` says whether it would fit."""
+    """Return the nearest miss of a gang of such workers; `fits` tests one request."""
     nearest, part = None, Fraction(1)
     for resource in Resource:
         asked = resource.of(request)
@@ -67,7 +67,7 @@ def nearest_gang(request: Request, fits: Callable[[Request], bool]) -> Miss | No
 
 
 def _most(fitting: int, failing: int, fits: Callable[[int], bool]) -> int:
-    """The most that fits, between an amount that does and one that does not."""
+    """Return the largest amount that fits, between one that fits and one that does not."""
     while failing - fitting > 1:
         middle = (fitting + failing) // 2
         fitting, failing = (middle, failing) if fits(middle) else (fitting, middle)
@@ -77,7 +77,7 @@ def _most(fitting: int, failing: int, fits: Callable[[int], bool]) -> int:
 def _levels(
     cluster: Cluster, request: Request, rows: IntArray
 ) -> Iterator[tuple[Resource, IntArray, IntArray]]:
-    """Some of these rows, and the most of a resource that a worker could ask for on each."""
+    """Yield a resource, some of these rows, and the most that a worker could request on each."""
     a = cluster.arrays
     enough_cpu, enough_ram = a.free_cpu[rows] >= request.cpu, a.free_ram[rows] >= request.memory
     scarce = rows[~(enough_cpu & enough_ram)]
@@ -128,7 +128,7 @@ def _count_level(cluster: Cluster, request: Request, rows: IntArray) -> IntArray
 
 
 def _size_level(cluster: Cluster, request: Request, rows: IntArray) -> IntArray:
-    """Memory of the smallest GPU of the largest that are enough."""
+    """Return, per row, the largest memory size that enough free GPUs have."""
     a, any_size = cluster.arrays, replace(request, min_memory=MiB(0))
     eligible = eligible_devices(cluster, any_size, at=rows)
     memory = a.memory[rows] * (units_of(a, any_size, eligible, at=rows) > 0)
@@ -139,7 +139,7 @@ def _size_level(cluster: Cluster, request: Request, rows: IntArray) -> IntArray:
 
 
 def _cliques(a: Arrays, rows: IntArray) -> Iterator[BoolArray]:
-    """The devices of each NVLink clique."""
+    """Yield the devices of each NVLink clique."""
     numbers = a.clique[rows]
     return (numbers == clique for clique in range(int(numbers.max(initial=ABSENT)) + 1))
 

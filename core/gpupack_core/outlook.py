@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is likely to be asked for: the mix of requests, and whether anything ever leaves."""
+"""The expected demand: the mix of requests, and whether jobs ever leave."""
 
 import math
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from gpupack_core.extended import NO_AMOUNTS
 from gpupack_core.request import Request
 
 TYPICAL = 0.95
-"""Share of the pods that typical pods cover, as in the FGD paper."""
+"""Fraction of the pods that typical pods cover, as in the FGD paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Requests of one kind. `weight`: how many there are for each of all requests, 0 to 1."""
+    """Requests of one kind. `weight`: their fraction of all requests, 0 to 1."""
 
     request: Request
     weight: float
@@ -34,7 +34,7 @@ class Mix:
 
     @classmethod
     def of(cls, counts: Iterable[tuple[Request, float]]) -> Self:
-        """By how often each request came; requests of one kind are added up."""
+        """Make a mix from the counts of requests; requests of one kind are added up."""
         sums: dict[Request, float] = {}
         for request, count in counts:
             kind = kind_of(request)
@@ -44,7 +44,7 @@ class Mix:
         return cls(tuple(sorted(found, key=lambda d: (-d.weight, repr(d.request)))))
 
     def typical(self, coverage: float = TYPICAL) -> Self:
-        """The most frequent demands that make up `coverage` of all, their weights as they are."""
+        """Return the most frequent demands that cover `coverage` of all, with unchanged weights."""
         kept: list[Demand] = []
         covered = 0.0
         for demand in self.demands:
@@ -57,7 +57,10 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`churn`: departures per arrival of late; 0 where nothing leaves, about 1 in steady state."""
+    """The expected demand.
+
+    `churn`: recent departures per arrival; 0 if nothing leaves, about 1 in steady state.
+    """
 
     mix: Mix = Mix()
     churn: float = 0.0
@@ -68,7 +71,7 @@ class Outlook:
 
 
 def kind_of(request: Request) -> Request:
-    """The request without what only its owner cares about: it says nothing about GPUs."""
+    """Return the request without the parts that say nothing about GPUs."""
     if request.selector is None and not request.tolerations and not request.extended:
         return request
     return replace(request, selector=None, tolerations=(), extended=NO_AMOUNTS)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An outlook as a JSON-ready dict and back, for when the mix is known and need not be learned.
+"""An outlook as a JSON-ready dict and back, for a mix that is known and need not be learned.
 
     {"schema": 1, "churnPercent": 100,
      "demands": [{"count": 460, "gpus": 1, "cpuMilli": 8000, "memoryMiB": 16384},
                  {"count": 240, "shareMilli": 500, "shareMemoryMiB": 8192, "models": ["T4"]}]}
 
-`count`: how often such a request comes, in whatever unit is the same for all. `minMemoryMiB`: as of
-Request, where it is asked for. Requests for MIG slices are written as what policies see of them: a
-pod without GPUs.
+`count`: how often such a request comes, in any unit that is the same for all. `minMemoryMiB`: as in
+Request, optional. Requests for MIG slices are written as policies see them: as a pod without GPUs.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from gpupack_core.units import WHOLE_GPU, MiB, MilliCpu, MilliGpu
 
 SCHEMA: Final = 1
 COUNTS: Final = 1_000_000
-"""The counts that are written add up to about so many."""
+"""Approximate sum of the counts that are written."""
 
 _MAX_PERCENT = 10_000
 _MAX_GPUS = 1 << 16
@@ -38,7 +37,7 @@ _FIELDS = (
 
 
 def dump_outlook(outlook: Outlook) -> dict[str, Any]:
-    """What `load_outlook` reads; weights to a millionth, churn to a percent."""
+    """Return the document of an outlook; weights to a millionth, churn to a percent."""
     return {
         "schema": SCHEMA,
         "churnPercent": round(outlook.churn * 100),
@@ -50,10 +49,10 @@ def dump_outlook(outlook: Outlook) -> dict[str, Any]:
 
 
 def load_outlook(document: Mapping[str, Any]) -> Outlook:
-    """The outlook that a document describes.
+    """Return the outlook that a document describes.
 
     Raises:
-        InvalidSnapshot: names path and value of the first field that is wrong.
+        InvalidSnapshot: the first field that is wrong, with path and value.
     """
     top = Fields.of(document)
     top.only("schema", "churnPercent", "demands")

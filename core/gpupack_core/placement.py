@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker gets: a node, devices of it, CPU, memory and whatever else it asked for."""
+"""The placement of a worker: a node, devices, CPU, memory and other resources."""
 
 from dataclasses import dataclass
 
@@ -34,13 +34,16 @@ class Grant:
 
     @property
     def shares(self) -> int:
-        """How many of the device's shares it is: 1, or 0 where it is the whole device."""
+        """Number of the device's shares that it uses: 1, or 0 for the whole device."""
         return int(self.milli < WHOLE_GPU)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`devices` empty: a CPU-only pod. `pods`: how many of its node's pods it is, 1 or 0."""
+    """The node and the resources of one worker.
+
+    `devices` empty: a CPU-only pod. `pods`: 1 if the placement counts as a pod of its node, else 0.
+    """
 
     node: NodeName
     devices: tuple[Grant, ...] = ()

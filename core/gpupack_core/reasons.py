@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why something does not fit: one typed reason per node, counted.
+"""Reasons why a request does not fit: one typed reason per node, counted.
 
-Texts are byte-stable for the same state: kube-scheduler writes them into the pod's status, and
-a text that varies would make every write trigger the next attempt.
+Texts are byte-stable for the same state: kube-scheduler writes them into the pod's status, and a
+text that varies would make every write trigger the next attempt.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from gpupack_core.request import REPLICA, Request, Share
 from gpupack_core.units import memory_text
 
 DEFAULT_RESOURCE: Final = "gpupack.dev/gpu"
-"""By this name GPUs are requested whose `resource` is empty."""
+"""The resource name that requests GPUs with an empty `resource`."""
 
 
 class Reason(StrEnum):
-    """Why one node does not take a worker; conditions and events carry these names."""
+    """The reason why one node takes no worker; conditions and events carry these names."""
 
     NODE_UNKNOWN = "NodeUnknown"
     NODE_NOT_READY = "NodeNotReady"
@@ -62,15 +62,15 @@ class Reason(StrEnum):
         there: Sequence[str] = (),
         of_empty: bool = False,
     ) -> str:
-        """The reason in words.
+        """Describe the reason.
 
         Args:
-            request: what was asked for.
-            nearest: the most that one of these nodes has of it.
-            there: what the GPUs of these nodes are instead: the names by which they are asked for,
-                or the models most like the one that is. Of extended resources, which are lacking.
-                Of a share whose percent is free, the memory beside it.
-            of_empty: the nodes are looked at as if they were empty.
+            request: the request.
+            nearest: the most that one of these nodes has of the resource.
+            there: what the GPUs of these nodes are instead: their resource names, or the most
+                similar models. For extended resources: the ones that lack. For a share whose
+                percent is free: the free memory on such a GPU.
+            of_empty: the nodes are considered as if they were empty.
         """
         texts = _TEXTS | _TEXTS_OF_EMPTY if of_empty else _TEXTS
         text = texts[self].format(
@@ -100,13 +100,13 @@ class Reason(StrEnum):
         return f"{text} ({self.nearest_text(self._amount(nearest), of_empty=of_empty)})"
 
     def _amount(self, nearest: int) -> str:
-        """What `nearest` counts, with its unit where it has one."""
+        """Return the amount `nearest` with its unit, if it has one."""
         if self in {Reason.MEMORY_EXHAUSTED, Reason.GPU_MEMORY_TOO_SMALL}:
             return memory_text(nearest)
         return f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else str(nearest)
 
     def nearest_text(self, shown: object, *, of_empty: bool = False) -> str:
-        """The most that one of the nodes has, in words."""
+        """Describe the most that one of the nodes has."""
         text = _NEAREST[self].format(shown)
         return text.replace("most free on", "most on") if of_empty else text
 
@@ -156,7 +156,7 @@ _TEXTS_OF_EMPTY = {
     Reason.MEMORY_EXHAUSTED: "less than {ram} of memory",
     Reason.RESOURCE_EXHAUSTED: "too little of the requested {extended}",
 }
-"""Of nodes that are looked at as if they were empty: nothing there is used."""
+"""Texts for nodes that are considered as if they were empty."""
 
 _NEAREST = {
     Reason.GPU_MEMORY_TOO_SMALL: "largest: {}",
@@ -177,7 +177,7 @@ _NEAREST = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many nodes failed for this reason; `nearest` and `there` as in Reason.describe."""
+    """The number of nodes that fail for a reason; `nearest` and `there` as in Reason.describe."""
 
     reason: Reason
     nodes: int
@@ -185,22 +185,23 @@ class Count:
     there: tuple[str, ...] = ()
 
     def describe(self, request: Request, *, of_empty: bool = False) -> str:
-        """The reason in words."""
+        """Describe the reason."""
         return self.reason.describe(request, self.nearest, there=self.there, of_empty=of_empty)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Nothing was placed. `counts` cover every node looked at, most frequent first.
+    """A refusal: nothing was placed. `counts` cover every node considered, most frequent first.
 
-    `never`: it would not fit if the cluster were empty and all of it healthy; waiting is
+    `never`: the request would not fit if the cluster were empty and all of it healthy; waiting is
     futile until nodes are added or changed. `nearest`: what would have fitted.
 
-    Of a gang, `gang` says what is missing and `placed` how many of its workers fit. Nodes are
-    counted as they are: `roomy` of them have room for a worker, `counts` are of the others.
-    `limit` is the most frequent reason beside the workers that fit.
+    For a gang, `gang` says what is missing and `placed` how many of its workers fit. Nodes are
+    counted as they are: `roomy` of them have room for a worker, and `counts` are about the others.
+    `limit` is the most frequent reason after the placement of the workers that fit.
 
-    `of_empty`: the cluster was looked at as if it were empty, so no figure is of now.
+    `of_empty`: the cluster was considered as if it were empty, so no figure shows the current
+    state.
     """
 
     request: Request
@@ -216,14 +217,14 @@ class Refusal:
 
     @property
     def reason(self) -> Reason:
-        """The most frequent reason, for conditions."""
+        """Most frequent reason, for conditions."""
         if self.limit is not None:
             return self.limit
         return self.counts[0].reason if self.counts else Reason.NO_NODES
 
     @property
     def message(self) -> str:
-        """The whole refusal in one line."""
+        """Whole refusal in one line."""
         causes = "; ".join(map(self._cause, self.counts))
         if not self.total:
             causes = Reason.NO_NODES.describe(self.request)
@@ -240,7 +241,7 @@ class Refusal:
 
     @property
     def _fits(self) -> str:
-        """«0 of 3 nodes fit», «2 of 3 nodes have room for a worker», «… could run a worker»."""
+        """Text such as «0 of 3 nodes fit», «2 of 3 nodes have room for a worker»."""
         nodes, one = counted(self.total, "node"), self.total == 1
         if not self.gang:
             return f"0 of {nodes} {'fits' if one else 'fit'}"
@@ -250,14 +251,14 @@ class Refusal:
 
 
 def request_text(request: Request) -> str:
-    """«8 GPUs», «2 MIG slices 1g.10gb», «30% and 4 GiB of a GPU», «no GPU»."""
+    """Describe a request: «8 GPUs», «2 MIG slices 1g.10gb», «30% and 4 GiB of a GPU», «no GPU»."""
     if request.share is not None:
         return f"{_share_text(request.share)} of a GPU"
     return devices_text(request) if request.devices else "no GPU"
 
 
 def devices_text(request: Request, which: str = "") -> str:
-    """«8 free GPUs», «1 free MIG slice 1g.10gb»."""
+    """Return a text such as «8 free GPUs», «1 free MIG slice 1g.10gb»."""
     if request.slices is not None and request.slices.profile == REPLICA:
         return counted(request.slices.number, f"{which}replica") + " of a shared GPU"
     if request.slices is not None:
@@ -267,7 +268,7 @@ def devices_text(request: Request, which: str = "") -> str:
 
 
 def _renamed(request: Request, there: Sequence[str]) -> str:
-    """What to write where these nodes have GPUs of the default name, and it requests by another."""
+    """Return what to request instead, if these nodes have GPUs of the default resource name."""
     if not request.gpus or "/" not in request.resource or {"", DEFAULT_RESOURCE}.isdisjoint(there):
         return ""
     ours, theirs = (f"{name}: {request.gpus}" for name in (DEFAULT_RESOURCE, request.resource))
@@ -290,5 +291,5 @@ def _share_text(share: Share | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """«1 node», «2 nodes»."""
+    """Return a text such as «1 node», «2 nodes»."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build refusals: one reason per node, counted, with the most that any of its nodes has."""
+"""Construction of refusals: one reason per node, counted, with the most that any node has."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ def refusal(
     gang: str = "",
     nearest: Miss | None = None,
 ) -> Refusal:
-    """Why none of the candidates takes one (more) worker.
+    """Return why none of the candidates takes one (more) worker.
 
     `gang` and `nearest` are as in Refusal; the nearest miss of one worker is found here. The
     cluster is the observed one, without workers of the gang.
@@ -58,7 +58,7 @@ def refusal(
 def limit(
     cluster: Cluster, request: Request, *, candidates: Sequence[NodeName] | None
 ) -> Reason | None:
-    """The most frequent reason; None: there are no nodes."""
+    """Return the most frequent reason; None: there are no nodes."""
     checks = [*reasons(cluster, request), _spread(cluster)]
     first = _first_failing(checks, cluster.among(candidates))
     counts = [Count(each.reason, int((first == at).sum())) for at, each in enumerate(checks)]
@@ -67,13 +67,13 @@ def limit(
 
 
 def ordered(counts: Sequence[Count]) -> tuple[Count, ...]:
-    """Those that occur, most frequent first, then by name."""
+    """Return the counts that are not 0, most frequent first, then by name."""
     found = (count for count in counts if count.nodes)
     return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason)))
 
 
 def never_fits(cluster: Cluster, request: Request) -> bool:
-    """Whether the request would not fit on the empty cluster either.
+    """Tell whether the request would not fit on the empty cluster either.
 
     An empty inventory proves nothing: nodes may be about to report.
     """
@@ -85,7 +85,7 @@ def never_fits(cluster: Cluster, request: Request) -> bool:
 def node_reasons(
     cluster: Cluster, request: Request, *, candidates: Sequence[NodeName] | None
 ) -> dict[NodeName, Reason]:
-    """Each candidate that takes no worker, with the first reason that it fails."""
+    """Return each candidate that takes no worker, with the first check that it fails."""
     checks = reasons(cluster, request)
     first = _first_failing(checks, cluster.among(candidates))
     found = {
@@ -98,12 +98,12 @@ def node_reasons(
 
 
 def _spread(cluster: Cluster) -> Check:
-    """What has room and yet is refused, is refused by a gang's spread rule."""
+    """Return the last check: a row with room that is refused fails by the gang's spread rule."""
     return Check(Reason.SPREAD_LIMIT, cluster.arrays.present)
 
 
 def _first_failing(checks: Sequence[Check], among: BoolArray) -> IntArray:
-    """Per row the number of its first failing check, or -1."""
+    """Return, per row, the number of its first failing check, or -1."""
     first = np.full(len(among), -1)
     for number, check in enumerate(checks):
         first[(first < 0) & check.fails & among] = number
@@ -131,7 +131,7 @@ def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) ->
 
 
 def _lacking(request: Request, check: Check, rows: BoolArray, *, of_empty: bool) -> Iterator[str]:
-    """The extended resources that some of these rows lack, with the most that any of them has."""
+    """Yield the extended resources that some of these rows lack, with the most that any row has."""
     for (name, amount), there in zip(request.extended, check.of_each, strict=True):
         have = there[rows]
         if int(have.min()) < amount:

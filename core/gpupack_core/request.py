@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked for: one worker's request, and a gang of identical workers."""
+"""Requests: one worker's request, and a gang of identical workers."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,11 +11,11 @@ from gpupack_core.selector import NodeSelector, Toleration
 from gpupack_core.units import NO_CPU, NO_MEMORY, WHOLE_GPU, MiB, MilliCpu, MilliGpu
 
 _KINDS = 3
-"""GPUs, a share, slices."""
+"""The number of kinds of request: GPUs, a share, slices."""
 
 
 class Interconnect(StrEnum):
-    """How the GPUs of one worker must be linked."""
+    """The required link between the GPUs of one worker."""
 
     ANY = "any"
     NVLINK = "nvlink"
@@ -25,8 +25,8 @@ class Interconnect(StrEnum):
 class Share:
     """A part of one GPU. `memory` 0: unknown, as in traces that do not record it.
 
-    `group`: only shares of one group are on a GPU together. `limited`: it goes to a GPU of which
-    shares can be held to their limits (model.Device).
+    `group`: a GPU has shares of only one group at a time. `limited`: the share needs a GPU that
+    enforces the limits of its shares (model.Device).
     """
 
     milli: MilliGpu
@@ -44,12 +44,13 @@ class Share:
 REPLICA: Final = "replica"
 """Profile of a replica of a GPU that another plugin hands out several times (time-slicing, MPS).
 
-It is counted as a slice is: held wholly or not at all, and no whole GPU. It isolates nothing."""
+A replica counts as a slice: it is held wholly or not at all, and is no whole GPU. It isolates
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """MIG slices of one profile, such as "1g.10gb"; they may be of different GPUs of the node."""
+    """MIG slices of one profile, such as "1g.10gb"; they may be on different GPUs of the node."""
 
     profile: str
     number: int = 1
@@ -63,18 +64,18 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One worker: whole GPUs (0: a CPU-only pod), a share of one, or MIG slices.
+    """A request of one worker: whole GPUs (0: a CPU-only pod), a share of one, or MIG slices.
 
-    Policies see what a request takes of GPUs that are not cut, so of a request for slices no more
-    than CPU and memory: they choose the node by these, and devices.py the slices there. That a
-    GPU could be cut anew, or a larger slice stand in for a smaller, is not modelled.
+    Policies see what a request takes of GPUs that are not cut. For a request for slices they see
+    only CPU and memory: they choose the node by these, and devices.py chooses the slices there.
+    That a GPU could be cut again, or a larger slice replace a smaller, is not modelled.
 
     `models` empty: any; otherwise each GPU must match one of them (models.matches_model).
-    `min_memory` asks for devices of at least this capacity. NVLINK: all GPUs of the worker in
+    `min_memory` requests devices of at least this capacity. NVLINK: all GPUs of the worker are in
     one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests. `resource`: the
-    name by which GPUs are asked for, as of model.Device. `sound`: DEGRADED devices do not serve it;
-    who places a request prefers that (serving.only_sound). `extended`: what the worker takes of
-    resources that have no field here, by name (extended.py).
+    resource name of the GPUs, as in model.Device. `sound`: DEGRADED devices do not serve it;
+    placement prefers that (serving.only_sound). `extended`: amounts of resources that have no field
+    here, by name (extended.py).
     """
 
     gpus: int | None = None
@@ -107,12 +108,12 @@ class Request:
 
     @property
     def needs_gpu(self) -> bool:
-        """False for a CPU-only pod."""
+        """Whether it needs a device; False for a CPU-only pod."""
         return bool(self.devices)
 
     @property
     def devices(self) -> int:
-        """How many devices it takes: GPUs, slices, or the one that a share is of."""
+        """Number of devices: GPUs, slices, or the one GPU of a share."""
         if self.slices is not None:
             return self.slices.number
         return 1 if self.share is not None else self.gpus or 0
@@ -124,16 +125,17 @@ class Request:
 
     @property
     def milli(self) -> MilliGpu:
-        """GPU capacity asked for, over all devices; slices count nothing."""
+        """Requested GPU capacity over all devices; slices count nothing."""
         return self.share.milli if self.share else MilliGpu((self.gpus or 0) * WHOLE_GPU)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """`max_nodes`: a gang touches at most so many nodes; None: any number.
+    """The limits on where the workers of a gang are.
 
-    `same_clique`: the GPUs of all workers are in one NVLink clique of one node. A GPU without
-    NVLink is a clique of its own, which shares may have in common.
+    `max_nodes`: maximum number of nodes of the gang; None: no limit. `same_clique`: the GPUs of all
+    workers are in one NVLink clique of one node. A GPU without NVLink is a clique of its own, which
+    shares may have in common.
     """
 
     max_nodes: int | None = None
@@ -146,7 +148,7 @@ class Spread:
 
     @property
     def most_nodes(self) -> int | None:
-        """`max_nodes`, or the one node that a clique is on."""
+        """`max_nodes`, or 1 with `same_clique`."""
         return 1 if self.same_clique else self.max_nodes
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes a pod may use: node selector, required node affinity, tolerations.
+"""Constraints on nodes: node selector, required node affinity, tolerations.
 
-The semantics are kube-scheduler's, so that a plan does not die in its filters later.
+The semantics are kube-scheduler's, so that its filters later accept a plan.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NAME_FIELD = "metadata.name"
 
 
 class Operator(StrEnum):
-    """How a requirement compares a value."""
+    """The comparison of a requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -40,7 +40,7 @@ class Requirement:
             raise InvalidSelector(f"{self.key}: {self.operator} with values {self.values}")
 
     def matches(self, value: str | None) -> bool:
-        """Whether a label of this value (None: absent) satisfies the requirement."""
+        """Tell whether a label of this value (None: absent) satisfies the requirement."""
         match self.operator:
             case Operator.IN:
                 return value in self.values
@@ -73,7 +73,7 @@ class Term:
                 raise InvalidSelector(f"matchFields knows only {NAME_FIELD}, not {requirement.key}")
 
     def matches(self, node: Node) -> bool:
-        """Whether the node satisfies every requirement."""
+        """Tell whether the node satisfies every requirement."""
         if not self.labels and not self.fields:
             return False
         return all(r.matches(node.labels.get(r.key)) for r in self.labels) and all(
@@ -83,9 +83,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class NodeSelector:
-    """`labels` (a pod's nodeSelector) must all match; of `terms` (node affinity) at least one.
+    """A pod's constraints on nodes.
 
-    `terms=None` asks nothing; `terms=()` matches no node, as in Kubernetes.
+    `labels` (a pod's nodeSelector) must all match; of `terms` (node affinity) at least one.
+    `terms=None` has no constraint; `terms=()` matches no node, as in Kubernetes.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -93,26 +94,26 @@ class NodeSelector:
 
     @property
     def requirements(self) -> int:
-        """How much there is to judge: labels, terms, and values of their requirements."""
+        """Number of comparisons: labels, terms, and values of their requirements."""
         judged = (r for term in self.terms or () for r in (*term.labels, *term.fields))
         return len(self.labels) + len(self.terms or ()) + sum(1 + len(r.values) for r in judged)
 
     @property
     def text(self) -> int:
-        """Characters of all keys and values."""
+        """Number of characters of all keys and values."""
         judged = (r for term in self.terms or () for r in (*term.labels, *term.fields))
         in_terms = sum(len(r.key) + sum(map(len, r.values)) for r in judged)
         return in_terms + sum(len(key) + len(value) for key, value in self.labels)
 
     def matches(self, node: Node) -> bool:
-        """Whether a pod with this selector may be placed on the node."""
+        """Tell whether a pod with this selector may be placed on the node."""
         if any(node.labels.get(key) != value for key, value in self.labels):
             return False
         return self.terms is None or any(term.matches(node) for term in self.terms)
 
 
 class TolerationOperator(StrEnum):
-    """Equal compares the taint's value, Exists does not."""
+    """The comparison of a toleration: Equal compares the taint's value, Exists does not."""
 
     EQUAL = "Equal"
     EXISTS = "Exists"
@@ -120,7 +121,7 @@ class TolerationOperator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Empty `key` with Exists tolerates every taint; `effect=None` every effect."""
+    """A toleration. Empty `key` with Exists tolerates every taint; `effect=None` every effect."""
 
     key: str = ""
     operator: TolerationOperator = TolerationOperator.EQUAL

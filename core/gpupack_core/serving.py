@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices are asked for by a request's name for them, and which a share may join.
+"""The devices that serve a request's resource name, and those that a share may join.
 
-Most clusters have one name, and most nodes: a device is looked at for its own only on nodes where
-there are several.
+Most clusters and most nodes have one resource name: single devices are checked only on nodes with
+several names.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from gpupack_core.request import Request
 
 
 def serving_nodes(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArray:
-    """Rows with a device of the asked resource; all of them, if no device is asked for."""
+    """Return the rows with a device of the requested resource; all, if no device is requested."""
     a = cluster.arrays
     if not cluster.resources.has_others(request.resource) or not request.needs_gpu:
         return a.present[at]
@@ -29,7 +29,7 @@ def serving_nodes(cluster: Cluster, request: Request, at: Rows = ALL) -> BoolArr
 
 
 def serving_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray | None:
-    """Devices of the asked resource, on nodes that have any; None: all devices there are."""
+    """Return the devices of the requested resource, on nodes that have any; None: all devices."""
     if not cluster.resources.has_others(request.resource) or not request.needs_gpu:
         return None
     a = cluster.arrays
@@ -39,24 +39,24 @@ def serving_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) ->
 
 
 def only_sound(cluster: Cluster, request: Request) -> Request | None:
-    """The same request for devices that are not degraded; None: it makes no difference here."""
+    """Return the request for devices that are not degraded; None: that makes no difference."""
     if request.sound or not request.needs_gpu or not cluster.worn:
         return None
     return replace(request, sound=True)
 
 
 def seen_for(cluster: Cluster, request: Request) -> Arrays:
-    """The numbers by which nodes are compared for a request: of its GPUs and no others.
+    """Return the figures by which nodes are compared for a request: only of GPUs that serve it.
 
-    A request that takes nothing of GPUs sees all of them. Of GPUs that another group shares, a
-    share sees no room for it.
+    A request that takes nothing of GPUs sees all of them. A share sees no free slots on GPUs that
+    another group shares.
     """
     a, joinable = _of_resource(cluster, request), joinable_devices(cluster, request)
     return a if joinable is None else replace(a, free_shares=a.free_shares * joinable)
 
 
 def joinable_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray | None:
-    """Devices of which no other group has shares; None: no share is asked, or there is no other."""
+    """Return the devices without shares of another group; None: no share, or no other group."""
     if request.share is None or not cluster.groups.has_others(request.share.group):
         return None
     number, there = cluster.groups.number(request.share.group), cluster.arrays.group[at]
@@ -75,6 +75,6 @@ def _of_resource(cluster: Cluster, request: Request) -> Arrays:
 
 
 def _by_number(cluster: Cluster, request: Request) -> BoolArray:
-    """One truth value per number of a resource; the last one stands for ABSENT."""
+    """Return one truth value per number of a resource; the last one stands for ABSENT."""
     serves = cluster.resources.where(lambda resource: resource == request.resource)
     return np.append(serves, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster as a JSON-ready dict and back: nodes, devices, and who holds what.
+"""A cluster as a JSON-ready dict and back: nodes, devices and holdings.
 
     {"schema": 1, "tieSeed": null,
      "nodes": [{"name": "a", "cpuMilli": 64000, "memoryMiB": 512000, "labels": {"zone": "1"},
@@ -14,10 +14,10 @@
                   "devices": [{"uuid": "GPU-1", "milli": 500, "memoryMiB": 4096,
                                "group": ""}]}]}
 
-`load` and `dump` are inverse; order matters, since ties between nodes go to the first. Written by
-hand, a document may leave out whatever has a default: all but names, UUIDs, models, the memory of
-devices, and milli and memory of what is held; `index` is then the place in the list. A node may
-say `resource`, too: for those of its devices that do not.
+`load` and `dump` are inverse; order matters, since ties between nodes go to the first. A document
+that is written by hand may omit fields with a default: all but names, UUIDs, models, the memory of
+devices, and milli and memory of what is held. The default of `index` is the place in the list. A
+node may have `resource`, the default for its devices.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ from gpupack_core.units import (
 )
 
 SCHEMA: Final = 1
-"""Goes up when a document of before would be read wrongly."""
+"""The version of the format; it increases when an older document would be read wrongly."""
 
 _HEALTH = {health.name.title(): health for health in Health}
 _EFFECT = {effect.value: effect for effect in Effect}
@@ -60,7 +60,7 @@ _MAX_SHARES = 1 << 30
 
 
 def dump(cluster: Cluster) -> dict[str, Any]:
-    """All that `load` needs to build an equal cluster."""
+    """Return all that `load` needs to build an equal cluster."""
     return {
         "schema": SCHEMA,
         "tieSeed": cluster.tie_seed,
@@ -70,14 +70,14 @@ def dump(cluster: Cluster) -> dict[str, Any]:
 
 
 def load(document: Mapping[str, Any], *, strict: bool = True) -> Cluster:
-    """The cluster that a document describes.
+    """Return the cluster that a document describes.
 
-    `strict`: what is held must fit on nodes that are there. Otherwise it is held as a fact, as a
-    ledger does with what it reads from the API: the node may be away for the moment, or two
+    `strict`: holdings must fit on nodes that exist. Otherwise they are adopted as facts, as a
+    ledger does with what it reads from the API: the node may be absent for the moment, or two
     holders may claim one device.
 
     Raises:
-        InvalidSnapshot: names path and value of the first field that is wrong.
+        InvalidSnapshot: the first field that is wrong, with path and value.
     """
     top = Fields.of(document)
     if top.number("schema") != SCHEMA:

@@ -12,43 +12,43 @@ T = TypeVar("T")
 
 
 class Table(Generic[T]):
-    """Gives each distinct value in use a number.
+    """A table that gives each distinct value in use a number.
 
-    Uses are counted: when its last one ends, a value's number is for the next new value. So the
-    table is never larger than the most values that were in use at once, whatever came and went,
-    as taints whose values are times. A copy knows the numbers of its original.
+    Uses are counted: when its last use ends, a value's number becomes free for the next new value.
+    So the table is never larger than the largest number of values in use at once, even if values
+    come and go, such as taints whose values are times. A copy knows the numbers of its original.
     """
 
     def __init__(self) -> None:
         self.values: list[T] = []
-        """By number; of a number that is not in use, the value that had it last."""
+        """Values by number; for a number that is not in use, its last value."""
         self._numbers: dict[T, int] = {}
         self._uses: list[int] = []
         self._spare: list[int] = []
 
     @property
     def in_use(self) -> KeysView[T]:
-        """The values that have a number now."""
+        """The values in use."""
         return self._numbers.keys()
 
     def numbers(self) -> dict[T, int]:
-        """A copy: the number of each value in use."""
+        """Return a copy of the numbers of the values in use."""
         return self._numbers.copy()
 
     def number(self, value: T) -> int | None:
-        """The value's number; None: it is not in use."""
+        """Return the value's number; None: it is not in use."""
         return self._numbers.get(value)
 
     def has_others(self, value: T) -> bool:
-        """Whether a value but this one is in use."""
+        """Tell whether a value other than this one is in use."""
         return len(self._numbers) > (value in self._numbers)
 
     def uses(self, number: int) -> int:
-        """How many of the number have not ended."""
+        """Return how many uses of the number have not ended."""
         return self._uses[number]
 
     def take(self, value: T) -> int:
-        """The value's number, which has one use more."""
+        """Return the value's number and count one more use."""
         number = self._numbers.get(value)
         if number is None:
             number = self._numbers[value] = self._new(value)
@@ -63,14 +63,14 @@ class Table(Generic[T]):
             self._spare.append(number)
 
     def copy(self) -> Self:
-        """The same numbers; either may give new ones without the other."""
+        """Return an independent copy with the same numbers."""
         twin = copy(self)
         own = ("values", "_numbers", "_uses", "_spare")
         vars(twin).update({name: getattr(self, name).copy() for name in own})
         return twin
 
     def where(self, judge: Callable[[T], bool]) -> NDArray[np.bool_]:
-        """One truth value per number; of no account for those that are not in use."""
+        """Return one truth value per number; meaningless for numbers that are not in use."""
         return np.fromiter(map(judge, self.values), np.bool_, len(self.values))
 
     def _new(self, value: T) -> int:

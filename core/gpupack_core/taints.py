@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which taint sets a pod's tolerations let it stand beside.
+"""The taint sets that a pod's tolerations tolerate.
 
 A pod may have hundreds of tolerations and a cluster thousands of taint sets. So a taint is not
-matched with one toleration after the other but looked up among all of them, and what was found is
-kept for as long as the taint sets stay the same: one call asks several times.
+matched with one toleration after the other but looked up among all of them. The result is kept
+until the taint sets change, since one call needs it several times.
 """
 
 from collections import OrderedDict
@@ -18,20 +18,20 @@ from gpupack_core.table import Table
 
 _KEPT = 64
 _KEPT_TEXT = 4 << 20
-"""Characters of all tolerations that are kept."""
+"""Maximum number of characters of all tolerations that are kept."""
 
 Tolerations = tuple[Toleration, ...]
 TaintSet = tuple[Taint, ...]
 
 
 class Tolerated:
-    """The taints that some tolerations are for."""
+    """The taints that a set of tolerations tolerates."""
 
     def __init__(self, tolerations: Iterable[Toleration]) -> None:
         self._effects: set[Effect | None] = set()
-        """Of every key; None: every effect."""
+        """Effects that are tolerated for every key; None: every effect."""
         self._keys: set[tuple[str, Effect | None]] = set()
-        """Whatever the value."""
+        """Keys and effects that are tolerated with any value."""
         self._values: set[tuple[str, str, Effect | None]] = set()
         for each in tolerations:
             if each.operator is TolerationOperator.EQUAL:
@@ -42,7 +42,7 @@ class Tolerated:
                 self._effects.add(each.effect)
 
     def __contains__(self, taint: Taint) -> bool:
-        """Whether the taint does not keep the pod away."""
+        """Tell whether the taint is tolerated."""
         return any(
             effect in self._effects
             or (taint.key, effect) in self._keys
@@ -51,22 +51,22 @@ class Tolerated:
         )
 
     def all_of(self, taints: TaintSet) -> bool:
-        """Whether a pod may be placed beside these taints; PreferNoSchedule never forbids."""
+        """Tell whether a pod may be placed with these taints; PreferNoSchedule never forbids it."""
         return all(taint.effect is Effect.PREFER_NO_SCHEDULE or taint in self for taint in taints)
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The taint sets that keep a pod away from nothing."""
+    """The taint sets that a pod tolerates."""
 
     mask: BoolArray
-    """By number; of no account for those that are not in use."""
+    """Truth values by number; meaningless for numbers that are not in use."""
     sets: frozenset[TaintSet]
-    """The sets themselves, whose numbers may change owners."""
+    """The sets themselves, since numbers may be reused."""
 
 
 class TaintSets(Table[TaintSet]):
-    """The taint sets of a cluster's nodes, and to whom they are open."""
+    """The taint sets of a cluster's nodes, with the tolerations that they are open to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class TaintSets(Table[TaintSet]):
         self._last: tuple[Tolerations, Open] | None = None
 
     def open_to(self, tolerations: Tolerations) -> Open:
-        """The sets of which all taints are tolerated; the answer must not be changed."""
+        """Return the sets of which all taints are tolerated; the answer must not be changed."""
         if self._last is None or self._last[0] is not tolerations:
             self._last = tolerations, self._recalled(tolerations)
         return self._last[1]
@@ -87,7 +87,7 @@ class TaintSets(Table[TaintSet]):
             self._forget()
 
     def copy(self) -> Self:
-        """The same numbers, and what is known of them; neither sees what the other learns."""
+        """Return an independent copy with the same numbers and answers."""
         twin = super().copy()
         vars(twin).update(_open=self._open.copy())
         return twin

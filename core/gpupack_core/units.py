@@ -10,7 +10,7 @@ MiB = NewType("MiB", int)
 NodeName = NewType("NodeName", str)
 DeviceUuid = NewType("DeviceUuid", str)
 Holder = NewType("Holder", str)
-"""Who holds a placement, e.g. a pod's UID. The caller builds it, always in one place."""
+"""The holder of a placement, such as a pod's UID. The caller builds it, always in one place."""
 
 WHOLE_GPU: Final = MilliGpu(1000)
 NO_CPU: Final = MilliCpu(0)

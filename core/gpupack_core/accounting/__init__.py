@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs were held, by whom, for how long, and what that costs.
+"""GPU usage by tenant, job and hour, and its cost.
 
     Holding ─ allocated, change ─► sums by Key (hour, tenant, job, model) ─ statement ─► Lines
                     ▲                                                          ▲
-                 Tariffs: price lists, and from when on each holds ────────────┘
+                 Tariffs: price lists, each with its start ────────────────────┘
 
-Pure, as all of core: the accountant of a cluster and the simulator sum by the same code. How much
-of a GPU a share or a MIG slice is says `charged`, as quotas have it.
+The package is pure, as all of core: the cost collector of a cluster and the simulator sum by the
+same code. `charged` defines how much of a GPU a share or a MIG slice counts, as it does for quotas.
 """
 
 from gpupack_core.accounting.amounts import (

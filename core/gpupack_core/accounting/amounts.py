@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much was held, and what is known of its use."""
+"""Amounts of GPU time that were held, and what is known of their use."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,14 +13,14 @@ JOULES_PER_KWH: Final = 3.6e6
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Over some time. All but `joules` are milli-GPU times seconds.
+    """Amounts over a period. All but `joules` are milli-GPU times seconds.
 
     Attributes:
-        allocated: what was held.
-        measured: the part of it while somebody knew how busy the GPUs were.
-        used: of the measured, weighted by how busy they were.
-        metered: the part of `allocated` while somebody knew the power that the GPUs drew.
-        joules: the energy of that part.
+        allocated: the amount that was held.
+        measured: the part of `allocated` for which the utilization of the GPUs was known.
+        used: `measured`, weighted by the utilization.
+        metered: the part of `allocated` for which the power draw of the GPUs was known.
+        joules: the energy of the metered part.
     """
 
     allocated: float = 0.0
@@ -45,25 +45,25 @@ class Amounts:
 
     @property
     def used_hours(self) -> float | None:
-        """GPU-hours of work; None: nobody measured any of it."""
+        """GPU-hours of work; None: none of the time was measured."""
         return gpu_hours(self.used) if self.measured > 0 else None
 
     @property
     def idle_hours(self) -> float | None:
-        """GPU-hours that were held, measured and not used; None: nobody measured any of it."""
+        """GPU-hours that were held, measured and not used; None: none of the time was measured."""
         return gpu_hours(max(self.measured - self.used, 0.0)) if self.measured > 0 else None
 
     @property
     def unknown_hours(self) -> float:
-        """GPU-hours of which nobody knows whether they were used."""
+        """GPU-hours of which it is unknown whether they were used."""
         return gpu_hours(max(self.allocated - self.measured, 0.0))
 
     @property
     def energy_kwh(self) -> float | None:
-        """Energy of the time that was metered; None: none was."""
+        """Energy of the metered time; None: none was metered."""
         return self.joules / JOULES_PER_KWH if self.metered > 0 else None
 
 
 def gpu_hours(milli_seconds: float) -> float:
-    """Milli-GPU times seconds as GPU-hours."""
+    """Convert milli-GPU times seconds to GPU-hours."""
     return milli_seconds / MILLI_SECONDS_PER_GPU_HOUR

@@ -4,9 +4,9 @@
     start ├────┬──────────┬───────┬──────┤ end      holding
           │ 10 │    11    │  12 ╎ │  13  │          hours (UTC); ╎ prices changed
 
-Of a period only sums by hour are kept, so a holding that turns out to have been longer or shorter
-than it was counted is corrected by the difference: what `change` answers added to the sums is as if
-it had been counted rightly at first.
+Only sums by hour are kept of a period. A holding that turns out longer or shorter than it was
+counted is corrected by the difference: the sums plus the answer of `change` equal the sums with the
+right figures from the start.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from gpupack_core.accounting.prices import Tariffs
 
 
 class Key(NamedTuple):
-    """What sums are kept by.
+    """The key of a sum.
 
     Attributes:
-        hour: seconds since the epoch at which it begins.
+        hour: start of the hour, in seconds since the epoch.
         tariff: number of the price list.
         tenant: a namespace.
-        cohort: of the tenant; empty: none.
-        job: empty: it is not asked.
-        model: label of the GPUs' model; empty: nobody knows it.
+        cohort: cohort of the tenant; empty: none.
+        job: name of the job; empty: the sum is not by job.
+        model: label of the GPUs' model; empty: unknown.
     """
 
     hour: int
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What somebody held from `start` to `end`, in seconds since the epoch."""
+    """The GPUs that a job held from `start` to `end`, in seconds since the epoch."""
 
     tenant: str
     cohort: str
@@ -61,12 +61,12 @@ class Holding:
 
 
 def hour_of(moment: float) -> int:
-    """The beginning of its hour."""
+    """Return the start of the moment's hour, in seconds since the epoch."""
     return int(moment // SECONDS_PER_HOUR) * SECONDS_PER_HOUR
 
 
 def allocated(holding: Holding, tariffs: Tariffs) -> Sums:
-    """By hour; nothing where it ends before it starts."""
+    """Return the amounts by hour; empty if the holding ends before it starts."""
     sums: Sums = {}
     for hour, tariff, seconds in _pieces(holding.start, holding.end, tariffs):
         for part in holding.parts:
@@ -76,7 +76,7 @@ def allocated(holding: Holding, tariffs: Tariffs) -> Sums:
 
 
 def change(before: Holding | None, after: Holding | None, tariffs: Tariffs) -> Sums:
-    """What to add to sums that have `before` so that they have `after`; no key of 0."""
+    """Return what to add to sums with `before` so that they have `after`; no key has 0."""
     if before is not None and after is not None and _are_alike(before, after):
         return _moved(before, after, tariffs)
     gone = allocated(before, tariffs) if before else {}
@@ -85,7 +85,7 @@ def change(before: Holding | None, after: Holding | None, tariffs: Tariffs) -> S
 
 
 def _moved(before: Holding, after: Holding, tariffs: Tariffs) -> Sums:
-    """Of months that were counted already only both ends are looked at."""
+    """Compare only both ends, so that months that were counted already cost nothing."""
     latest_start, earliest_end = max(before.start, after.start), min(before.end, after.end)
     if latest_start >= earliest_end:
         return _difference(allocated(after, tariffs), allocated(before, tariffs))
@@ -103,7 +103,7 @@ def _are_alike(one: Holding, other: Holding) -> bool:
 
 
 def _pieces(start: float, end: float, tariffs: Tariffs) -> Iterator[tuple[int, int, float]]:
-    """Hour, price list and seconds."""
+    """Yield the hour, the number of the price list and the seconds of each piece."""
     changes = tariffs.changes
     while start < end:
         hour, number = hour_of(start), tariffs.number_at(start)

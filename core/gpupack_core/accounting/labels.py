@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of GPUs as sums are kept by them: the product name, and the memory where that lacks it.
+"""Labels of GPU models in sums: the product name, with the memory if the name lacks it.
 
-«NVIDIA A100-SXM4-80GB» stays as it is; «A100» of 40,536 MiB is «A100 (40 GiB)», so that what has
-two prices is never one line.
+«NVIDIA A100-SXM4-80GB» stays as it is; «A100» of 40,536 MiB is «A100 (40 GiB)». So models with two
+prices are never one line.
 """
 
 import re
@@ -16,14 +16,14 @@ _LABEL = re.compile(r"(.*) \((\d{1,6}) GiB\)")
 
 
 def label(model: str, memory: MiB) -> str:
-    """As it is shown; of 1 MiB is a GPU of which nobody knows the memory."""
+    """Return the label of a model; 1 MiB means that the GPU's memory is unknown."""
     if tells_memory(model) or memory <= 1:
         return model
     return f"{model} ({round(memory / MIB_PER_GIB)} GiB)"
 
 
 def read_label(text: str) -> tuple[str, MiB | None]:
-    """The product name, and the memory where the label tells it beside the name."""
+    """Return the product name, and the memory if the label gives it after the name."""
     found = _LABEL.fullmatch(text)
     if found is None:
         return text, None

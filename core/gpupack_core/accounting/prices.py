@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU-hour costs, by model, and from when on."""
+"""Prices of a GPU-hour by model, with the time from which they are valid."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -12,20 +12,20 @@ from gpupack_core.errors import InvalidPrices, InvalidRequest
 from gpupack_core.models import matches_model, require_model, words
 
 ANY_MODEL: Final = "*"
-"""Every model that has no price of its own."""
+"""The key for every model that has no price of its own."""
 
 
 class Prices:
-    """One price list; immutable but for what it remembers.
+    """One price list; immutable except for a cache.
 
-    Of several names that a GPU's model matches, the one of the most words counts: `A100-80GB`
-    before `A100`. A model that none matches has the price of `*`; without that nobody knows it.
+    If a GPU's model matches several names, the one with the most words counts: `A100-80GB` before
+    `A100`. A model that matches none has the price of `*`; without `*` its price is unknown.
 
     Args:
-        per_gpu_hour: by model as people write it, or `*`.
+        per_gpu_hour: prices by model as users write it, or `*`.
 
     Raises:
-        InvalidPrices: a name is no model; a price is negative or no number.
+        InvalidPrices: a name is no model; a price is negative or not finite.
     """
 
     def __init__(self, per_gpu_hour: Mapping[str, float]) -> None:
@@ -37,7 +37,7 @@ class Prices:
         self._known: dict[str, float | None] = {}
 
     def of(self, label: str) -> float | None:
-        """Of one GPU for an hour; None: no price was set."""
+        """Return the price of one GPU for an hour; None: no price is set."""
         if label not in self._known:
             model, memory = read_label(label)
             found = (name for name in self._names if matches_model(name, model, memory))
@@ -47,7 +47,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """A price list and the moment from which it holds, in seconds since the epoch."""
+    """A price list and the time from which it is valid, in seconds since the epoch."""
 
     since: float
     currency: str
@@ -56,34 +56,35 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True)
 class Tariffs:
-    """All price lists, the oldest first; that one counts for what was before it, too.
+    """All price lists, the oldest first; the oldest also counts for all time before it.
 
-    Costs are in the currency of the newest. What was used while prices were in another has none.
+    Costs are in the currency of the newest list. Usage that was priced in another currency has no
+    cost.
     """
 
     each: tuple[Tariff, ...]
 
     @classmethod
     def of(cls, tariffs: Iterable[Tariff]) -> "Tariffs":
-        """Of any order; there must be one."""
+        """Sort the price lists by time; there must be at least one."""
         return cls(tuple(sorted(tariffs, key=lambda tariff: tariff.since)))
 
     @property
     def currency(self) -> str:
-        """Of the newest."""
+        """Currency of the newest list."""
         return self.each[-1].currency
 
     @property
     def changes(self) -> tuple[float, ...]:
-        """When prices changed."""
+        """Times at which prices changed, in seconds since the epoch."""
         return tuple(tariff.since for tariff in self.each[1:])
 
     def number_at(self, moment: float) -> int:
-        """Which of them holds then."""
+        """Return the number of the price list that is valid at this moment."""
         return bisect_right(self.changes, moment)
 
     def price(self, number: int, label: str) -> float | None:
-        """Of one GPU for an hour by that list; None: nobody knows it."""
+        """Return the price of one GPU for an hour by that list; None: unknown."""
         tariff = self.each[number]
         if tariff.currency != self.currency:
             return None

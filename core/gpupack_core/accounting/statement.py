@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums with what they cost, grouped as somebody asked for them."""
+"""Sums with their costs, grouped by namespace, job, cohort or model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NOTHING = Amounts()
 
 
 class Group(StrEnum):
-    """What makes a line."""
+    """The attribute that makes a line."""
 
     NAMESPACE = "namespace"
     JOB = "job"
@@ -23,9 +23,9 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What is not asked for is empty; `cost` None: a part of it has no price.
+    """One line of a statement; fields outside the grouping are empty.
 
-    The cohort of a tenant that was in several of them is empty.
+    The cohort of a tenant that was in several cohorts is empty. `cost` None: a part has no price.
     """
 
     tenant: str = ""
@@ -37,7 +37,7 @@ class Line:
 
 
 def statement(entries: Iterable[tuple[Key, Amounts]], by: Group, tariffs: Tariffs) -> list[Line]:
-    """In alphabetical order."""
+    """Return one line for each group, in alphabetical order."""
     found: dict[tuple[str, str, str], Line] = {}
     for key, amounts in entries:
         at = _grouped(key, by)
@@ -47,7 +47,7 @@ def statement(entries: Iterable[tuple[Key, Amounts]], by: Group, tariffs: Tariff
 
 
 def total(lines: Iterable[Line]) -> Line:
-    """Of all lines."""
+    """Add up all lines; the cost is None if a line has none."""
     amounts, cost = NOTHING, 0.0
     priced = True
     for line in lines:

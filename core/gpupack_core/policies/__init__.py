@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of policies: a new one is a file here and a line below."""
+"""The table of policies; a new policy needs a file here and a line below."""
 
 from gpupack_core.errors import UnknownPolicy
 from gpupack_core.policies.best_fit import BestFit
@@ -29,19 +29,19 @@ _TABLE: tuple[type[Policy], ...] = (
 )
 
 POLICIES: dict[str, Policy] = {policy.name: policy() for policy in _TABLE}
-"""By name, not informed. Some keep memos: parts of a program that run in parallel threads take one
+"""Policies by name, not informed. Some keep memos: threads that run in parallel take one policy
 each, by `policy_named(…).informed(…)`."""
 
 DEFAULT = "default"
 DEFAULT_POLICY = BidPrice.name
-"""What `default` stands for."""
+"""The policy that `default` names."""
 
 
 def policy_named(name: str) -> Policy:
-    """The policy of this name, or a weighted combination such as `0.7*fgd+0.3*best-fit`.
+    """Return the policy of this name, or a weighted combination such as `0.7*fgd+0.3*best-fit`.
 
     Raises:
-        UnknownPolicy: the message lists those that exist, or says what is wrong in the expression.
+        UnknownPolicy: the message lists the valid names, or says what is wrong in the expression.
     """
     weighted = terms(name) if "+" in name or "*" in name else [(1.0, name)]
     parts = [(weight, _known(part)) for weight, part in weighted]

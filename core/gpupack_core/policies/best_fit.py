@@ -3,11 +3,11 @@
 
     score = floor(100 · (1 - ½·cpu_left / 128000 - ½·gpu_left / 8000))
 
-cpu_left: milli-CPU free after placement; gpu_left: milli-GPU free after placement, summed over
-the node's healthy devices. 128 cores and 8 GPUs are the largest node of the openb cluster. The
+cpu_left: milli-CPU free after placement; gpu_left: milli-GPU free after placement, summed over the
+node's healthy devices. 128 cores and 8 GPUs are the largest node of the openb cluster. The
 whole-number score is part of the policy: nodes within one point tie.
 
-Source: BestFit as compared in «Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+Source: BestFit in the comparison of «Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 Fragmentation Gradient Descent» (USENIX ATC '23).
 """
 
@@ -27,7 +27,7 @@ class BestFit(Policy):
     name = "best-fit"
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         cpu_left = (view.free_cpu[rows] - request.cpu) / LARGEST_CPU_MILLI
         gpu_left = (view.free_gpu_milli[rows] - request.milli) / LARGEST_GPU_MILLI
         score: FloatArray = np.floor(100.0 * (1.0 - 0.5 * cpu_left - 0.5 * gpu_left))

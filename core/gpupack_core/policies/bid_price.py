@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bid prices: the node that loses least of what its free GPUs are worth to those who may come.
+"""Bid prices: the node that loses least of the value of its free GPUs for future requests.
 
     score = floor( [ (1 - 0.6·θ) · (ΔU - 0.034·opens) - (1 - θ) · Z - θ·ΔF - K ] / 0.0234 )
 
 Δ: after placement less before. In GPUs:
-U       Σ_gpu W(free) - 0.845 · Ψ(Σ_gpu W(free) - free CPU / r): what gaps are worth, where there is
-        CPU to use them. W by an LP over the mix of requests (pricing/gaps.py), Ψ: a soft corner at
-        r cores for a GPU, as the mix has it (pricing/stranding.py)
-opens   1 if a share opens an idle GPU
-Z       of a pod without GPUs: 0.182 · [the node has GPU capacity free] + 0.131 · CPU left / 128
-        cores: it goes where its CPU strands nothing
-F       fragmentation (fragmentation.py) by the typical pods and, on top, large jobs
-        (pricing/large_jobs.py)
-K       price of the GPUs that are taken, where requests must have them and no others
-        (pricing/sought_kinds.py); while nothing is known of the mix, where more requests could use
-        them than others (pricing/versatility.py)
-θ       min(1, 2 · churn), churn: departures per arrival of late
+  U       Σ_gpu W(free) - 0.845 · Ψ(Σ_gpu W(free) - free CPU / r): the value of gaps with CPU to use
+          them. W by an LP over the mix of requests (pricing/gaps.py), Ψ: a soft corner at r cores
+          per GPU, as in the mix (pricing/stranding.py)
+  opens   1 if a share opens an idle GPU
+  Z       for a pod without GPUs: 0.182 · [the node has GPU capacity free] + 0.131 · CPU left / 128
+          cores: the pod goes where its CPU strands nothing
+  F       fragmentation (fragmentation.py) by the typical pods plus large jobs
+          (pricing/large_jobs.py)
+  K       price of the GPUs that are taken, if some requests can use no other kinds
+          (pricing/sought_kinds.py); while the mix is unknown, higher for kinds that more requests
+          could use (pricing/versatility.py)
+  θ       min(1, 2 · churn), churn: recent departures per arrival
 
-θ = 0: nothing ever leaves, no gap is ever given back, so each is used as well as the LP knows how.
-θ = 1, steady state: gaps come back of themselves and what is scarce is nodes that are idle enough
-for large jobs, which F keeps. One formula between the two, since a cluster that fills up for the
-first time becomes one that turns over.
+θ = 0: nothing ever leaves and no gap is given back, so each gap is used as well as the LP can. θ =
+1, steady state: gaps come back by themselves. The scarce resource is nodes that are idle enough for
+large jobs, which F protects. One formula covers both, since a cluster that fills up for the first
+time later turns over.
 
 Whole-number scores are part of the policy: nodes that differ by less than a step of 0.0234 GPU tie,
 and ties go to the first node of a fixed order, which keeps the last ones empty. A share goes to the
-fullest GPU of the node. All is worked out in whole numbers, UNIT parts to a GPU, and in per mille.
-While nothing is known of the mix a gap is worth what it holds; to go by best-fit until then was
-measured to cost 0.45 points of openb's GPUs, which the CPU of the first nodes strands.
+fullest GPU of the node. All figures are whole numbers, UNIT parts to a GPU, and per mille. While
+the mix is unknown, a gap is worth its capacity; best-fit in that phase was measured to cost 0.45
+points of openb's GPUs, because the CPU of the first nodes strands them.
 
 Source: ours. Bid prices are those of revenue management (Talluri and van Ryzin, «The Theory and
 Practice of Revenue Management», 2004, section 3.2). Figures: docs/packing.md.
@@ -57,7 +57,7 @@ BESIDE_FREE_GPUS = 0.182
 CPU_LEFT = 0.131
 LARGEST_CPU_MILLI = 128_000
 SETTLED_CHURN = 0.5
-"""θ is 1 from here on."""
+"""The churn from which θ is 1."""
 LESS_WHEN_SETTLED = 0.6
 
 _MILLE = 1000
@@ -66,7 +66,7 @@ _STEP_PARTS = round(STEP * UNIT) * _MILLE * WHOLE_GPU
 
 
 class BidPrice(Policy):
-    """Policy `bid-price`. Told something new, it is another object with memos of its own."""
+    """Policy `bid-price`. `informed` returns a new object with its own memos."""
 
     name = "bid-price"
 
@@ -82,7 +82,7 @@ class BidPrice(Policy):
         self._lock = Lock()
 
     def informed(self, outlook: Outlook) -> "BidPrice":
-        """With prices by the outlook's mix.
+        """Return the policy with prices by the outlook's mix.
 
         Raises:
             NoPrices: the LP was not solved.
@@ -102,7 +102,7 @@ class BidPrice(Policy):
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         with self._lock:
             prices, cliques = self.prices(view), self._prices_of_cliques(view)
             kind = kind_of_score(request), prices.tobytes(), cliques.tobytes()
@@ -112,7 +112,7 @@ class BidPrice(Policy):
             return self._scores.of(kind, view.version, compute, rows)[rows].astype(np.float64)
 
     def prices(self, view: Arrays) -> IntArray:
-        """K for each GPU, by kind, in parts times 1,000; empty if none has a price."""
+        """Return K for each GPU, by kind, in parts times 1,000; empty if none has a price."""
         if not self._mix.demands:
             return self._versatility.by_kind(view) * _MILLE
         filling = _MILLE - self.settled
@@ -120,14 +120,14 @@ class BidPrice(Policy):
         return self.settled * busy + filling * idle
 
     def _prices_of_cliques(self, view: Arrays) -> IntArray:
-        """K on top of that, by GPUs of the node's largest clique; empty if there is none."""
+        """Return the additional K, by GPUs of the node's largest clique; empty if there is none."""
         nothing: IntArray = np.zeros(0, np.int64)
         return nothing if self._mix.demands else self._versatility.by_clique(view) * _MILLE
 
     def _gains(
         self, view: Arrays, request: Request, rows: Rows, prices: IntArray, cliques: IntArray
     ) -> Parts:
-        """The score before it is rounded: parts times 1,000,000."""
+        """Return the score before it is rounded: parts times 1,000,000."""
         left, cpu = free_after(view, request, rows), view.free_cpu[rows] - request.cpu
         gains = self._change(view, rows, left, cpu)
         gains += self.settled * self.fragmentation.total * request.milli
@@ -140,7 +140,7 @@ class BidPrice(Policy):
         return gains
 
     def _change(self, view: Arrays, rows: Rows, left: IntArray, cpu: IntArray) -> Parts:
-        """Of the value, were so much left. Of a few rows before and after are one pass."""
+        """Return the change of the value with this much left; few rows take one pass for both."""
         if isinstance(rows, slice):
             return self._value(view, rows, left, cpu) - self._values(view)
         free = np.concatenate([view.free_milli.T[:, rows], left], axis=1)
@@ -155,7 +155,7 @@ class BidPrice(Policy):
         return self._before.of("now", view.version, compute)
 
     def _value(self, view: Arrays, rows: Rows, free: IntArray, cpu: IntArray) -> Parts:
-        """U and what is useful (all that is free, less F), weighted: parts times 1,000,000."""
+        """Return U and the useful capacity (free less F), weighted: parts times 1,000,000."""
         worth = self.worth[free].sum(axis=0)
         value: Parts = (worth - self.stranding.of(worth, cpu)) * (self.in_use * WHOLE_GPU)
         if self.settled:
@@ -167,7 +167,7 @@ class BidPrice(Policy):
     def _penalty(
         self, view: Arrays, request: Request, rows: Rows, left: IntArray, cpu: IntArray
     ) -> Parts:
-        """Of opening a GPU and of pods without GPUs, weighted as `_value`."""
+        """Return the penalty of opening a GPU and of pods without GPUs, weighted as `_value`."""
         weight = self.in_use * WHOLE_GPU
         if request.share is not None:
             opened = (left == WHOLE_GPU).sum(axis=0) < view.idle_gpus[rows]
@@ -181,15 +181,15 @@ class BidPrice(Policy):
 
     @property
     def in_use(self) -> int:
-        """Weight of U in per mille."""
+        """The weight of U in per mille."""
         return _MILLE - round(LESS_WHEN_SETTLED * self.settled)
 
 
 def free_after(view: Arrays, request: Request, rows: Rows) -> IntArray:
-    """Milli-GPU free by device and node, once the request has its place.
+    """Return the free milli-GPU by device and node after placement of the request.
 
-    A share takes of the fullest GPU with room, whole GPUs are the first that do; which they are is
-    for devices.py to say. Of no account where the request does not fit.
+    A share takes from the fullest GPU with room, whole GPUs are the first that fit; devices.py
+    makes the real choice. The result is meaningless if the request does not fit.
     """
     free = view.free_milli.T[:, rows]
     if not request.milli:
@@ -201,7 +201,7 @@ def free_after(view: Arrays, request: Request, rows: Rows) -> IntArray:
 
 
 def _taking(view: Arrays, request: Request, rows: Rows, free: IntArray) -> BoolArray:
-    """Devices that the request takes."""
+    """Return the devices that the request takes."""
     mixed = (view.node_kind[rows] == MIXED).any()
     fits = accepted(view, request, rows) if mixed else np.ones(free.shape, np.bool_)
     if request.share is None:

@@ -4,12 +4,12 @@
     score = floor(100 · sigmoid((F before - F after) / 1000))
 
 F: fragmentation.py, in milli-GPU, under the typical pods: the most frequent kinds of request that
-make up 95 % of all, those that ask for no GPU among them, the node's memory left aside. A share
-goes to the GPU of the node that gives the best score, the first of equals. That the score is a
-whole number is part of the policy, and so is that equals go to the first node of a fixed order:
+make up 95 % of all, including those that request no GPU; the node's memory is left out. A share
+goes to the GPU of the node that gives the best score, the first among equals. The whole-number
+score is part of the policy, and so is the rule that ties go to the first node of a fixed order:
 without them openb fills to 92.9 and 90.0 % of its GPUs instead of 95.2 %.
 
-While nothing is known of the mix it is best-fit.
+While the mix is unknown, the policy is best-fit.
 
 Source: «Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
 Descent» (USENIX ATC '23) and its simulator, hkust-adsl/kubernetes-scheduler-simulator.
@@ -33,11 +33,11 @@ from gpupack_core.units import NO_MEMORY, WHOLE_GPU
 
 _UNINFORMED = BestFit()
 _NEVER = np.iinfo(np.int64).min // 4
-"""The gain by a placement that there cannot be."""
+"""The gain of an impossible placement."""
 
 
 class Fgd(Policy):
-    """Policy `fgd`. Told something new, it is another object with memos of its own."""
+    """Policy `fgd`. `informed` returns a new object with its own memos."""
 
     name = "fgd"
 
@@ -49,7 +49,7 @@ class Fgd(Policy):
         self._lock = Lock()
 
     def informed(self, outlook: Outlook) -> "Fgd":
-        """With the typical pods of the outlook; the tables are ready."""
+        """Return the policy with the typical pods of the outlook; its tables are ready."""
         typical = typical_pods(outlook.mix)
         if typical == self._mix:
             return self
@@ -58,7 +58,7 @@ class Fgd(Policy):
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         if not self.fragmentation.total:
             return _UNINFORMED.score(view, request, rows)
         kind = kind_of_score(request)
@@ -67,7 +67,7 @@ class Fgd(Policy):
             return self._scores.of(kind, view.version, compute, rows)[rows].astype(np.float64)
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
-        """The first device with the best score."""
+        """Return the first device with the best score."""
         if len(columns) == 1:
             return columns[0]
         if not self.fragmentation.total:
@@ -77,13 +77,13 @@ class Fgd(Policy):
         return columns[int(self._rounded(gains).argmax())]
 
     def _rounded(self, gain: Parts) -> IntArray:
-        """The score of a gain: how many steps it reaches."""
+        """Return the score of a gain: how many steps it reaches."""
         return self.thresholds.searchsorted(gain, side="right")
 
     def _gains(self, view: Arrays, request: Request, rows: Rows) -> Parts:
-        """F before less F after: of a share by device and row, otherwise a line of rows.
+        """Return F before less F after: for a share by device and row, otherwise one line of rows.
 
-        Of no account where the request does not fit.
+        The result is meaningless if the request does not fit.
         """
         measure, kind = self.fragmentation, view.node_kind[rows]
         before = measure.useful(view)[rows]
@@ -106,9 +106,9 @@ class Fgd(Policy):
         return gains
 
     def _gains_of_mixed(self, view: Arrays, request: Request, rows: IntArray) -> Parts:
-        """As `_gains`, of nodes with GPUs of several kinds, which are rare: state by state.
+        """Return `_gains` of nodes with GPUs of several kinds, which are rare, state by state.
 
-        Whole GPUs are taken to be the first that do; which they are is for devices.py to say.
+        Whole GPUs are assumed to be the first that fit; devices.py makes the real choice.
         """
         free, fits = view.free_milli.T[:, rows], accepted(view, request, rows)
         if request.share is None:
@@ -126,7 +126,7 @@ class Fgd(Policy):
         free: IntArray,
         taken: list[BoolArray],
     ) -> Parts:
-        """One line for each way to take devices."""
+        """Return one line for each way to take devices."""
         measure = self.fragmentation
         base = measure.total * request.milli - measure.useful(view)[rows]
         groups, cpu = measure.groups(view.kind.T[:, rows]), view.free_cpu[rows] - request.cpu
@@ -136,17 +136,17 @@ class Fgd(Policy):
 
 
 def _thresholds(total: int) -> Parts:
-    """The least gains, milli-GPU times weight, that score 1, 2, … 99."""
+    """Return the smallest gains, milli-GPU times weight, that score 1, 2, … 99."""
     score = np.arange(1, 100)
     least: Parts = np.ceil(np.log(score / (100 - score)) * WHOLE_GPU * total).astype(np.int64)
     return least
 
 
 def typical_pods(mix: Mix) -> Mix:
-    """Those that make up 95 %, told apart by what fragmentation sees."""
+    """Return the kinds that make up 95 % of the pods, distinguished as fragmentation does."""
     return Mix.of((replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands).typical()
 
 
 def _some(rows: Rows, places: IntArray) -> IntArray:
-    """Of the rows those that stand at these places."""
+    """Return the rows at these places."""
     return places if isinstance(rows, slice) else rows[places]

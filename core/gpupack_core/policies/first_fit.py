@@ -14,6 +14,6 @@ class FirstFit(Policy):
     name = "first-fit"
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         del view, request
         return np.zeros(len(rows))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices of many nodes could serve a request: by device and row, for policies.
+"""The devices of many nodes that could serve a request, by device and row, for policies.
 
-Which of them do serve it in the end is for devices.py to say; that is for one node.
+The final choice is made by devices.py, for one node.
 """
 
 from collections.abc import Hashable
@@ -16,26 +16,26 @@ from gpupack_core.units import WHOLE_GPU
 
 
 def kind_of_score(request: Request) -> Hashable:
-    """What the score of a row may depend on besides the row."""
+    """Return the key of all that the score of a row may depend on besides the row."""
     return request.gpus, request.share, request.models, request.min_memory, request.cpu
 
 
 def accepted(view: Arrays, request: Request, rows: Rows) -> BoolArray:
-    """Devices of a model and size that would do, were they idle."""
+    """Return the devices of a model and size that would serve the request if idle."""
     accepting = [*(accepts(request, kind) for kind in view.kinds.values), False, False]
     found: BoolArray = np.array(accepting)[view.kind.T[:, rows]]
     return found
 
 
 def first_idle(fits: BoolArray, free: IntArray, gpus: int) -> BoolArray:
-    """Of devices that fit, so many idle ones of each node, in column order."""
+    """Return the first `gpus` idle devices of each node that fit, in column order."""
     idle = fits & (free == WHOLE_GPU)
     first: BoolArray = idle & (idle.cumsum(axis=0) <= gpus)
     return first
 
 
 def room_for(view: Arrays, share: Share, rows: Rows) -> BoolArray:
-    """Devices with capacity, memory and a slot for the share, of whatever model."""
+    """Return the devices with capacity, memory and a slot for the share, of any model."""
     room: BoolArray = view.free_milli.T[:, rows] >= share.milli
     if share.memory:
         room &= view.free_memory.T[:, rows] >= share.memory

@@ -2,11 +2,11 @@
 """GPU clustering: work of one size on one node.
 
     score = base + floor(25 · (8000 - gpu_free) / 8000)
-    base    75 where all who hold GPUs of the node are of the request's size
-            50 where some are
-            25 where nobody holds any
-             0 where all are of other sizes
-    no GPU asked for: score = 0
+    base    75 if all holders of the node's GPUs are of the request's size
+            50 if some are
+            25 if there are no holders
+             0 if all are of other sizes
+    no GPU requested: score = 0
 
 Sizes: a share, one GPU, two GPUs and so on; more than eight are one size. gpu_free: milli-GPU free
 before placement, summed over the node's healthy devices; 8 GPUs are the largest node of openb.
@@ -29,7 +29,7 @@ class GpuClustering(Policy):
     name = "gpu-clustering"
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         if not request.milli:
             return np.zeros(len(rows))
         size = min(request.gpus or 0, SIZES - 1)

@@ -4,10 +4,10 @@
     a share on a GPU in use              score = max(50, 100 - floor(free / 100))
     else, on a node with a GPU in use    score = max(33, 50 - idle GPUs that it takes)
     else                                 score = max(n, 33 - n)
-    no GPU asked for                     score = 0
+    no GPU requested                     score = 0
 
-free: milli-GPU free before placement on the fullest GPU with room for the share, which is the one
-that it gets; n: GPUs of the node. A GPU that is not healthy counts as in use.
+free: milli-GPU free before placement on the fullest GPU with room for the share, which the share
+gets; n: GPUs of the node. A GPU that is not healthy counts as in use.
 
 Source: GpuPacking in the simulator of «Beware of Fragmentation: Scheduling GPU-Sharing Workloads
 with Fragmentation Gradient Descent» (USENIX ATC '23), after «MLaaS in the Wild» (NSDI '22).
@@ -28,7 +28,7 @@ class GpuPacking(Policy):
     name = "gpu-packing"
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         if not request.milli:
             return np.zeros(len(rows))
         idle_node = np.maximum(view.gpus[rows], 33 - view.gpus[rows])
@@ -41,10 +41,10 @@ class GpuPacking(Policy):
 
 
 def fullest_with_room(view: Arrays, request: Request, rows: IntArray) -> IntArray:
-    """Milli-GPU free on the fullest GPU with room for the share; a whole one where there is none.
+    """Return the free milli-GPU of the fullest GPU with room for the share; 1000 if there is none.
 
-    Models are left to who chose the rows: where GPUs of several kinds are in one node, the fullest
-    may be one that the request does not want.
+    The caller chooses rows by model: if a node has GPUs of several kinds, the fullest may be one
+    that the request does not accept.
     """
     free, share = view.free_milli.T[:, rows], request.share
     if share is None:

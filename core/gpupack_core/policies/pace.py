@@ -2,16 +2,15 @@
 """Pace: the slowest GPU of a gang sets its pace, so fast GPUs are not mixed with slow ones.
 
     score = 2 · v_k - v_n
-    no whole GPU asked for: score = 0
+    no whole GPU requested: score = 0
 
 v_i: speed of the node's i-th fastest idle GPU that the request could use, in per mille of the
-median of its model; k: GPUs asked for; n: how many of these there are. v_k is the pace that the
-request would have there. v_n is what a gang would have that takes all of them: a node that has a
-slow GPU is worth less to those who need all of it, so smaller work goes there, and to its fast
-GPUs.
+median of its model; k: GPUs requested; n: number of these idle GPUs. v_k is the pace that the
+request would have there. v_n is the pace of a gang that takes all of them: a node with a slow GPU
+is worth less to requests that need all of it, so smaller work goes there, and to its fast GPUs.
 
-It is made to be one term of several, `default+pace`: alone it packs nothing. Within a node it has
-the fastest GPUs chosen, unless that took more NVLink cliques.
+The policy is meant as one term of several, `default+pace`: alone it packs nothing. Within a node it
+chooses the fastest GPUs, unless that takes more NVLink cliques.
 
 Source: ours. Figures: docs/acceptance.md.
 """
@@ -39,7 +38,7 @@ class Pace(Policy):
         self._lock = Lock()
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         if not request.gpus:
             return np.zeros(len(rows))
         kind = request.gpus, request.models, request.min_memory

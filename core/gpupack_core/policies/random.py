@@ -4,8 +4,8 @@
     score = mix64(mix64(seed + state) + order) / 2^64
 
 mix64: the finalizer of splitmix64. order: the node's place in the cluster's fixed order. state: all
-that is free in the cluster, as three sums, so that the draw is new whenever anything was taken or
-given back. No generator is kept: the same state gives the same decision, in every process, and a
+that is free in the cluster, as three sums, so that the draw is new whenever something is taken or
+given back. No generator is kept: the same state gives the same decision in every process, and a
 fork decides as its original would.
 
 Source: Random in the simulator of «Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
@@ -35,12 +35,12 @@ class Random(Policy):
         self._seed = seed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         del request
         return self._draw(view, view.order[rows]) / float(1 << 64)
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
-        """Drawn as nodes are."""
+        """Draw the column as nodes are drawn."""
         del request
         draws = self._draw(view, view.order[[row]] + len(view.order) * (1 + np.array(columns)))
         return columns[int(draws.argmax())]

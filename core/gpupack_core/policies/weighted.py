@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several policies at once: `0.7*fgd+0.3*best-fit`.
+"""A weighted combination of policies: `0.7*fgd+0.3*best-fit`.
 
     score = Σ weight · 100 · (s - least s) / (largest s - least s)
 
-s: the score of each policy, least and largest over the nodes that have room; a policy to which all
-are equal adds nothing. So weights count alike whatever the scales, as kube-scheduler's do, and a
+s: the score of each policy, least and largest over the nodes that have room; a policy that scores
+all nodes alike adds nothing. So weights count alike on any scale, as in kube-scheduler, and a
 node's score depends on which others have room. The device of a share is chosen by the policy with
-the largest weight, the first of equals.
+the largest weight, the first among equals.
 """
 
 import re
@@ -35,27 +35,27 @@ class Weighted(Policy):
         self.name = "+".join(f"{weight:g}*{policy.name}" for weight, policy in parts)
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         total = np.zeros(len(rows))
         for weight, policy in self._parts:
             total += weight * _normalised(policy.score(view, request, rows))
         return total
 
     def informed(self, outlook: Outlook) -> "Weighted":
-        """Of policies that are informed, each by itself."""
+        """Return the combination of the informed policies."""
         return Weighted([(weight, policy.informed(outlook)) for weight, policy in self._parts])
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
-        """As the policy with the largest weight says."""
+        """Return the column that the policy with the largest weight chooses."""
         _, heaviest = max(self._parts, key=lambda part: part[0])
         return heaviest.share_column(view, request, row, columns)
 
 
 def terms(expression: str) -> list[tuple[float, str]]:
-    """Weights and names of `0.7*fgd+0.3*best-fit`; no weight: 1.
+    """Parse `0.7*fgd+0.3*best-fit` into weights and names; a missing weight is 1.
 
     Raises:
-        UnknownPolicy: it is not of that form; the message names the part that is not.
+        UnknownPolicy: the form is wrong; the message names the part.
     """
     found = [_term(part, expression) for part in expression.split("+")]
     names = [name for _, name in found]

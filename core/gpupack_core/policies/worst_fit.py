@@ -25,7 +25,7 @@ class WorstFit(Policy):
     name = "worst-fit"
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
-        """The formula above."""
+        """Score by the formula above."""
         cpu_left = view.free_cpu[rows] - request.cpu
         gpu_left = view.free_gpu_milli[rows].astype(np.int64) - request.milli
         return (cpu_left + GPU_WEIGHT * gpu_left).astype(np.float64)

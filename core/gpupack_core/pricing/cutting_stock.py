@@ -6,13 +6,13 @@
           x_m ≤ Σ_p count_pm · z_p          shares of size m go where patterns have slots
           0 ≤ x_m ≤ demand_m, 0 ≤ y ≤ whole, 0 ≤ z_p
 
-A pattern is a set of shares that fits on one GPU; there are too many to list, so they are added
-while the slot prices say that one would pay: the knapsack finds it (column generation, Gilmore
-and Gomory 1961). The duals are prices: of a slot for a share of each size, and of a GPU.
+A pattern is a set of shares that fits on one GPU. There are too many to list, so patterns are added
+while the slot prices show that one would pay: the knapsack finds it (column generation, Gilmore and
+Gomory 1961). The duals are prices: of a slot for a share of each size, and of a GPU.
 
-CPU and memory are not in it. Summed over all nodes of a kind they bind on none of the openb
-workloads, and an LP by node classes gives the same prices; what wastes GPUs is CPU that lacks
-within one node, and no LP over sums sees that.
+The LP leaves out CPU and memory. Summed over all nodes of a kind they bind on none of the openb
+workloads, and an LP by node classes gives the same prices. GPUs are wasted where CPU lacks within
+one node, and no LP over sums sees that.
 """
 
 from collections.abc import Sequence
@@ -26,31 +26,36 @@ from gpupack_core.errors import NoPrices
 from gpupack_core.pricing.knapsack import filled
 
 SECONDS = 30.0
-"""HiGHS gives up after so long, over all solutions of one program; some milliseconds are usual. It
-counts by the wall: far more than it takes, or what is decided would hang on how busy the machine
-is."""
+"""Time limit of HiGHS in seconds, over all solutions of one program; some milliseconds are usual.
+It is wall-clock time and far above what is needed: otherwise decisions would depend on the
+machine's load."""
 ROUNDS = 500
-"""Patterns are added at most so often; some tens are usual."""
+"""Maximum number of patterns that are added; some tens are usual."""
 _PAYS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """Demand for one GPU's worth of supply. Sizes ascending, `capacity` makes a whole GPU."""
+    """Demand for one GPU's worth of supply.
+
+    Sizes are ascending; `capacity` is the size of a whole GPU.
+    """
 
     sizes: tuple[int, ...]
     demand: tuple[float, ...]
-    """Shares asked for, by size."""
+    """Requested shares, by size."""
     whole: float
-    """Whole GPUs asked for."""
+    """Requested whole GPUs."""
     capacity: int
 
 
 def prices(stock: Stock, scales: Sequence[float]) -> tuple[FloatArray, float]:
-    """Of a slot by size and of a GPU, in GPUs: means over demand taken times each of the scales.
+    """Return the prices of a slot by size and of a GPU, in GPUs.
+
+    They are means over the demand multiplied by each of the scales.
 
     Raises:
-        NoPrices: no solver, or none found in time.
+        NoPrices: there is no solver, or it found no prices in time.
     """
     program = _Program(stock)
     slots, gpus = zip(*(program.solve(scale) for scale in scales), strict=True)
@@ -58,7 +63,7 @@ def prices(stock: Stock, scales: Sequence[float]) -> tuple[FloatArray, float]:
 
 
 class _Program:
-    """Keeps its patterns from scale to scale. Row 0: GPUs; row 1 + m: slots of size m."""
+    """An LP that keeps its patterns between scales. Row 0: GPUs; row 1 + m: slots of size m."""
 
     def __init__(self, stock: Stock) -> None:
         self._stock, self._patterns = stock, set[tuple[int, ...]]()
@@ -74,7 +79,7 @@ class _Program:
             self._add(tuple(alone))
 
     def solve(self, scale: float) -> tuple[FloatArray, float]:
-        """Prices of slots and of a GPU with so many times the demand."""
+        """Return the prices of slots and of a GPU for the demand multiplied by the scale."""
         for column, most in enumerate((*self._stock.demand, self._stock.whole)):
             self._solver.changeColBounds(column, 0.0, scale * most)
         for _ in range(ROUNDS):
@@ -92,7 +97,7 @@ class _Program:
         return [float(dual) for dual in self._solver.getSolution().row_dual]
 
     def _add(self, counts: tuple[int, ...]) -> bool:
-        """False: the pattern is there."""
+        """Add a pattern; return False if it exists already."""
         if counts in self._patterns:
             return False
         self._patterns.add(counts)
@@ -104,7 +109,7 @@ class _Program:
 
 def _solver() -> Any:
     try:
-        import highspy  # noqa: PLC0415  (those who use other policies need no solver)
+        import highspy  # noqa: PLC0415  (other policies need no solver)
     except ImportError as absent:
         raise NoPrices("highspy is not installed; install gpupack-core[pricing]") from absent
     solver = highspy.Highs()  # type: ignore[no-untyped-call]

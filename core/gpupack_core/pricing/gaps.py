@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a gap on one GPU is worth under a mix.
+"""The value of a gap on one GPU under a mix.
 
     worth(f) = max Σ_m price_m · count_m over what fits into f milli-GPU;
     worth(1000) is at least the price of a GPU
 
-Prices: of the LP (cutting_stock.py), for demand of 1, 1.05, 1.1 and 1.2 GPUs on one GPU of supply:
-prices jump as demand crosses supply, and which of these the future is nobody knows.
+Prices are those of the LP (cutting_stock.py), for demand of 1, 1.05, 1.1 and 1.2 GPUs on one GPU of
+supply: prices jump as demand crosses supply, and the future demand is unknown.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,21 @@ from gpupack_core.units import WHOLE_GPU
 
 SCALES = (1.0, 1.05, 1.1, 1.2)
 SIZES = 64
-"""Sizes of shares that are told apart to the milli; where there are more, they are rounded up."""
+"""Maximum number of share sizes that are distinguished to the milli; if there are more, they are
+rounded up."""
 COARSE = 10
 
 
 def plain() -> IntArray:
-    """A gap is worth what it holds, as long as nothing is known."""
+    """Return the values while nothing is known of the mix: a gap is worth its capacity."""
     return np.arange(WHOLE_GPU + 1, dtype=np.int64) * UNIT // WHOLE_GPU
 
 
 def worth_of_gaps(mix: Mix) -> IntArray:
-    """For 0 to 1000 milli free on a GPU, in parts: UNIT parts are a GPU.
+    """Return the value of a gap of 0 to 1000 milli, in parts: UNIT parts are a GPU.
 
     Raises:
-        NoPrices: as of cutting_stock.prices.
+        NoPrices: as for cutting_stock.prices.
     """
     mean = sum(d.weight * d.request.milli for d in mix.demands) / WHOLE_GPU
     if not mean:
@@ -56,7 +57,7 @@ def worth_of_gaps(mix: Mix) -> IntArray:
 
 
 def _shares(mix: Mix) -> Mapping[int, float]:
-    """Weight by size in milli, ascending."""
+    """Return weights by size in milli, ascending."""
     sizes = {d.request.share.milli for d in mix.demands if d.request.share}
     step = COARSE if len(sizes) > SIZES else 1
     weights: dict[int, float] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unbounded knapsack: how to fill a gap so that it is worth most."""
+"""The unbounded knapsack: the most valuable filling of a gap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from gpupack_core.arrays import FloatArray, IntArray
 
 _NOTHING = -1
 _GAIN = 1e-12
-"""A worth within this of another does not count as more."""
+"""Minimum difference of worth that counts as more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """For each capacity: what it is worth, and which size comes first (an index, or nothing)."""
+    """The worth of each capacity, and the index of the size that comes first, or nothing."""
 
     worth: FloatArray
     first: IntArray
 
     def counts(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """How many of each size fill the largest capacity."""
+        """Return how many of each size fill the largest capacity."""
         counts, left = [0] * len(sizes), len(self.worth) - 1
         while left > 0:
             first = int(self.first[left])

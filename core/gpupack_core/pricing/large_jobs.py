@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mix by which fragmentation is measured where jobs come and go.
+"""The mix for the measure of fragmentation when jobs come and go.
 
-The typical pods, and for each size of two or more whole GPUs some weight on top:
+It has the typical pods, and an extra weight for each size of two or more whole GPUs:
 
     extra weight of size n = 0.03 · n / largest n        (the typical pods together weigh 1)
 
-spread evenly over the kinds of that size. By frequency alone a large job weighs next to nothing
-(8 GPUs: 0.5 % of openb's pods, 6 % of what is asked for); yet it waits until a whole node falls
-idle, while a share waits for the next gap. Evenly, because the few who need 8 GPUs with 120 cores
-wait for the few nodes that have them: spread by frequency the weight must be larger to keep those,
-and then small jobs wait longer when there is more work than room.
+spread evenly over the kinds of that size. By frequency alone a large job weighs next to nothing (8
+GPUs: 0.5 % of openb's pods, 6 % of the requested GPUs); yet it waits until a whole node is idle,
+while a share waits for the next gap. The spread is even because the few jobs that need 8 GPUs with
+120 cores wait for the few nodes that have them. Spread by frequency, the weight must be larger to
+protect those nodes, and then small jobs wait longer under overload.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ EXTRA = 0.03
 
 
 def with_large_jobs(mix: Mix) -> Mix:
-    """The typical pods and the extra weights; the node's memory left aside."""
+    """Return the typical pods with the extra weights; the node's memory is left out."""
     bare = Mix.of((replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands)
     typical = bare.typical()
     covered = sum(d.weight for d in typical.demands)

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The price of a GPU of a kind that some requests must have.
 
-    price = 0.03 GPU · √(at most 1, pressure)                 where jobs come and go
-          = 0.3 GPU · (pressure - 0.75) / 0.25, from 0 to 0.3     while nothing leaves
-    pressure of a kind: GPUs asked for by those that not every kind would do for, spread evenly over
-    the GPUs that would do, for each of these GPUs. It is taken that as many GPUs are asked for as
-    there are.
+    price = 0.03 GPU · √(at most 1, pressure)                   if jobs come and go
+          = 0.3 GPU · (pressure - 0.75) / 0.25, from 0 to 0.3   while nothing leaves
+    pressure of a kind: GPUs requested by requests that not every kind would serve, spread evenly
+    over the GPUs that would, for each of these GPUs. It assumes that as many GPUs are requested
+    as there are.
 
-Fragmentation counts such requests by how frequent they are: too little to keep the few GPUs that
-will do from others who could go anywhere. A higher price keeps more of them, and sends the others
-to nodes that large jobs wait for. In proportion to the pressure, without the root, it gained a
-quarter less.
+Fragmentation counts such requests by their frequency: too little to protect the few suitable GPUs
+from requests that fit anywhere. A higher price protects more of them, and sends the others to nodes
+that large jobs wait for. In proportion to the pressure, without the root, the gain was a quarter
+less.
 
-While nothing leaves, a GPU that is given away is gone for those who must have it. In a linear
-program that gives GPUs to requests by kind, the dual price of a kind is a GPU where those who must
-have it ask for more than there are, and 0 where they do not. What will be asked for is not known to
-the last GPU, so the price begins before that; and it is less than a GPU, since what keeps others
-off these nodes packs the other nodes worse. Any price on kinds that will not run out was measured
-to cost openb's gpuspec20 (pressures up to 0.72) 0.1 to 0.4 points.
+While nothing leaves, a GPU that is given away is lost for the requests that must have it. In a
+linear program that gives GPUs to requests by kind, the dual price of a kind is one GPU if these
+requests exceed the supply, and 0 otherwise. The future demand is not known to the last GPU, so the
+price begins before that point. It is less than a GPU, since keeping other requests off these nodes
+packs the other nodes worse. Any price on kinds that do not run out was measured to cost openb's
+gpuspec20 (pressures up to 0.72) 0.1 to 0.4 points.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ FROM_PRESSURE = 0.75
 
 
 class SoughtKinds:
-    """Prices under one mix, for whatever cluster; not thread-safe."""
+    """Prices under one mix, for any cluster; not thread-safe."""
 
     def __init__(self, mix: Mix) -> None:
         asked = sum(d.weight * d.request.milli for d in mix.demands)
@@ -47,15 +47,16 @@ class SoughtKinds:
         self._while_filling: IntArray = np.zeros(0, np.int64)
 
     def prices(self, view: Arrays) -> IntArray:
-        """Where jobs come and go: by kind in parts, UNIT to a GPU, then 0 for MIXED and ABSENT.
+        """Return the prices while jobs come and go.
 
-        Empty if none can have a price. GPUs of nodes with several kinds neither have one nor count.
+        They are by kind in parts, UNIT to a GPU, then 0 for MIXED and ABSENT; empty if none can
+        have a price. GPUs of nodes with several kinds neither have a price nor count.
         """
         self._meet(view)
         return self._prices
 
     def while_filling(self, view: Arrays) -> IntArray:
-        """While nothing leaves; in the same way."""
+        """Return the prices while nothing leaves, in the form of `prices`."""
         self._meet(view)
         return self._while_filling
 
@@ -85,7 +86,7 @@ class SoughtKinds:
 
 
 def _scarcity(pressure: float) -> float:
-    """0 where there will be enough, 1 where those who must have them will take all."""
+    """Return 0 if there will be enough GPUs, 1 if the requests that need them will take all."""
     return min(max(pressure - FROM_PRESSURE, 0.0) / (1 - FROM_PRESSURE), 1.0)
 
 
@@ -94,6 +95,6 @@ def _table(prices: Iterable[float]) -> IntArray:
 
 
 def _chooses(request: Request) -> bool:
-    """Whether there may be kinds that would not do."""
+    """Tell whether some kinds may not serve the request."""
     memory = request.min_memory or (request.share and request.share.memory)
     return bool(request.milli and (request.models or memory))

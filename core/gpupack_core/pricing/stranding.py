@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of what a node's gaps are worth no CPU is left to use.
+"""The value of a node's gaps that is lost because no CPU is left to use them.
 
     Ψ(x) = s · ln(1 + e^(x/s)),  s = 0.058 GPU;  x = worth of the gaps - free CPU / r
 
-r: cores that a GPU's worth of pods takes. Ψ is nearly 0 where CPU is ample and nearly x where it
-lacks; between, a soft corner, since pods differ. In whole numbers, by a table: a policy that
-compares differences of Ψ must not depend on how some processor rounds exp().
+r: cores per GPU's worth of pods. Ψ is nearly 0 if CPU is ample and nearly x if it lacks; between is
+a soft corner, since pods differ. A table gives it in whole numbers: a policy that compares
+differences of Ψ must not depend on how a processor rounds exp().
 """
 
 import numpy as np
@@ -17,11 +17,11 @@ from gpupack_core.units import WHOLE_GPU
 
 CORNER = 0.058
 CORES_PER_GPU = 12.0
-"""r as long as nothing is known."""
+"""The value of r while nothing is known."""
 
 _SHIFT = 8
 _REACH = 2 * UNIT
-"""The table has -2 to 2 GPU; beyond, Ψ is 0 and x to the last digit."""
+"""The table covers -2 to 2 GPU; beyond, Ψ equals 0 or x to the last digit."""
 _MILLE = 1000
 
 
@@ -37,17 +37,17 @@ class Stranding:
 
     @property
     def table(self) -> tuple[IntArray, int, int, int, int]:
-        """What `of` is looked up in.
+        """The table of `of`, with its parameters.
 
-        Ψ in parts, parts for a milli-CPU, weight per mille, reach in parts, and how many of the
-        last bits of x are left out.
+        Ψ in parts, parts per milli-CPU, weight per mille, reach in parts, and the number of the
+        last bits of x that are left out.
         """
         return self._table, self._parts_per_cpu, self._per_mille, _REACH, _SHIFT
 
     def of(self, worth: IntArray, cpu: IntArray) -> IntArray:
-        """In parts; worth in parts, milli-CPU free."""
+        """Return the lost value in parts; `worth` is in parts, `cpu` in free milli-CPU."""
         x = worth - ((cpu * self._parts_per_cpu) >> 10)
-        # As clip does, which asks for the limits of the type each time.
+        # The same as clip, which looks up the limits of the type each time.
         place = np.minimum(np.maximum((x + _REACH) >> _SHIFT, 0), len(self._table) - 1)
         psi = np.where(x < _REACH, self._table[place], x * self._per_mille // _MILLE)
         stranded: IntArray = np.where(x < -_REACH, 0, psi)
@@ -55,7 +55,7 @@ class Stranding:
 
 
 def cores_per_gpu(mix: Mix) -> float:
-    """Of the mix's pods that ask for GPUs, in cores for each GPU asked for."""
+    """Return the cores per requested GPU of the mix's pods that request GPUs."""
     demands = [d for d in mix.demands if d.request.milli]
     cpu = sum(d.weight * d.request.cpu for d in demands)
     gpus = sum(d.weight * d.request.milli for d in demands) / WHOLE_GPU

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The price of a GPU while nothing is known of what will be asked for.
+"""The price of a GPU while nothing is known of the future requests.
 
     price = 0.25 GPU · (distinct smaller memory sizes of the cluster's GPUs
                         + distinct smaller sizes of its NVLink cliques, none being the smallest)
 
-Each request that a GPU of 24 GiB can serve one of 48 GiB can serve as well, and not the other way
-round; the same holds of cliques. So of the kinds that are there the one that fewest could do with
-goes first, as it would by a history in which each size had been asked for equally often. What is
-known from the first outlook on takes its place (sought_kinds.py).
+A GPU of 48 GiB can serve each request that one of 24 GiB can serve, and not the other way round;
+the same holds for cliques. So among the kinds in the cluster the one that the fewest requests could
+use goes first, as it would with a history in which each size was requested equally often. From the
+first outlook on, sought_kinds.py takes its place.
 
-A step is a quarter of a GPU, so that even a tenth of a GPU feels it where nodes are told apart by
-0.0234 GPU. Models have no order of their own: which of two with equal memory is sought is learned.
+A step is a quarter of a GPU, so that it counts even for a tenth of a GPU where nodes are
+distinguished by 0.0234 GPU. Models have no order of their own: which of two with equal memory is in
+demand is learned.
 """
 
 import numpy as np
@@ -20,21 +21,21 @@ from gpupack_core.fragmentation import UNIT
 from gpupack_core.memo import RowMemo, Rows
 
 STEP = 0.25
-"""GPU."""
+"""Step of the price in GPUs."""
 _PARTS = round(STEP * UNIT)
 
 
 class Versatility:
-    """Prices for whatever cluster; not thread-safe."""
+    """Prices for any cluster; not thread-safe."""
 
     def __init__(self) -> None:
         self._cliques = RowMemo(np.int64, kept=1)
 
     def by_kind(self, view: Arrays) -> IntArray:
-        """Of memory, by kind in parts, UNIT parts to a GPU, then 0 for MIXED and for ABSENT.
+        """Return the prices of memory, by kind in parts, UNIT parts to a GPU.
 
-        Empty if all GPUs have as much. GPUs of nodes with several kinds neither have a price nor
-        count.
+        After the kinds follows 0 for MIXED and for ABSENT. The result is empty if all GPUs have
+        equal memory. GPUs of nodes with several kinds neither have a price nor count.
         """
         kinds = view.kinds.values
         # MIXED and ABSENT, -2 and -1, come first
@@ -46,7 +47,10 @@ class Versatility:
         return np.array([*(ranks * _PARTS), 0, 0], np.int64)
 
     def by_clique(self, view: Arrays) -> IntArray:
-        """Of cliques, by GPUs of a node's largest one; empty if those of all nodes are as large."""
+        """Return the prices of cliques, by GPUs of a node's largest clique.
+
+        The result is empty if the largest cliques of all nodes have equal size.
+        """
         there = np.bincount(self.cliques(view)[view.gpus > 0], minlength=1)
         if np.count_nonzero(there) <= 1:
             return np.zeros(0, np.int64)
@@ -54,7 +58,7 @@ class Versatility:
         return ranks * _PARTS
 
     def cliques(self, view: Arrays) -> IntArray:
-        """GPUs of the largest clique of each row, whatever their health; 0: none is joined."""
+        """Return the GPUs of each row's largest clique, in any health; 0: no GPU is linked."""
         return self._cliques.of("size", view.version, lambda rows: _largest(view, rows))
 
 
