@@ -76,7 +76,7 @@ class Cluster:
 
     A cluster is mutable and not thread-safe, except for its forks; each change touches one node.
     Ties between nodes go to the node that was added first; with `tie_seed` to the first in an order
-    drawn from seed and name, which is the same wherever and in whatever order the nodes are added.
+    drawn from seed and name, which does not depend on the order of additions.
     """
 
     def __init__(self, nodes: Iterable[Node] = (), *, tie_seed: int | None = None) -> None:

@@ -122,7 +122,7 @@ def _count_level(cluster: Cluster, request: Request, rows: IntArray) -> IntArray
     idle = idle_of(a, request, eligible, at=rows)
     if not request.needs_clique:
         return _count(idle)
-    one = _highest(idle)  # which needs no link
+    one = _highest(idle)  # one GPU needs no link
     in_cliques = (_count(idle & linked) for linked in _cliques(a, rows))
     return _highest_of(one, *in_cliques)
 

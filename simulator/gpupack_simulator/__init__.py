@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays traces through the policies of gpupack_core: what fits, what waits, what is wasted.
+"""Replay of traces through the policies of gpupack_core: what fits, what waits, what is wasted.
 
-nodes, jobs, policy, Settings ─► Simulator ─► run() ─► Run: what became of every job, and samples
+nodes, jobs, policy, Settings ─► Simulator ─► run() ─► Run: the record of every job, and samples
                      └─ in between: advance(), submit(), cancel(), state(), cluster
 """
 

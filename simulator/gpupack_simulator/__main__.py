@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m gpupack_simulator`."""
+"""Entry point of `python -m gpupack_simulator`."""
 
 from gpupack_simulator.cli import main
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces made denser, so that something queues: the same jobs, durations and order, sooner.
+"""Denser traces, so that jobs queue: the same jobs, durations and order, with earlier arrivals.
 
-The load that a trace offers to a cluster is the GPU-time that its jobs ask for until the last one
-arrives, if each ran from its arrival on, by the GPU-time that there is until then:
+The load that a trace offers to a cluster is the GPU-time that its jobs request until the last one
+arrives, if each ran from its arrival on, divided by the GPU-time that exists until then:
 
     load = Σ GPUs · min(duration, last arrival - arrival) / (GPUs · last arrival)
 """
@@ -19,7 +19,7 @@ _STEPS = 100
 
 
 def offered_load(jobs: Sequence[Job], capacity_milli: int) -> float:
-    """Of jobs of which the first arrives at 0 or later."""
+    """Return the load that jobs offer; the first must arrive at 0 or later."""
     last = max((job.arrival for job in jobs), default=0.0)
     if not last or not capacity_milli:
         raise InvalidParameter("a load needs GPUs, and jobs that arrive one after the other")
@@ -28,17 +28,17 @@ def offered_load(jobs: Sequence[Job], capacity_milli: int) -> float:
 
 
 def sped_up(jobs: Sequence[Job], factor: float) -> list[Job]:
-    """All arrive so many times as fast."""
+    """Return the jobs with arrivals `factor` times as fast."""
     if not 0 < factor < inf:
         raise InvalidParameter(f"arrivals cannot be {factor:g} times as fast")
     return [replace(job, arrival=job.arrival / factor) for job in jobs]
 
 
 def at_load(jobs: Sequence[Job], load: float, capacity_milli: int) -> tuple[list[Job], float]:
-    """Sped up (or slowed down) until they offer this load; and how many times as fast.
+    """Speed up (or slow down) jobs to this load; return them and the factor.
 
     Raises:
-        InvalidParameter: however fast or slowly they come, it is never that.
+        InvalidParameter: the load is not reached at any speed.
     """
     low, high = 1 / _DENSEST, _DENSEST
     least, most = (offered_load(sped_up(jobs, of), capacity_milli) for of in (low, high))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What if a node were drained, or there were more GPUs? The same jobs, once with and once without.
+"""What-if for a drained node or more GPUs: the same jobs, once with and once without the change.
 
-Both runs are made by the queue of the cluster (`fair-share`), with the same policy, seed and
-failures.
+Both runs use the queue of the cluster (`fair-share`), with the same policy, seed and failures.
 """
 
 import re
@@ -28,14 +27,14 @@ SCHEMA: Final = "gpupack.dev/simulation-cluster/v1"
 NOTE: Final = "one seed; * best of its column"
 _MORE: Final = re.compile(r"(\d{1,7}) x (\S.*)")
 _NAMED: Final = 5
-"""So many jobs are named in a sentence; all stand in the JSON."""
+"""Maximum number of jobs that a sentence names; the JSON has all."""
 
 
 def drained(scenario: Scenario, asked: str) -> Scenario:
-    """`NODE@TIME`: from then on everybody leaves it.
+    """Drain `NODE@TIME`: from that time on all jobs leave the node.
 
     Raises:
-        InvalidParameter: it says nothing of this cluster.
+        InvalidParameter: the text is invalid, or there is no such node.
     """
     name, at, when = asked.rpartition("@")
     try:
@@ -51,10 +50,10 @@ def drained(scenario: Scenario, asked: str) -> Scenario:
 
 
 def grown(scenario: Scenario, asked: str) -> Scenario:
-    """`NUMBER x MODEL`: so many GPUs more, on nodes as the largest that there are of the model.
+    """Add `NUMBER x MODEL` GPUs, on copies of the largest node with only this model.
 
     Raises:
-        InvalidParameter: it cannot be read, or there is no such node.
+        InvalidParameter: the text is invalid, or there is no such node.
     """
     found = _MORE.fullmatch(asked.strip())
     if found is None or not int(found[1]):
@@ -93,7 +92,7 @@ def _more(like: Node, number: int, gpus: int) -> Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTrial:
-    """`name`: what the changed side is called."""
+    """A comparison of a scenario with a change of it. `name`: the name of the changed side."""
 
     today: Scenario
     changed: Scenario
@@ -103,7 +102,7 @@ class ClusterTrial:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def runs(self) -> tuple[Run, Run]:
-        """As it is, and changed."""
+        """Run the scenario as it is, and changed."""
         return self._run("today", self.today), self._run(self.name, self.changed)
 
     def _run(self, name: str, scenario: Scenario) -> Run:
@@ -112,14 +111,14 @@ class ClusterTrial:
 
 
 def tables(runs: tuple[Run, Run]) -> list[Table]:
-    """Waits by size, and how full it was."""
+    """Return the tables of waits by size and of utilization."""
     digests = [digest(run, pictures=False) for run in runs]
     made = (comparison.overview(digests), comparison.waits(digests))
     return [Table(table.title, table.metrics, table.rows, "cluster") for table in made]
 
 
 def verdict(runs: tuple[Run, Run]) -> str:
-    """Who moves, who is stopped, what is lost, who waits longer."""
+    """Describe how many jobs move, are stopped, lose work and wait longer."""
     before, after = runs
     unit = UNITS[before.time_unit]
     longer, shorter = _longer(runs), _longer((after, before))
@@ -132,7 +131,7 @@ def verdict(runs: tuple[Run, Run]) -> str:
 
 
 def told(runs: tuple[Run, Run], parameters: Json) -> Json:
-    """Everything that is compared; names of fields end in their unit."""
+    """Return all compared figures as JSON; names of fields end in their unit."""
     unit = UNITS[runs[0].time_unit]
     sides = {
         name: {
@@ -163,7 +162,7 @@ def _lost(run: Run) -> float:
 
 
 def _longer(runs: tuple[Run, Run]) -> list[tuple[str, float]]:
-    """Those who wait longer in the second, by how much, the longest first."""
+    """Return the jobs that wait longer in the second run and by how much, the longest first."""
     before = {record.job.id: _wait(record) for record in runs[0].jobs}
     changes = ((str(r.job.id), _wait(r) - before.get(r.job.id, 0.0)) for r in runs[1].jobs)
     return sorted((each for each in changes if each[1] > 0), key=lambda each: (-each[1], each[0]))
@@ -174,7 +173,7 @@ def _wait(record: JobRecord) -> float:
 
 
 def _jobs(what: str, names: list[str]) -> str:
-    """«2 jobs move (a, b)»."""
+    """Return a text such as «2 jobs move (a, b)»."""
     noun = "job" if len(names) == 1 else "jobs"
     more = ", …" if len(names) > _NAMED else ""
     listed = f" ({', '.join(names[:_NAMED])}{more})" if names else ""

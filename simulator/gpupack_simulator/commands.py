@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands do."""
+"""Implementation of the commands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,12 +39,12 @@ from gpupack_simulator.runner import run_all
 from gpupack_terminal import console
 
 _WORTH_A_PROCESS = 5000
-"""Jobs; fewer are run faster than a process starts."""
+"""Minimum number of jobs for parallel processes; fewer are run faster than a process starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where the figures go, and how fast."""
+    """The options of output: where the figures go, and with how many processes."""
 
     json: Path | None
     folder: Path | None
@@ -87,7 +87,7 @@ class Play:
 
 
 def replay(options: Replay, output: Output) -> None:
-    """Fill up, keep busy, or what if."""
+    """Replay a trace: fill up a cluster, keep it busy, or answer a what-if question."""
     _known(options.policies)
     _one_source(options)
     if options.snapshot is not None and options.jobs is not None:
@@ -122,7 +122,7 @@ def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
 
 
 def cost(options: Play, prices: Path, *, by: str, seed: int, csv: Path | None) -> None:
-    """Run a scenario under one policy, and say what its tenants would pay."""
+    """Run a scenario under one policy, and print the costs of its tenants."""
     _known(options.policies)
     tariffs, group = read_prices(prices), Group(by)
     if csv is not None:
@@ -155,7 +155,7 @@ def _scripted(options: Play) -> Scripted:
 
 
 def _one_source(options: Replay) -> None:
-    """What would be left alone is an error: somebody meant something by it."""
+    """Check that there is one source; an option that would be ignored is an error."""
     traced = options.nodes is not None or options.pods is not None
     stated = options.snapshot is not None or options.jobs is not None
     if traced + stated + (options.mixed is not None) > 1:
@@ -175,7 +175,7 @@ def _what_if(snapshot: Path, jobs: Path, options: Replay) -> OnSnapshot:
 
 
 def _replayed(options: Replay) -> tuple[tuple[Node, ...], tuple[Pod, ...], dict[str, str]]:
-    """Nodes, pods, and the names of the files that say which."""
+    """Return nodes, pods, and the names of their files."""
     if options.mixed is not None:
         style = read_mixed(options.mixed)
         return style.nodes, mixed_pods(style), {"mixed": options.mixed.name}
@@ -210,13 +210,13 @@ def _replay_of(options: Replay) -> Filling | Departing:
 
 
 def _known(policies: Sequence[str]) -> None:
-    """Before anything is run: an unknown policy is an error."""
+    """Check the policies before anything is run."""
     for policy in policies:
         policy_named(policy)
 
 
 def show_tables(made: RenderableType) -> None:
-    """Lines too long for the terminal go on below: a figure that is cut off is a wrong one."""
+    """Print tables; lines too long for the terminal wrap, since a cut figure would be wrong."""
     console().print(made, crop=False)
 
 
@@ -229,7 +229,7 @@ def _write(digests: Sequence[Digest], output: Output) -> None:
 
 
 def _can_draw() -> None:
-    """Before anything is run, as `_make`."""
+    """Check before anything is run that plots can be drawn."""
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         raise InvalidParameter(
@@ -239,7 +239,7 @@ def _can_draw() -> None:
 
 
 def _make(folder: Path | None) -> None:
-    """Before anything is run: what took hours must not be lost for want of a folder."""
+    """Make a folder before anything is run, so that hours of work are not lost without it."""
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ def _make(folder: Path | None) -> None:
 
 
 def prepared(output: Output) -> None:
-    """Before anything is run: it can be written where it is to go."""
+    """Prepare the output before anything is run, so that it can be written."""
     if output.folder is not None:
         _can_draw()
     for place in (output.folder, output.json and output.json.parent):
@@ -256,7 +256,7 @@ def prepared(output: Output) -> None:
 
 
 def written(write: Callable[[], None]) -> None:
-    """A full disk is told as any other error."""
+    """Call a function that writes, and report a full disk like any other error."""
     try:
         write()
     except OSError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of queue disciplines: rules of core's queue, under the names of the literature.
 
-A new one is a line here. Nobody is told apart by tenant, and nobody is stopped for another, but in
-`fair-share`, which is what the cluster does.
+A new discipline is a line here. Only `fair-share` distinguishes tenants and preempts jobs; it is
+the discipline of the cluster.
 """
 
 from dataclasses import dataclass
@@ -14,20 +14,23 @@ from gpupack_simulator.errors import InvalidParameter
 
 
 class Known(StrEnum):
-    """What the queue knows of how long jobs take."""
+    """The queue's knowledge of the durations of jobs."""
 
     EXACT = "exact"
     LEARNED = "learned"
-    """From those of the same tenant and kind that ended, as in a cluster."""
+    """Learned from ended jobs of the same tenant and kind, as in a cluster."""
     WALLTIME = "walltime"
-    """What users said that jobs take at most; of a job whose user said nothing: nothing. A job
-    that took longer counts with the time that it took, since a cluster would have ended it."""
+    """Limits that users set; a job without a limit has no known duration. A job that took longer
+    than its limit counts with its real duration, since a cluster would have ended it."""
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Discipline:
-    """`keeps` False: nobody waits; a job that does not fit on arrival is refused."""
+    """A queue discipline.
+
+    `keeps` False: no job waits; a job that does not fit on arrival is refused.
+    """
 
     name: str
     rules: Rules
@@ -51,22 +54,22 @@ def _one_line(
 _ALL = (
     # The published experiment on the openb traces.
     Discipline("drop", _one_line(Fifo.BEST_EFFORT), keeps=False),
-    # Strictly in the order of arrival; who does not fit holds up all behind. A job that was killed
-    # keeps the place that its arrival gave it.
+    # Strictly in the order of arrival; a job that does not fit blocks all later ones. A killed job
+    # keeps the place of its arrival.
     Discipline("fifo", _one_line(Fifo.STRICT)),
-    # In the order of arrival, passing over who does not fit. Nothing is kept for large jobs: on a
-    # full cluster they wait as long as smaller ones keep coming.
+    # In the order of arrival; jobs that do not fit are skipped. Nothing is reserved for large jobs:
+    # on a full cluster they wait as long as smaller ones keep coming.
     Discipline("fifo-skip", _one_line(Fifo.BEST_EFFORT)),
-    # EASY: as fifo-skip, and nobody delays the first in line. Durations are
-    # taken as exact where `durations` does not say otherwise.
+    # EASY: as fifo-skip, and no job delays the queue head. Durations are
+    # exact unless `durations` says otherwise.
     Discipline("backfill", _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0)),
-    # The same by what users said, as published results of EASY are.
+    # EASY with the users' limits as durations, as in published results.
     Discipline(
         "easy",
         _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0),
         durations=Known.WALLTIME,
     ),
-    # The largest priority first, otherwise as fifo; a job that runs is never stopped for another.
+    # The largest priority first, otherwise as fifo; a running job is never preempted.
     Discipline("priority", _one_line(Fifo.STRICT, by_priority=True)),
     # Priority, then the tenant with the smallest share, then age; tenants give back what they
     # borrowed.
@@ -77,7 +80,7 @@ DISCIPLINES: dict[str, Discipline] = {discipline.name: discipline for discipline
 
 
 def discipline_named(name: str) -> Discipline:
-    """The discipline, or an error that lists those that exist."""
+    """Return the discipline, or raise an error that lists the valid names."""
     try:
         return DISCIPLINES[name]
     except KeyError:

@@ -4,7 +4,7 @@
 SimulatorError
 ├── InvalidJob          (also ValueError: a job that cannot exist)
 ├── InvalidParameter    (also ValueError: a load of 0, an unknown discipline)
-├── InvalidDecision     a queue of one's own decided what cannot be done
+├── InvalidDecision     a custom queue made a decision that cannot be executed
 ├── InvalidInput        a file with faults, each with its line and column
 └── ProcessLost         a process that made runs was killed
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN = 20
-"""So many faults of a file are listed in a message; the rest are counted."""
+"""Maximum number of faults that a message lists; the rest are counted."""
 
 
 class SimulatorError(Exception):
@@ -29,11 +29,11 @@ class InvalidParameter(SimulatorError, ValueError):
 
 
 class InvalidDecision(SimulatorError):
-    """A queue of one's own decided what cannot be done."""
+    """A decision of a custom queue that cannot be executed."""
 
 
 class ProcessLost(SimulatorError):
-    """A process that made runs was killed; those that were not yet made are lost."""
+    """A killed worker process; its remaining runs are lost."""
 
     def __init__(self, runs: int) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class ProcessLost(SimulatorError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong in a file. `line` counts from 1; 0: the file as a whole.
+    """A fault in a file. `line` counts from 1; 0: the file as a whole.
 
     `column`: the name of the CSV's column or the path of the field (`jobs[2].gpus`).
     """
@@ -54,13 +54,13 @@ class Fault:
     message: str
 
     def text(self, file: str) -> str:
-        """«pods.csv:17: cpu_milli: ...»."""
+        """Return a text such as «pods.csv:17: cpu_milli: ...»."""
         where = f"{file}:{self.line}" if self.line else file
         return ": ".join(part for part in (where, self.column, self.message) if part)
 
 
 class InvalidInput(SimulatorError):
-    """Everything that is wrong in one file; nothing of it is used."""
+    """All faults of one file; nothing of the file is used."""
 
     def __init__(self, file: str, faults: Sequence[Fault]) -> None:
         self.file, self.faults = file, tuple(faults)

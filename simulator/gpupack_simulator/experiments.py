@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run for each policy and seed. Frozen and picklable: runs go to other processes."""
+"""Experiments, run for each policy and seed. Frozen and picklable: runs go to other processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,34 +23,34 @@ from gpupack_simulator.workload import departing_jobs, published_jobs
 FIFO: Final = "fifo-skip"
 """The discipline of `replay --departures`.
 
-Strict `fifo` has no steady state on the openb traces at a load of 0.8 and more: the head of the
-line, a job of 8 GPUs, keeps so much idle that the queue grows without end.
-"""
+Strict `fifo` has no steady state on the openb traces at a load of 0.8 and more: the queue head, a
+job of 8 GPUs, keeps so many GPUs idle that the queue grows without end."""
 WARM_UP: Final = 6.0
-"""Lifetimes until an empty cluster is taken to be in steady state: e⁻⁶ of the start is left."""
+"""Lifetimes until an empty cluster counts as in steady state: e⁻⁶ of the start is left."""
 MEASURED: Final = 10.0
 """Lifetimes of steady state that are measured."""
 SAMPLES: Final = 200
-"""Samples of a run in steady state; means over time are exact whatever their number."""
+"""Number of samples of a run in steady state; means over time are exact for any number."""
 
 
 LONG: Final = 10_000
-"""Jobs; fewer are run faster than numba is loaded."""
+"""Minimum number of jobs for machine code; fewer are run faster than numba loads."""
 
 EXACT: Final = 2000
-"""A scenario of more jobs is sampled at intervals, and who held which GPU is not kept."""
+"""Maximum number of jobs of a scenario that is sampled exactly. A larger one is sampled at
+intervals, without a record of which job held which GPU."""
 
 
 class KnownMix(StrEnum):
-    """Who is told the true mix of the pods; all others learn it from arrivals."""
+    """The policies that know the true mix of the pods; all others learn it from arrivals."""
 
     NONE = "none"
     PUBLISHED = "published"
-    """Policies that were published that way: FGD, whose typical pods are those of the trace."""
+    """Policies that were published that way: FGD, with the typical pods of the trace."""
     ALL = "all"
 
     def tells(self, policy: str) -> bool:
-        """Whether this policy is told."""
+        """Tell whether this policy knows the mix."""
         return self is KnownMix.ALL or (self is KnownMix.PUBLISHED and policy in _TOLD)
 
 
@@ -58,10 +58,10 @@ _TOLD = frozenset({"fgd"})
 
 
 class Experiment(Protocol):
-    """Gives the same run for the same policy and seed, in any process."""
+    """An experiment that gives the same run for the same policy and seed, in any process."""
 
     def run(self, policy: str, seed: int) -> Run:
-        """From the beginning to the end."""
+        """Run from the beginning to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,11 @@ class Filling:
     fragmentation: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pictures: bool = False
-    """Record what the plots of a report need: why GPUs are free and, of seed 0, who holds which."""
+    """Whether to record what the plots of a report need: causes of free capacity and, for seed 0,
+    the holders of GPUs."""
 
     def run(self, policy: str, seed: int) -> Run:
-        """Seed draws both the pods and the order in which nodes win ties."""
+        """Run with a seed that draws the pods and the order in which nodes win ties."""
         jobs = published_jobs(
             self.pods,
             demand=self.demand,
@@ -111,10 +112,11 @@ class Departing:
     fragmentation: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pictures: bool = False
-    """Record what the plots of a report need: why GPUs are free and, of seed 0, who holds which."""
+    """Whether to record what the plots of a report need: causes of free capacity and, for seed 0,
+    the holders of GPUs."""
 
     def run(self, policy: str, seed: int) -> Run:
-        """As of Filling."""
+        """Run with a seed that draws the pods and the order in which nodes win ties."""
         until = self.warm_up + self.measured
         jobs = departing_jobs(
             self.pods,
@@ -141,7 +143,7 @@ class Departing:
 class Scripted:
     """A scenario: the same jobs for every seed, which draws failures and the order of ties.
 
-    `snapshot`: the cluster, instead of the scenario's nodes; it says itself how ties are broken.
+    `snapshot`: the cluster instead of the scenario's nodes; it defines the order of ties itself.
     """
 
     scenario: Scenario
@@ -149,14 +151,14 @@ class Scripted:
     snapshot: Mapping[str, Any] | None = None
     adopt: bool = False
     occupancy: bool = False
-    """Keep who held which GPU, of however many jobs."""
+    """Whether to keep which job held which GPU, for any number of jobs."""
 
     def run(self, policy: str, seed: int) -> Run:
-        """To the end of the scenario."""
+        """Run to the end of the scenario."""
         return self.simulator(policy, seed).run()
 
     def simulator(self, policy: str, seed: int) -> Simulator:
-        """Before anything has happened."""
+        """Return a simulator at the start."""
         given = self.scenario
         failures = drawn(given.rates, given.nodes, until=given.until, seed=seed)
         settings = Settings(
@@ -183,7 +185,7 @@ class Scripted:
 
 @dataclass(frozen=True, slots=True)
 class OnSnapshot:
-    """These jobs on that state of a cluster; what is held there stays held."""
+    """Jobs on a snapshot of a cluster; what is held there stays held."""
 
     snapshot: Mapping[str, Any]
     jobs: tuple[Job, ...]
@@ -192,7 +194,7 @@ class OnSnapshot:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, policy: str, seed: int) -> Run:
-        """The snapshot says how ties are broken, so every seed gives the same."""
+        """Run; the snapshot defines the order of ties, so every seed gives the same run."""
         settings = Settings(
             discipline=self.discipline,
             seed=seed,
@@ -205,7 +207,7 @@ class OnSnapshot:
 
 
 def _scenario_sampling(jobs: tuple[Job, ...]) -> Sampling:
-    """After each event; of many jobs at intervals, over the time in which they arrive."""
+    """Return the sampling: after each event, or for many jobs at intervals over their arrivals."""
     span = max((job.arrival for job in jobs), default=0.0)
     exact = len(jobs) <= EXACT or not span
     when = {"each_instant": True} if exact else {"every": span / SAMPLES}
@@ -213,7 +215,7 @@ def _scenario_sampling(jobs: tuple[Job, ...]) -> Sampling:
 
 
 def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
-    """Of Sampling: what is looked at in each sample."""
+    """Return the fields of Sampling that say what to sample."""
     return {
         "fragmentation": experiment.fragmentation or experiment.pictures,
         "causes": experiment.pictures,
@@ -222,7 +224,7 @@ def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
 
 
 def _run(nodes: tuple[Node, ...], jobs: list[Job], policy: str, settings: Settings) -> Run:
-    """In machine code where that pays and can be: the same run."""
+    """Run in machine code if that is faster and supported, with the same result."""
     pays = len(jobs) >= LONG and find_spec("numba") is not None
     if not (pays and can_do(nodes, jobs, policy_named(policy), settings)):
         return Simulator(nodes, jobs, policy, settings).run()
@@ -232,15 +234,15 @@ def _run(nodes: tuple[Node, ...], jobs: list[Job], policy: str, settings: Settin
 
 
 def capacity(nodes: tuple[Node, ...]) -> int:
-    """Milli-GPU of all devices."""
+    """Return the milli-GPU of all devices."""
     return WHOLE_GPU * sum(len(node.devices) for node in nodes)
 
 
 def mix_of(pods: tuple[Pod, ...]) -> Mix:
-    """The true mix, for `--known-mix`."""
+    """Return the true mix, for `--known-mix`."""
     return Mix.of((pod.request, 1.0) for pod in pods)
 
 
 def _random(seed: int, purpose: str) -> Random:
-    """Independent streams: what one purpose draws never shifts another."""
+    """Return a random stream of its own for a purpose, so that no purpose shifts another."""
     return Random(f"{seed}:{purpose}")  # noqa: S311  # not for secrets

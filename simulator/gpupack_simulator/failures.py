@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks when: given as a list, or drawn from rates.
+"""Failures by time: given as a list, or drawn from rates.
 
-A component that is well fails after an exponential time and is repaired after an exponential time.
-What is drawn depends on seed, component and rates alone, not on the jobs, so that policies are
-compared under the same failures.
+A healthy component fails after an exponential time and is repaired after an exponential time. The
+draw depends only on seed, component and rates, not on the jobs, so that policies are compared under
+the same failures.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from gpupack_simulator.errors import InvalidParameter
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A component fails `at` and is well again `until` (infinity: never)."""
+    """A failure of a component `at` a time, repaired at `until` (infinity: never)."""
 
     component: Component
     at: float
@@ -49,7 +49,7 @@ class FailureRates:
 
     @property
     def any(self) -> bool:
-        """Whether anything ever fails."""
+        """Whether any component can fail."""
         return min(self.node_between, self.gpu_between) < inf
 
 
@@ -59,7 +59,7 @@ NEVER: Final = FailureRates()
 def drawn(
     rates: FailureRates, nodes: Iterable[Node], *, until: float, seed: int
 ) -> list[Breakdown]:
-    """Every failure before `until`, by node and device, then by time."""
+    """Return every failure before `until`, by node and device, then by time."""
     if not rates.any:
         return []
     if until == inf:

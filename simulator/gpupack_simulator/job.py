@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is submitted to the cluster."""
+"""Jobs that are submitted to the cluster."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,9 +16,9 @@ ANYWHERE: Final = Spread()
 
 
 class Size(StrEnum):
-    """Jobs by the GPUs of all workers together: waits and slowdown are told apart for these.
+    """The size of a job by the GPUs of all workers: waits and slowdowns are grouped by it.
 
-    A gang of two shares counts by what it adds up to.
+    A gang of two shares counts by their sum.
     """
 
     NONE = "none"
@@ -31,7 +31,7 @@ class Size(StrEnum):
 
 
 def size_of(request: Request, workers: int = 1) -> Size:
-    """The class of a job of so many workers."""
+    """Return the size of a job with this many workers."""
     if not request.needs_gpu:
         return Size.NONE
     milli = request.milli * workers
@@ -43,10 +43,11 @@ def size_of(request: Request, workers: int = 1) -> Size:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`workers` times the request, placed together or not at all.
+    """A job: `workers` times the request, placed together or not at all.
 
-    `arrival` and `duration` are in the time unit of the run (record.Run.time_unit). A duration of
-    infinity never ends. The larger `priority` goes first where the discipline looks at it.
+    `arrival` and `duration` are in the time unit of the run (record.Run.time_unit). A job with an
+    infinite duration never ends. The larger `priority` goes first if the discipline uses
+    priorities.
     """
 
     id: JobId
@@ -57,26 +58,26 @@ class Job:
     priority: int = 0
     spread: Spread = ANYWHERE
     tenant: str = ""
-    """Whose quota and share it counts against, where the discipline looks at them."""
+    """Tenant with the quota and share that the job counts against, if the discipline uses them."""
     preemptible: bool = True
     kind: str = ""
-    """What its durations are learned by, beside the tenant; empty: its id without a number."""
+    """Kind by which its durations are learned, together with the tenant; empty: its ID without a
+    number."""
     min_workers: int | None = None
-    """With so many it starts, and grows to `workers`; None: it is as wide as asked for."""
+    """Number of workers at its start; it grows to `workers`. None: it is not elastic."""
     efficiency: float = 1.0
-    """What each worker beyond `min_workers` adds to the speed; `duration` is with all of them."""
+    """Speed that each worker beyond `min_workers` adds; `duration` is with all workers."""
     resize_pause: float = 0.0
-    """For so long an elastic job stands still when its width has changed."""
+    """Pause of an elastic job after a change of its width."""
     movable: bool = False
-    """It may be stopped and started again elsewhere for maintenance, or so that another has room.
-    """
+    """Whether it may be stopped and started elsewhere for maintenance or for another job."""
     checkpoint: float = inf
-    """It saves its work every so much, and goes on from there when it was stopped; infinity: it
-    begins anew."""
+    """Interval at which it saves its work; after a stop it continues from there. Infinity: it
+    starts again from the beginning."""
     restart: float = 0.0
-    """For so long it stands still when it starts again."""
+    """Pause when it starts again."""
     walltime: float | None = None
-    """What its user said that it takes at most; None: the user said nothing."""
+    """Limit that its user set; None: no limit."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -109,12 +110,12 @@ class Job:
 
     @property
     def least(self) -> int:
-        """With so many workers it can run."""
+        """Fewest workers with which it can run."""
         return self.workers if self.min_workers is None else self.min_workers
 
     @property
     def gang(self) -> Gang:
-        """As core plans it."""
+        """Gang that core plans."""
         return Gang(self.least, self.request, self.spread)
 
     @property
@@ -124,10 +125,10 @@ class Job:
 
     @property
     def size(self) -> Size:
-        """The class in which waits are counted."""
+        """Size class in which its wait counts."""
         return size_of(self.request, self.workers)
 
 
 def job_of(holder: Holder) -> JobId:
-    """The reverse of holder_of."""
+    """Return the job of a holder: the reverse of holder_of."""
     return JobId(holder.rpartition("/")[0])

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs with wishes of models and memory for clusters of several models, drawn by a seed.
+"""Jobs with wishes for models and memory for clusters of several models, drawn by a seed.
 
-A job has a **size** (how many GPUs, or what part of one) and a **wish** (models, or a least memory
-of the GPU; or neither). Sizes and wishes have weights, and are drawn independently, except that
-what fits on no node of the cluster is never drawn:
+A job has a **size** (a number of GPUs, or a part of one) and a **wish** (models, or a minimum
+memory of the GPU; or neither). Sizes and wishes have weights and are drawn independently, except
+that a pair that fits on no node of the cluster is never drawn:
 
-    chance of (size, wish) ~ weight of the size · weight of the wish, or 0 where it never fits
+    chance of (size, wish) ~ weight of the size · weight of the wish, or 0 if it never fits
 
-What is drawn are the pods of a trace: workload.py fills a cluster with them or lets them come and
-go, as with those of openb. Weights are assumptions of whoever writes them: no public trace has both
-the models and the memory that were asked for. The description is YAML (inputs/mixedfile.py).
+The draw gives the pods of a trace: workload.py fills a cluster with them or lets them come and go,
+as with those of openb. Weights are assumptions of their author: no public trace has both the
+requested models and the requested memory. The description is YAML (inputs/mixedfile.py).
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from gpupack_simulator.inputs.openb import Pod
 
 MAX_PODS: Final = 1_000_000
 MAX_PAIRS: Final = 4096
-"""Of a size and a wish."""
+"""Maximum number of pairs of a size and a wish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted:
-    """A size or a wish. Of a wish only `models` and `min_memory` are looked at."""
+    """A size or a wish with its weight. Of a wish only `models` and `min_memory` count."""
 
     request: Request
     weight: float
@@ -42,7 +42,7 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedStyle:
-    """`pods`: how many are drawn, by `seed`."""
+    """A mixed cluster and its jobs. `pods`: number to draw, by `seed`."""
 
     nodes: tuple[Node, ...]
     sizes: tuple[Weighted, ...]
@@ -61,7 +61,7 @@ class MixedStyle:
 
 
 def chances(style: MixedStyle) -> dict[Request, float]:
-    """How likely each request is; they add up to 1."""
+    """Return the probability of each request; they add up to 1."""
     cluster = Cluster(style.nodes)
     weights: dict[Request, float] = {}
     for size, wish in product(style.sizes, style.wishes):
@@ -77,7 +77,7 @@ def chances(style: MixedStyle) -> dict[Request, float]:
 
 
 def mixed_pods(style: MixedStyle) -> tuple[Pod, ...]:
-    """By number of the draw."""
+    """Draw the pods; their names have the number of the draw."""
     likely = chances(style)
     random = Random(style.seed)  # noqa: S311  # not for secrets
     drawn: Sequence[Request] = random.choices(list(likely), list(likely.values()), k=style.pods)
@@ -85,5 +85,5 @@ def mixed_pods(style: MixedStyle) -> tuple[Pod, ...]:
 
 
 def _fits(cluster: Cluster, request: Request) -> bool:
-    """On an empty node; all of these are."""
+    """Tell whether the request fits on an empty node; all of these are empty."""
     return len(explain(cluster, request)) < len(cluster)

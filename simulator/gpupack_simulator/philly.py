@@ -5,7 +5,7 @@
 (Narayanan et al., «Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads»,
 OSDI '20; the trace: Jeon et al., «Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN
 Training Workloads», USENIX ATC '19). Jobs have 1, 2, 4 or 8 GPUs with probability 0.70, 0.10, 0.15
-and 0.05. There durations are 10^U(1.5, 3) minutes for 80% of jobs and 10^U(3, 4) for the rest; here
+and 0.05. There durations are 10^U(1.5, 3) minutes for 80% of jobs and 10^U(3, 4) for the rest. Here
 they are log-normal with the same mean and variance of the logarithm, so that the tail does not end:
 a median of 5.3 h and a mean of 15.9 h. They do not depend on the size.
 
@@ -29,15 +29,15 @@ from gpupack_simulator.workload import MAX_JOBS
 DAY: Final = 86_400.0
 """Seconds."""
 SIZES: Final = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
-"""GPUs of a job: how likely it is."""
+"""Probability of each number of GPUs of a job."""
 _DECADES: Final = ((0.8, 1.5, 3.0), (0.2, 3.0, 4.0))
-"""How likely, and from where to where log10 of the minutes is uniform."""
+"""Probability of each range in which log10 of the minutes is uniform, with its bounds."""
 _MINUTE: Final = 60.0
 _SHORTEST: Final = 1.0
 
 
 def _log_duration() -> tuple[float, float]:
-    """Mean and standard deviation of the natural logarithm of the seconds."""
+    """Return mean and standard deviation of the natural logarithm of the seconds."""
     mean = sum(p * (low + high) / 2 for p, low, high in _DECADES)
     square = sum(p * (low * low + low * high + high * high) / 3 for p, low, high in _DECADES)
     return mean * log(10) + log(_MINUTE), sqrt(square - mean * mean) * log(10)
@@ -51,17 +51,17 @@ MEAN_GPUS: Final = sum(gpus * part for gpus, part in SIZES.items())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhillyStyle:
-    """How much comes, and from whom."""
+    """The load and the tenants of the drawn jobs."""
 
     load: float
-    """Of all GPUs, that jobs ask for on average; 1: exactly all."""
+    """Fraction of all GPUs that jobs request on average; 1: exactly all."""
     gpus: int
-    """Of the cluster."""
+    """GPUs of the cluster."""
     days: float
-    """For so long jobs arrive, from time 0 on."""
+    """Days in which jobs arrive, from time 0 on."""
     tenants: int = 8
     swing: float = 0.5
-    """Of the rate of arrivals over the day, as a part of the mean: from 0 to 1."""
+    """Amplitude of the rate of arrivals over the day, as a fraction of the mean: from 0 to 1."""
 
     def __post_init__(self) -> None:
         if not (0 < self.load < inf and 0 < self.days < inf and self.gpus > 0):
@@ -82,7 +82,7 @@ class PhillyStyle:
 
 
 def philly_jobs(style: PhillyStyle, random: Random) -> list[Job]:
-    """In the order of arrival; times in seconds."""
+    """Draw jobs in the order of arrival; times are in seconds."""
     requests = {gpus: Request(gpus=gpus) for gpus in SIZES}
     names = [f"tenant-{number}" for number in range(1, style.tenants + 1)]
     weights = [1 / number for number in range(1, style.tenants + 1)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of quotas can have no effect here, so that somebody who mistyped a name hears of it."""
+"""Warnings about quotas that can have no effect here, so that a mistyped name is noticed."""
 
 from collections.abc import Collection, Iterator
 
@@ -9,18 +9,18 @@ from gpupack_core.queueing.charge import Keys
 from gpupack_core.units import WHOLE_GPU
 
 _SHOWN = 5
-"""Names in one sentence; the rest are counted."""
+"""Maximum number of names in one sentence; the rest are counted."""
 _LONGEST = 60
-"""Letters of a name."""
+"""Maximum length of a name."""
 
 
 def doubts(quotas: Quotas, tenants: Collection[str], cluster: Cluster) -> Iterator[str]:
-    """Sentences; none where every name is known and no more is promised than there is.
+    """Yield sentences; none if every name is known and the quotas are within the capacity.
 
     Args:
-        quotas: those in doubt.
-        tenants: of the jobs.
-        cluster: whose GPUs they are.
+        quotas: the quotas to check.
+        tenants: the tenants of the jobs.
+        cluster: the cluster with the GPUs.
     """
     strangers = [str(quota.tenant) for quota in quotas.quotas if quota.tenant not in tenants]
     if strangers:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What if these quotas had held? The same jobs, once under today's and once under the proposed.
+"""What-if for quotas: the same jobs, once under today's and once under the proposed ones.
 
-Both runs are made by the queue of the cluster (`fair-share`), with the same cluster, policy, seed
-and failures; nothing differs but quotas and cohorts, and the rules of the queue where a file names
-them. What a snapshot holds stays held by nobody's tenant: a snapshot does not say whose it is.
+Both runs use the queue of the cluster (`fair-share`), with the same cluster, policy, seed and
+failures. Only quotas and cohorts differ, and the rules of the queue if a file has them. What a
+snapshot holds counts for no tenant: a snapshot does not name tenants.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,10 @@ DISCIPLINE = "fair-share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaTrial:
-    """`today` None: as the scenario says. `snapshot`: instead of the scenario's nodes."""
+    """A comparison of quotas.
+
+    `today` None: those of the scenario. `snapshot`: replaces the scenario's nodes.
+    """
 
     scenario: Scenario
     proposed: QuotaFile
@@ -35,17 +38,17 @@ class QuotaTrial:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Before any job came."""
+        """Return the cluster before any job arrives."""
         if self.snapshot is None:
             return Cluster(self.scenario.nodes)
         return cluster_of(self.snapshot, adopt=self.adopt)
 
     def runs(self) -> tuple[Run, Run]:
-        """Under today's quotas, and under the proposed."""
+        """Run under today's quotas, and under the proposed ones."""
         return self._run(TODAY, self.today), self._run(PROPOSED, self.proposed)
 
     def compared(self, runs: tuple[Run, Run]) -> QuotaChange:
-        """What would have changed."""
+        """Compare both runs."""
         start = self._scripted(self.proposed).simulator(self.policy, self.seed).sample()
         free = start.capacity_milli - start.allocated_milli
         return change(*runs, self.proposed.quotas, capacity=free)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run leaves behind: the seam between the engine, which writes it, and all output.
+"""The record of a run: the interface between the engine, which writes it, and all output.
 
 Times are in the run's unit. Capacity is in milli-GPU.
 """
@@ -13,7 +13,7 @@ from gpupack_simulator.job import Job, JobId
 
 
 class TimeUnit(StrEnum):
-    """What a time of 1 means."""
+    """The meaning of a time of 1."""
 
     SECOND = "s"
     STEP = "step"
@@ -24,29 +24,29 @@ class TimeUnit(StrEnum):
 
 
 class End(StrEnum):
-    """How a job stands when the run ends."""
+    """The state of a job when the run ends."""
 
     SUCCEEDED = "succeeded"
     DROPPED = "dropped"
-    """Refused on arrival: by the discipline, or since it fits not even the empty cluster."""
+    """Refused on arrival: by the discipline, or since it does not fit on the empty cluster."""
     KILLED = "killed"
-    """Lost its node or GPU, and the scenario does not queue such jobs again."""
+    """Stopped by the loss of its node or GPU, in a scenario that does not queue such jobs again."""
     CANCELLED = "cancelled"
-    """Taken back by who submitted it, in the queue or while it ran."""
+    """Cancelled by its user, in the queue or while it ran."""
     RUNNING = "running"
     WAITING = "waiting"
 
 
 class Cause(StrEnum):
-    """Why a part of the capacity serves nobody; keys of Sample.free_by_cause and of losses."""
+    """The reason why capacity is unused; keys of Sample.free_by_cause and of losses."""
 
     FAILED = "failed"
     """GPU or node out of order."""
     NO_DEMAND = "no-demand"
     """Free, and no job waits for GPUs."""
     HELD_BACK = "held-back"
-    """Free, and a worker of a waiting job fits here: the discipline, or the rest of its gang,
-    holds it back."""
+    """Free, and a worker of a waiting job fits here: the discipline, or the rest of its gang, holds
+    it back."""
     FRAGMENTED = "fragmented"
     """Free, too little of it on this node for any waiting job."""
     STRANDED = "stranded"
@@ -56,7 +56,7 @@ class Cause(StrEnum):
     KILLED_WORK = "killed-work"
     """Work that was lost with its node or GPU and is done again."""
     PREEMPTED = "preempted"
-    """Work of jobs that were stopped for others and is done again."""
+    """Work of jobs that were preempted and is done again."""
     MOVED = "moved"
     """Work of jobs that were moved and is done again, and their restarts."""
     DRAINED = "drained"
@@ -65,10 +65,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One job.
+    """The record of one job.
 
-    `started`: the last attempt's; None: never. `wait`: time in the queue so far, over all
-    attempts; None: dropped on arrival. `ended` None: it runs or waits still.
+    `started`: start of the last attempt; None: never. `wait`: time in the queue so far, over all
+    attempts; None: dropped on arrival. `ended` None: it still runs or waits.
     """
 
     job: Job
@@ -77,31 +77,31 @@ class JobRecord:
     ended: float | None
     end: End
     placements: tuple[Placement, ...] = ()
-    """Of the last attempt, by worker; empty: never placed."""
+    """Placements of the last attempt, by worker; empty: never placed."""
     attempts: int = 0
     preemptions: int = 0
-    """How often it was stopped for another."""
+    """Number of preemptions."""
     moves: int = 0
-    """How often it was moved."""
+    """Number of moves."""
     wait: float | None = None
     resizes: int = 0
-    """How often the width of an elastic job changed, in its last attempt."""
+    """Number of changes of an elastic job's width in its last attempt."""
     mean_width: float | None = None
-    """Workers of an elastic job over its last attempt; None: it is not elastic, or never ran."""
+    """Mean workers of an elastic job over its last attempt; None: not elastic, or it never ran."""
     reason: str = ""
-    """Why it was dropped, or why it waits at the end where that was asked."""
+    """Reason why it was dropped, or why it waits at the end if that was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one instant, after all that happens in it."""
+    """The cluster at one instant, after all its events."""
 
     time: float
     arrived_milli: int
-    """GPU capacity asked for by all jobs so far."""
+    """GPU capacity that all jobs so far requested."""
     allocated_milli: int
     capacity_milli: int
-    """Of all devices, those that failed too."""
+    """Capacity of all devices, including failed ones."""
     fragmented_milli: int | None
     """FGD's measure; None: not sampled."""
     queued_jobs: int
@@ -114,10 +114,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """`milli` of one device held by a job over a while. `end` None: beyond the end of the run.
+    """The part of one device that a job held for a time. `end` None: beyond the end of the run.
 
-    `charged`: milli-GPU that it counts, in quotas and in costs. `model`: of the device; empty: it
-    was in no inventory.
+    `charged`: milli-GPU that it counts in quotas and in costs. `model`: that of the device; empty:
+    the device was in no inventory.
     """
 
     node: NodeName
@@ -132,7 +132,7 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An attempt that was cut short: what it had done is lost."""
+    """An attempt that was cut short, with its lost work."""
 
     time: float
     job: JobId
@@ -144,7 +144,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node (`device` None) or one of its devices out of order. `end` None: beyond the run."""
+    """An outage of a node (`device` None) or of one of its devices. `end` None: beyond the run."""
 
     node: NodeName
     device: DeviceUuid | None
@@ -154,9 +154,9 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """Jobs were moved so that another has room; milli-GPU times the run's time unit.
+    """Moves of jobs to make room for another; costs in milli-GPU times the run's time unit.
 
-    `lost`: what the moves were taken to cost; `gained`: what the other was foreseen to gain.
+    `lost`: estimated cost of the moves; `gained`: estimated gain of the other job.
     """
 
     time: float
@@ -168,22 +168,22 @@ class Consolidation:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One policy, one seed."""
+    """The record of a run of one policy and one seed."""
 
     policy: str
     seed: int
     parameters: Mapping[str, str | int | float | bool]
-    """What the run was asked to do: discipline, load, demand, file names."""
+    """Parameters of the run: discipline, load, demand, file names."""
     time_unit: TimeUnit
     nodes: tuple[Node, ...]
     jobs: tuple[JobRecord, ...]
     samples: tuple[Sample, ...]
     occupancy: tuple[Occupancy, ...]
-    """Empty where it was not asked for."""
+    """Holders of devices; empty if not requested."""
     losses: tuple[Loss, ...]
     outages: tuple[Outage, ...]
     measured_from: float
-    """Steady state: jobs that arrived earlier, and samples before, are warm-up."""
+    """Start of the steady state: jobs that arrived earlier, and samples before, are warm-up."""
     allocated_milli_time: float
     """Milli-GPU in use times the run's time unit, exactly, from measured_from to the end."""
     ended: float
@@ -195,15 +195,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The run so far, for whoever prints it step by step. Valid until the simulator goes on."""
+    """The current state of a run, for step-by-step output; valid until the simulator continues."""
 
     time: float
     time_unit: TimeUnit
     policy: str
     cluster: Cluster
-    """The engine's own, not to be changed. Holders are `holder_of(job, worker)`."""
+    """The engine's cluster, which must not be changed. Holders are `holder_of(job, worker)`."""
     jobs: tuple[JobRecord, ...]
     """Every job that has arrived, in the order of arrival."""
     expected: tuple[Job, ...]
-    """Those that have not arrived yet."""
+    """Jobs that have not arrived yet."""
     sample: Sample

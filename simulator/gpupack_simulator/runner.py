@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every policy with every seed, in parallel processes, with a progress bar on stderr.
+"""Runs of every policy with every seed, in parallel processes, with a progress bar on stderr.
 
-A process gets the experiment once, when it starts, and then names and seeds. It hands back the
-digest of each run, not the run: a run of a hundred thousand jobs would take longer to hand over
-than to make.
+A process gets the experiment once, when it starts, and then policies and seeds. It returns the
+digest of each run, not the run: the transfer of a run of a hundred thousand jobs would take longer
+than the run.
 """
 
 import sys
@@ -29,7 +29,7 @@ def run_all(
     folder: Path | None = None,
     quiet: bool = False,
 ) -> tuple[Digest, ...]:
-    """By policy, then by seed, as given. A folder takes the files of single runs."""
+    """Run all cases, by policy, then by seed, as given; a folder gets the files of single runs."""
     cases = list(product(policies, seeds))
     with _progress(len(cases), quiet=quiet) as advance:
         if processes == 1:
@@ -40,7 +40,7 @@ def run_all(
 
 
 class _Advance:
-    """Moves the bar."""
+    """The progress of the bar."""
 
     def __init__(self, progress: Progress, cases: int) -> None:
         self._progress = progress
@@ -61,7 +61,7 @@ def _progress(cases: int, *, quiet: bool) -> Iterator[_Advance]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[last]}"),
     )
-    # In a pipe or a log a bar that moves is a line of noise.
+    # In a pipe or a log a moving bar is noise.
     off = quiet or not screen(sys.stderr).live
     with Progress(*columns, console=console(err=True), disable=off) as progress:
         yield _Advance(progress, cases)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command `what-if` does."""
+"""The command `what-if`."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from gpupack_terminal import console
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """The options, by their names."""
+    """The options of `what-if`, by their names."""
 
     scenario: Path | None
     snapshot: Path | None
@@ -43,10 +43,10 @@ class WhatIf:
 
 
 def what_if(options: WhatIf, output: Output) -> None:
-    """Replay the jobs twice, and say what would have changed.
+    """Replay the jobs twice, and print what would have changed.
 
     Raises:
-        InvalidParameter: it asks nothing, or several things at once.
+        InvalidParameter: the options contain no question, or several.
     """
     policy_named(options.policy)
     _one_question(options)
@@ -82,7 +82,7 @@ def _one_question(options: WhatIf) -> None:
 
 
 def _changed_cluster(options: WhatIf, output: Output) -> None:
-    """A node less, or GPUs more."""
+    """Compare the cluster with one node less, or with more GPUs."""
     if output.folder is not None:
         raise InvalidParameter("--out is of --quotas; use --json")
     scenario, named = _with_trace(options, _cluster(options)[0])
@@ -138,7 +138,7 @@ def _trial(options: WhatIf, quotas: Path) -> QuotaTrial:
 
 
 def _tell_doubts(trial: QuotaTrial) -> None:
-    """A quota without effect is no fault: tenants and nodes may be about to come."""
+    """Warn about quotas without effect; tenants and nodes may still come, so it is no error."""
     scenario, out = trial.scenario, console(err=True)
     tenants = {job.tenant for job in scenario.jobs}
     cluster = trial.cluster()
@@ -151,7 +151,7 @@ def _tell_doubts(trial: QuotaTrial) -> None:
 
 
 def _one_cluster(options: WhatIf) -> None:
-    """What would be left alone is an error: somebody meant something by it."""
+    """Check that there is one cluster; an option that would be ignored is an error."""
     if (options.scenario is None) == (options.snapshot is None):
         raise InvalidParameter("give a SCENARIO or a --snapshot: one of them is the cluster")
     if options.scenario is not None and (options.jobs is not None or options.adopt):
@@ -164,7 +164,7 @@ def _one_cluster(options: WhatIf) -> None:
 
 
 def _cluster(options: WhatIf) -> tuple[Scenario, Json | None]:
-    """The scenario, and the cluster that stands for its nodes; jobs of a trace come later."""
+    """Return the scenario, and the cluster that replaces its nodes; jobs of a trace come later."""
     if options.scenario is not None:
         elsewhere = options.source.path is not None
         nodes = read_node_source(options.nodes)
@@ -186,7 +186,7 @@ def _before(today: QuotaFile | None, scenario: Scenario) -> str:
 def _write_report(
     found: QuotaChange, trial: QuotaTrial, folder: Path, named: Json, command: str
 ) -> None:
-    # Loading what draws takes longer than most runs; those that draw nothing go without.
+    # Loading the plotting libraries takes longer than most runs, so it is done only for plots.
     from gpupack_simulator.output.quota_report import quota_report  # noqa: PLC0415
 
     jobs = len(trial.scenario.jobs)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that make runs: one experiment, many cases.
+"""Worker processes that execute runs: one experiment, many cases.
 
     run ── Popen, a socket pair ──► work: experiment once, then a case at a time
         ◄── its digest, or the error that it ended in ──
 
-Plain processes and not multiprocessing's: those import the main module of whoever starts them, so
-that a script without `if __name__ == "__main__"` starts itself again in each. A worker has a
-session of its own, where a terminal's Ctrl-C does not reach it, and ends when the other end of its
-socket is closed, in the middle of a run too: by those who are done, and by the kernel for those who
-were killed. So none outlives what started it, whatever that ended in.
+These are plain processes, not multiprocessing's: those import the main module of the calling
+program, so that a script without `if __name__ == "__main__"` starts itself again in each. A worker
+has its own session, which a terminal's Ctrl-C does not reach. It ends when the other end of its
+socket is closed, even in the middle of a run: by the parent when it is done, or by the kernel if
+the parent was killed. So no worker outlives its parent, however the parent ends.
 """
 
 import os
@@ -36,7 +36,7 @@ _START = "import sys; from gpupack_simulator.workers import work; work(int(sys.a
 
 
 class Done(NamedTuple):
-    """A run that a worker has made."""
+    """A finished run of a worker."""
 
     case: Case
     digest: Digest
@@ -47,7 +47,7 @@ class _Failed(NamedTuple):
 
 
 def make(experiment: Experiment, case: Case, folder: Path | None) -> Digest:
-    """One run, in this process; a folder takes its files."""
+    """Execute one run in this process; a folder gets its files."""
     policy, seed = case
     return digested([experiment.run(policy, seed)], folder)[0]
 
@@ -55,7 +55,7 @@ def make(experiment: Experiment, case: Case, folder: Path | None) -> Digest:
 def make_all(
     experiment: Experiment, cases: Iterable[Case], folder: Path | None, *, processes: int
 ) -> Generator[Done]:
-    """In so many processes, as they get done; close it, and they end.
+    """Yield runs of several processes as they finish; closing the generator ends them.
 
     Raises:
         InvalidParameter: the experiment is of a class that other processes cannot import.
@@ -89,7 +89,7 @@ def make_all(
 
 
 class _Worker:
-    """The side of whoever started it."""
+    """A worker process, as its parent sees it."""
 
     def __init__(self, shared: tuple[Experiment, Path | None]) -> None:
         self.connection, theirs = Pipe()
@@ -104,17 +104,17 @@ class _Worker:
         try:
             self._send(shared)
         except BaseException:
-            # What cannot be pickled: nobody else knows of this process yet.
+            # The message cannot be pickled, and only this object knows the process.
             self.connection.close()
             self.end()
             raise
 
     def give(self, case: Case) -> None:
-        """A run to be made."""
+        """Send a case to run."""
         self._send(case)
 
     def answer(self, runs: int) -> Done:
-        """What it made of the last case; waits for it."""
+        """Wait for the last case and return its result."""
         try:
             answer: Done | _Failed = self.connection.recv()
         except (EOFError, ConnectionError):
@@ -124,12 +124,12 @@ class _Worker:
         return answer
 
     def end(self) -> None:
-        """At once: a run of minutes is not waited for."""
+        """Kill the process at once, without waiting for a run of minutes."""
         self._process.kill()
         self._process.wait()
 
     def _send(self, message: object) -> None:
-        """One that is gone cannot take it; its answer, the end of the connection, tells."""
+        """Send a message; a lost process shows in its answer, the end of the connection."""
         try:
             self.connection.send(message)
         except ConnectionError:
@@ -137,13 +137,13 @@ class _Worker:
 
 
 def work(descriptor: int) -> None:
-    """The worker: makes runs until the other end of the socket is closed."""
+    """Execute runs as a worker until the other end of the socket is closed."""
     connection, cases = Connection(descriptor), SimpleQueue[Case]()
     try:
         experiment, folder = connection.recv()
     except (EOFError, ConnectionError):
         return
-    except Exception as error:  # noqa: BLE001  # whatever its class does when it is unpickled
+    except Exception as error:  # noqa: BLE001  # its class may raise anything
         connection.send(_Failed(_picklable(error)))
         return
     Thread(target=_receive, args=(connection, cases), daemon=True).start()
@@ -151,7 +151,7 @@ def work(descriptor: int) -> None:
         case = cases.get()
         try:
             answer: Done | _Failed = Done(case, make(experiment, case, folder))
-        except Exception as error:  # noqa: BLE001  # it is raised where the runs were asked for
+        except Exception as error:  # noqa: BLE001  # it is raised in the parent
             answer = _Failed(_picklable(error))
         connection.send(answer)
 
@@ -165,11 +165,11 @@ def _receive(connection: "Connection[Any, Any]", cases: SimpleQueue[Case]) -> No
 
 
 def _picklable(error: Exception) -> Exception:
-    """The error with its traceback as a note, or as one that can be sent, if it cannot."""
+    """Return the error with its traceback as a note, or a RuntimeError if it cannot be pickled."""
     text = "".join(format_exception(error))
     try:
         copy: Exception = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
-    except Exception:  # noqa: BLE001  # whatever its class does when it is unpickled
+    except Exception:  # noqa: BLE001  # its class may raise anything
         return RuntimeError(text)
     copy.add_note(text)
     return copy

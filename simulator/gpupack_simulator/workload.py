@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs drawn from the pods of a trace by a seed, for the two experiments.
 
-**Filling up**: pods sorted by name and shuffled; then, since the traces ask for less than 130%,
-pods drawn from all of them with replacement until the demand reaches the target. Where the trace
-alone asks for more, pods drawn at random are left out. Nothing ends and nothing waits: discipline
-`drop`. There is no clock either: a pod's arrival is its number. Source: «Beware of Fragmentation:
+**Filling up**: pods are sorted by name and shuffled. The traces request less than 130%, so pods are
+then drawn from all of them with replacement until the demand reaches the target. If the trace alone
+requests more, pods drawn at random are left out. Nothing ends and nothing waits: discipline `drop`.
+There is no clock either: a pod's arrival is its number. Source: «Beware of Fragmentation:
 Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent» (USENIX ATC '23) and its
 artifact.
 
@@ -13,7 +13,7 @@ of time is the mean lifetime. By Little's law the load is
 
     load = arrivals per lifetime · mean GPU demand of a pod / capacity
 
-so that a load of 1 asks on average for exactly all GPUs.
+so that a load of 1 requests on average exactly all GPUs.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.job import Job, JobId
 
 MAX_JOBS: Final = 5_000_000
-"""More would fill the memory before the first one runs."""
+"""Maximum number of jobs; more would fill the memory before the first one runs."""
 
 
 def published_jobs(
     pods: Sequence[Pod], *, demand: float, capacity_milli: int, random: Random
 ) -> list[Job]:
-    """Jobs whose GPU demand is `demand` times the capacity."""
+    """Draw jobs with a GPU demand of `demand` times the capacity."""
     if not 0 < demand < inf:
         raise InvalidParameter(
             f"the demand is {demand:g}; ask for more than 0, not without end (1.3 is 130%)"
@@ -63,7 +63,7 @@ def _appended(chosen: list[Request], request: Request) -> Request:
 def departing_jobs(
     pods: Sequence[Pod], *, load: float, capacity_milli: int, until: float, random: Random
 ) -> list[Job]:
-    """All that arrive before `until` (lifetimes)."""
+    """Draw all jobs that arrive before `until` (lifetimes)."""
     if not until < inf:
         raise InvalidParameter(f"jobs come and go for {until:g} lifetimes; ask for an end")
     rate = arrival_rate(pods, load=load, capacity_milli=capacity_milli)
@@ -80,7 +80,7 @@ def departing_jobs(
 
 
 def arrival_rate(pods: Sequence[Pod], *, load: float, capacity_milli: int) -> float:
-    """Arrivals per mean lifetime."""
+    """Return the arrivals per mean lifetime."""
     mean = sum(pod.request.milli for pod in pods) / len(pods)
     if not 0 < load < inf:
         raise InvalidParameter(f"the load is {load:g}; ask for more than 0, not without end")
@@ -90,7 +90,7 @@ def arrival_rate(pods: Sequence[Pod], *, load: float, capacity_milli: int) -> fl
 
 
 def _bounded(jobs: float) -> None:
-    """Raises InvalidParameter: so many are expected, and that is too many."""
+    """Raise InvalidParameter if too many jobs are expected."""
     if not jobs <= MAX_JOBS:
         raise InvalidParameter(
             f"this makes about {jobs:,.0f} jobs; the most are {MAX_JOBS:,}: ask for less demand, "

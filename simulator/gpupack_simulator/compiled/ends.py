@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who ends next: engine/events.py, for ends alone."""
+"""The heap of running jobs by their ends: engine/events.py, for ends alone."""
 
 from gpupack_simulator.compiled.loops import compiled
 from gpupack_simulator.compiled.tables import Ends
@@ -7,7 +7,7 @@ from gpupack_simulator.compiled.tables import Ends
 
 @compiled
 def push(ends: Ends, size: int, time: float, number: int, job: int) -> None:
-    """Onto a heap of this size."""
+    """Push an end onto a heap of this size."""
     ends.time[size], ends.number[size], ends.job[size] = time, number, job
     at = size
     while at and _before(ends, at, (at - 1) // 2):
@@ -17,7 +17,7 @@ def push(ends: Ends, size: int, time: float, number: int, job: int) -> None:
 
 @compiled
 def pop(ends: Ends, size: int) -> None:
-    """The first one, off a heap of this size."""
+    """Pop the first end off a heap of this size."""
     last, at = size - 1, 0
     _swap(ends, 0, last)
     while True:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine as one loop: what engine/simulator.py does for `drop` and `fifo-skip`.
+"""The engine as one loop: engine/simulator.py for `drop` and `fifo-skip`.
 
-All that ends at an instant, all that arrives, then whoever may start, then a sample. The loop is
-left when the policy is due to be informed, in the middle of an instant, and goes on there.
+Each instant takes all ends, all arrivals, then the jobs that can start, then a sample. The loop
+returns when the policy is due to be informed, in the middle of an instant, and resumes there.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def advance(
     samples: Samples,
     prices: Prices,
 ) -> bool:
-    """To the end (True), or until the policy is to be informed; `states` has one."""
+    """Advance to the end (True), or until the policy is due; `states` has one element."""
     state, number = states[0], len(jobs.arrival)
     while True:
         if not state.within:
@@ -63,7 +63,7 @@ def advance(
 
 @compiled
 def _next_time(state: State, jobs: Jobs, ends: Ends) -> float:
-    """Infinity: nothing is to come."""
+    """Return the time of the next event; infinity: there is none."""
     time: float = state.next_sample
     if state.ending:
         time = min(time, ends.time[0])
@@ -110,7 +110,7 @@ def _serve(
     ends: Ends,
     prices: Prices,
 ) -> None:
-    """By arrival, passing over who does not fit; who may not wait is dropped."""
+    """Start jobs by arrival and skip those that do not fit; drop them if jobs may not wait."""
     while state.queued:
         job = NOBODY
         for lane in range(len(lanes.first)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which row and GPUs a job gets and holds, and what is left: core's decide and Cluster."""
+"""The choice of row and GPUs for a job, and their free figures: core's decide and Cluster."""
 
 from gpupack_core import WHOLE_GPU
 from gpupack_simulator.compiled.loops import compiled
@@ -9,9 +9,9 @@ from gpupack_simulator.compiled.tables import NOBODY, Jobs, Lanes, Nodes, Prices
 
 @compiled
 def best_row(nodes: Nodes, lanes: Lanes, lane: int, prices: Prices) -> int:
-    """Of the rows with room the one with the best score; NOBODY: there is none.
+    """Return the row with room and the best score; NOBODY: there is none.
 
-    A score is worked out anew only where the row has changed since the lane asked last.
+    A score is computed again only if the row has changed since the lane's last use of it.
     """
     best, score_of_best = NOBODY, 0
     for row in range(len(nodes.order)):
@@ -32,7 +32,7 @@ def best_row(nodes: Nodes, lanes: Lanes, lane: int, prices: Prices) -> int:
 
 @compiled
 def has_room(nodes: Nodes, row: int, lanes: Lanes, lane: int) -> bool:
-    """Whether one worker fits."""
+    """Tell whether one worker fits."""
     room: bool = (
         nodes.free_cpu[row] >= lanes.cpu[lane]
         and nodes.free_memory[row] >= lanes.memory[lane]
@@ -47,7 +47,7 @@ def has_room(nodes: Nodes, row: int, lanes: Lanes, lane: int) -> bool:
 def take(
     nodes: Nodes, row: int, lanes: Lanes, lane: int, jobs: Jobs, job: int, prices: Prices
 ) -> None:
-    """On a row with room: the GPU that the policy says, or the first idle ones."""
+    """Take the GPU that the policy chooses, or the first idle ones, on a row with room."""
     share, gpus, devices = lanes.share[lane], lanes.gpus[lane], 0
     if share:
         device = share_device(nodes, row, share, lanes.cpu[lane], prices)
@@ -65,13 +65,13 @@ def take(
 
 @compiled
 def give_back(nodes: Nodes, lanes: Lanes, lane: int, jobs: Jobs, job: int) -> None:
-    """What it was given."""
+    """Give back what the job holds."""
     _book(nodes, jobs.node[job], lanes, lane, jobs.devices[job], -1)
 
 
 @compiled
 def _first_idle(nodes: Nodes, row: int) -> int:
-    """With a slot for a share."""
+    """Return the first idle GPU with a slot for a share."""
     for device in range(nodes.free_milli.shape[1]):
         if nodes.free_milli[row, device] == WHOLE_GPU and nodes.free_shares[row, device] > 0:
             return device

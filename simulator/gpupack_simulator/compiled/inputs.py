@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes, jobs and policy as tables, where the compiled loop can do with them."""
+"""Nodes, jobs and policy as tables, for runs that the compiled loop supports."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -35,13 +35,13 @@ from gpupack_simulator.job import ANYWHERE, Job
 DISCIPLINES = {"drop", "fifo-skip"}
 POLICIES = {BestFit, BidPrice, Fgd}
 _MAX_DEVICES = 62
-"""Which of them a job holds is one whole number."""
+"""Maximum number of devices of a node: one whole number holds the devices of a job."""
 _NEVER = -1
-"""The version of no row."""
+"""A version that no row has."""
 
 
 def can_do(nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings: Settings) -> bool:
-    """Whether it is a run of the kind that the loop was written for."""
+    """Tell whether the compiled loop supports this run."""
     sampling = settings.sampling
     return (
         type(policy) in POLICIES
@@ -60,7 +60,7 @@ def can_do(nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings:
 
 
 def _plain_node(node: Node) -> bool:
-    """Ready for everybody, with GPUs that differ in nothing but how full they are."""
+    """Tell whether the node is open to all jobs and its GPUs differ only in their free capacity."""
     alike = {(d.model, d.memory, d.health, d.clique, d.numa_node) for d in node.devices}
     return (
         node.ready
@@ -92,7 +92,7 @@ def _plain_requests(requests: Mapping[int, Request], nodes: Sequence[Node]) -> b
 
 
 def nodes_of(cluster: Cluster) -> Nodes:
-    """An empty cluster's."""
+    """Return the table of nodes of an empty cluster."""
     a = cluster.arrays
     free = np.ascontiguousarray(a.free_milli, np.int64)
     return Nodes(
@@ -110,7 +110,7 @@ def nodes_of(cluster: Cluster) -> Nodes:
 
 
 def lanes_of(gangs: Sequence[Gang], cluster: Cluster, never: Sequence[str]) -> Lanes:
-    """One for each gang; `never`: why it fits not even the empty cluster, or empty."""
+    """Return one lane per gang; `never`: why it does not fit on the empty cluster, or empty."""
     requests, rows = [gang.request for gang in gangs], len(cluster.arrays.present)
     kinds = cluster.arrays.kinds.values
     shape = len(requests), rows
@@ -136,12 +136,12 @@ def _accepts(request: Request, kind: Any) -> bool:
 
 
 def forget_scores(lanes: Lanes) -> None:
-    """The policy is another."""
+    """Forget all scores, since the policy changed."""
     lanes.seen[:] = _NEVER
 
 
 def jobs_of(jobs: Sequence[Job], lane_of: Mapping[int, int]) -> Jobs:
-    """In the order of arrival; `lane_of`: by the identity of the request."""
+    """Return the table of jobs by arrival; `lane_of`: lanes by the identity of the request."""
     number = len(jobs)
     return Jobs(
         lane=_ints(lane_of[id(job.request)] for job in jobs),
@@ -158,13 +158,13 @@ def jobs_of(jobs: Sequence[Job], lane_of: Mapping[int, int]) -> Jobs:
 
 
 def ends_of(jobs: Sequence[Job]) -> Ends:
-    """Room for all of them."""
+    """Return an empty heap with room for the ends of all jobs."""
     number = len(jobs)
     return Ends(np.zeros(number), np.zeros(number, np.int64), np.zeros(number, np.int64))
 
 
 def samples_of(jobs: Sequence[Job], settings: Settings) -> Samples:
-    """Room for as many as there can be: no more than instants at which something happens."""
+    """Return a table with room for all samples: at most one for each instant with an event."""
     every, end = settings.sampling.every, settings.until
     regular = 0 if every == inf else round(min(end, 1e9 * every) / every) + 2
     number = regular + (2 * len(jobs) if settings.sampling.demand_step < inf else 0)
@@ -172,7 +172,7 @@ def samples_of(jobs: Sequence[Job], settings: Settings) -> Samples:
 
 
 def prices_of(policy: Policy, cluster: Cluster) -> Prices:
-    """By what the policy has been told."""
+    """Return the prices of the policy in its present state."""
     nothing, view = np.zeros(0, np.int64), cluster.arrays
     if isinstance(policy, BidPrice):
         measure, thresholds, number = policy.fragmentation, nothing, BID_PRICE

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a loop is compiled. Only what runs with numba imports this: numba takes a second to load.
+"""Compilation of loops. Only code that runs with numba imports this: numba takes a second to load.
 
-Machine code is kept from run to run, beside the source or in NUMBA_CACHE_DIR. Floating point is
-as Python's: nothing is contracted or reordered.
+Machine code is cached between runs, next to the source or in NUMBA_CACHE_DIR. Floating point is the
+same as in Python: nothing is contracted or reordered.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 _OPTIONS: Final[dict[str, Any]] = {"cache": True, "_nrt": False}
-"""Without the second each call would count who refers to each array of the tables that it is given,
-and a run would take ten times as long. Nothing may be allocated then."""
+"""Options of numba. Without `_nrt: False` each call would count references to each array of its
+tables, and a run would take ten times as long. With it compiled code must not allocate."""
 
 
 def compiled(function: F) -> F:
-    """To its callers it is the same function."""
+    """Compile a function; its type stays the same for callers."""
     return cast("F", njit(**_OPTIONS)(function))

@@ -32,7 +32,7 @@ _ENDS = {WAITS: End.WAITING, RUNS: End.RUNNING, SUCCEEDED: End.SUCCEEDED, DROPPE
 
 
 class Replay:
-    """One policy, one seed; of a kind that inputs.can_do."""
+    """A run of one policy and one seed; inputs.can_do must hold."""
 
     def __init__(
         self, nodes: Sequence[Node], jobs: Sequence[Job], policy: str, settings: Settings
@@ -66,7 +66,7 @@ class Replay:
         self._capacity, self._learned, self._departed = capacity, 0, 0
 
     def run(self) -> Run:
-        """To the end."""
+        """Run to the end."""
         begun, state = perf_counter(), self._states[0]
         prices, known = prices_of(self._learning.policy, self._cluster), self._learning.policy
         over = False
@@ -90,7 +90,7 @@ class Replay:
         return self._record(perf_counter() - begun)
 
     def _learn(self, arrived: int) -> None:
-        """As engine/ does while it goes on."""
+        """Learn from arrivals and departures in the order of engine/."""
         new = slice(self._learned, arrived)
         before = self._table.finished_before[new].tolist()
         for job, finished in zip(self._jobs[new], before, strict=True):
@@ -173,7 +173,7 @@ class Replay:
 
 
 def _lanes(jobs: Sequence[Job]) -> tuple[list[Gang], dict[int, int]]:
-    """The gangs, and the number of each by the identity of a request."""
+    """Return the gangs, and the number of each by the identity of a request."""
     numbers, lane_of = dict[Gang, int](), dict[int, int]()
     for job in jobs:
         if id(job.request) not in lane_of:

@@ -24,7 +24,7 @@ _BEST_FIT_CPU, _BEST_FIT_GPU = best_fit.LARGEST_CPU_MILLI, best_fit.LARGEST_GPU_
 
 @compiled
 def score(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) -> int:
-    """The larger, the better."""
+    """Return the score of a row; larger is better."""
     if prices.policy == BID_PRICE:
         return _bid_price(nodes, row, lanes, lane, prices)
     if prices.policy == FGD:
@@ -34,7 +34,7 @@ def score(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) -> in
 
 @compiled
 def share_device(nodes: Nodes, row: int, share: int, cpu: int, prices: Prices) -> int:
-    """The GPU of this row that a share gets: the fullest, or FGD's best."""
+    """Return the GPU of this row for a share: the fullest, or FGD's best."""
     if prices.policy == FGD:
         return _best_share(nodes, row, share, cpu, prices)[1]
     free, chosen = nodes.free_milli[row], NOBODY
@@ -68,7 +68,7 @@ def _fgd(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) -> int
 
 @compiled
 def _best_share(nodes: Nodes, row: int, share: int, cpu: int, prices: Prices) -> tuple[int, int]:
-    """FGD's score of the best GPU for a share, and the first GPU that has it."""
+    """Return FGD's score of the best GPU for a share, and the first GPU that has it."""
     free, kind, idle = nodes.free_milli[row], nodes.kind[row], nodes.idle[row]
     cpu_left = nodes.free_cpu[row] - cpu
     base = _useful(prices, kind, free, idle, cpu_left) + prices.total * share
@@ -95,7 +95,7 @@ def _bid_price(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) 
     share, gpus = lanes.share[lane], lanes.gpus[lane]
     free, kind, idle = nodes.free_milli[row], nodes.kind[row], nodes.idle[row]
     cpu, cpu_left = nodes.free_cpu[row], nodes.free_cpu[row] - lanes.cpu[lane]
-    # of as many GPUs each has so much free before, and so much less after
+    # each of `number` GPUs has `had` free before, and `takes` less after
     milli, number, had, takes = gpus * WHOLE_GPU, gpus, WHOLE_GPU, WHOLE_GPU
     if share:
         device = share_device(nodes, row, share, lanes.cpu[lane], prices)
@@ -128,7 +128,7 @@ def _bid_price(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) 
 
 @compiled
 def _value(prices: Prices, worth: int, cpu: int) -> int:
-    """U in parts, by the worth of all gaps."""
+    """Return U in parts, from the worth of all gaps."""
     x, stranded = worth - ((cpu * prices.parts_per_cpu) >> 10), 0
     if x >= prices.reach:
         stranded = x * prices.per_mille // _MILLE
@@ -140,7 +140,7 @@ def _value(prices: Prices, worth: int, cpu: int) -> int:
 
 @compiled
 def _useful(prices: Prices, kind: int, free: IntArray, idle: int, cpu: int) -> int:
-    """Fragmentation.useful_with."""
+    """Return the useful capacity, as Fragmentation.useful_with does."""
     line, useful = _line(prices, kind, cpu), _wholes(prices, kind, idle, cpu)
     for device in range(len(free)):
         useful += prices.shares[line + free[device]]
@@ -149,14 +149,14 @@ def _useful(prices: Prices, kind: int, free: IntArray, idle: int, cpu: int) -> i
 
 @compiled
 def _line(prices: Prices, kind: int, cpu: int) -> int:
-    """Where the line of a node begins in the table for shares."""
+    """Return where the line of a node begins in the table for shares."""
     line: int = prices.first_line[kind] + _level(prices.cpu_figures, cpu)
     return line * _LINE
 
 
 @compiled
 def _wholes(prices: Prices, kind: int, idle: int, cpu: int) -> int:
-    """What demands for whole GPUs find useful of so many idle ones."""
+    """Return the useful capacity of idle GPUs for demands for whole GPUs."""
     line = prices.first_line[kind] + _level(prices.cpu_figures, cpu)
     useful: int = prices.wholes[line * prices.width + idle]
     return useful
@@ -164,7 +164,7 @@ def _wholes(prices: Prices, kind: int, idle: int, cpu: int) -> int:
 
 @compiled
 def _level(ascending: IntArray, figure: int) -> int:
-    """How many are no larger."""
+    """Return how many of the figures are at most as large."""
     low, high = 0, len(ascending)
     while low < high:
         middle = (low + high) // 2

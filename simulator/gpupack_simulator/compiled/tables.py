@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compiled loops work on: a run's nodes, jobs, lanes and policy as arrays of whole numbers.
+"""The tables of compiled loops: a run's nodes, jobs, lanes and policy as arrays of whole numbers.
 
 Units as in core's arrays: milli-GPU, milli-CPU, MiB.
 """
@@ -15,51 +15,51 @@ NOBODY = -1
 """No job, no node, no device."""
 
 WAITS, RUNS, SUCCEEDED, DROPPED = range(4)
-"""Of a job that has arrived."""
+"""State of a job that has arrived."""
 
 
 class Nodes(NamedTuple):
-    """By row, and by row and device. All GPUs of a node are of one kind and healthy."""
+    """Nodes, by row, and by row and device. All GPUs of a node are of one kind and healthy."""
 
     free_milli: IntArray
     free_shares: IntArray
     kind: IntArray
-    """Of the node's GPUs, as in core's arrays; ABSENT where it has none."""
+    """Kind of the node's GPUs, as in core's arrays; ABSENT: it has none."""
     free_cpu: IntArray
     free_memory: IntArray
     free_gpu_milli: IntArray
     idle: IntArray
     largest: IntArray
-    """The most that is free on one GPU with a slot for a share."""
+    """Largest free capacity of one GPU with a slot for a share."""
     order: IntArray
-    """Ties go to the node with the smallest."""
+    """Ties go to the node with the smallest value."""
     version: IntArray
 
 
 class Lanes(NamedTuple):
-    """Jobs that ask for the same, by number of the lane."""
+    """Lanes by number: a lane has the jobs with one request."""
 
     gpus: IntArray
     share: IntArray
-    """Milli-GPU; 0: no share is asked for."""
+    """Milli-GPU; 0: no share is requested."""
     cpu: IntArray
     memory: IntArray
     accepts: BoolArray
-    """By lane and kind, the last one of nodes without GPUs."""
+    """By lane and kind; the last column stands for nodes without GPUs."""
     never: BoolArray
-    """It fits not even the empty cluster, and who waits for that is refused."""
+    """The request does not fit on the empty cluster; its jobs are refused instead of queued."""
     first: IntArray
-    """Who waits, by arrival: the first one, and the last."""
+    """First waiting job by arrival; `last`: the last one."""
     last: IntArray
     closed: BoolArray
-    """Its first one does not fit, unless something has been given back since."""
+    """The first job does not fit, unless capacity has been given back since."""
     seen: IntArray
-    """By lane and row: the version of the row of which the score is known."""
+    """By lane and row: the version of the row for which the score is known."""
     score: IntArray
 
 
 class Jobs(NamedTuple):
-    """By arrival. NaN: not yet."""
+    """Jobs, by arrival. NaN: not yet."""
 
     lane: IntArray
     arrival: FloatArray
@@ -69,15 +69,15 @@ class Jobs(NamedTuple):
     ended: FloatArray
     node: IntArray
     devices: IntArray
-    """One bit for each."""
+    """One bit for each device."""
     behind: IntArray
-    """Who waits in the lane behind this one."""
+    """Next waiting job in the lane."""
     finished_before: IntArray
-    """How many had succeeded when this one arrived."""
+    """Number of jobs that had succeeded when this one arrived."""
 
 
 class Ends(NamedTuple):
-    """A heap of those who run, by when they end; of equals by who started first."""
+    """A heap of running jobs, by their ends; ties go by the order of their starts."""
 
     time: FloatArray
     number: IntArray
@@ -85,7 +85,7 @@ class Ends(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """In the order in which they were taken."""
+    """Samples, in the order in which they were taken."""
 
     time: FloatArray
     arrived: IntArray
@@ -101,30 +101,30 @@ STATE = np.dtype(
         ("next_sample", np.float64),
         ("next_demand", np.float64),
         ("due", np.int64),  # the arrival after which the policy is to be informed
-        ("within", np.int64),  # 1: in the middle of an instant, for that reason
+        ("within", np.int64),  # 1: in the middle of an instant, since the policy is due
         ("arrived", np.int64),  # jobs
         ("arrived_milli", np.int64),
         ("allocated_milli", np.int64),
         ("started", np.int64),
         ("finished", np.int64),
         ("running", np.int64),
-        ("ending", np.int64),  # those who run and will end
+        ("ending", np.int64),  # running jobs with a finite duration
         ("queued", np.int64),
         ("samples", np.int64),
         ("events", np.int64),
     ]
 )
-"""Where a run stands."""
+"""State of a run."""
 
 State = Any
 """A record of STATE."""
 
 
 class Rules(NamedTuple):
-    """Of the run."""
+    """Rules of the run."""
 
     keeps: bool
-    """Whether who does not fit waits."""
+    """Whether jobs that do not fit wait."""
     until: float
     measured_from: float
     sample_every: float
@@ -132,7 +132,7 @@ class Rules(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Of the policy, as it is informed now; parts as of core's fragmentation.py."""
+    """Figures of the policy in its present state; parts as in core's fragmentation.py."""
 
     policy: int
     """BEST_FIT, FGD or BID_PRICE."""
@@ -143,16 +143,16 @@ class Prices(NamedTuple):
     width: int
     total: int
     thresholds: IntArray
-    """FGD: the least gains that score 1, 2, …"""
+    """FGD: the smallest gains that score 1, 2, …"""
     worth: IntArray
-    """Bid prices, from here on: of a gap of so many milli-GPU, in parts."""
+    """For bid prices, as all fields below: value of a gap by its milli-GPU, in parts."""
     stranded: IntArray
     parts_per_cpu: int
     per_mille: int
     reach: int
     shift: int
     weight: int
-    """Of U in per mille."""
+    """Weight of U in per mille."""
     settled: int
     """θ in per mille."""
     by_kind: IntArray

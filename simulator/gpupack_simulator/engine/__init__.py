@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete events over core's cluster: what happens when, and what it leaves behind."""
+"""Discrete events over core's cluster, and the records of a run."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why what is free serves nobody: every free milli-GPU under one record.Cause.
+"""The causes of free capacity: every free milli-GPU under one record.Cause.
 
-Judged node by node, for all that is free there at once, against those who wait: the first that
-holds of: a worker fits (so it is held back), it would but for CPU and memory, it would on the
-empty node (so what is free is too little, or on too many GPUs), it would not even then.
+All free capacity of a node is judged at once against the waiting jobs. The first that holds counts:
+a worker fits (so it is held back); it would fit but for CPU and memory; it would fit on the empty
+node (so too little is free, or on too many GPUs); it would not fit even then.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,10 @@ from gpupack_simulator.record import Cause
 
 
 def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int]:
-    """Milli-GPU by cause; the sum is what nobody holds. `waiting`: one request of each kind."""
+    """Return milli-GPU by cause; the sum is the capacity that is not held.
+
+    `waiting`: one request of each kind.
+    """
     a = cluster.arrays
     unused = np.maximum(a.capacity - a.used_milli, 0)
     works = takes_work(a.health) & a.ready[:, None]
@@ -33,7 +36,7 @@ def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int
 
 
 def _judged(cluster: Cluster, waiting: list[Request]) -> Iterable[tuple[Cause, BoolArray]]:
-    """In the order in which they apply."""
+    """Yield causes with their rows, in the order in which they apply."""
     everywhere = np.ones(len(cluster.arrays.present), np.bool_)
     if not waiting:
         yield Cause.NO_DEMAND, everywhere

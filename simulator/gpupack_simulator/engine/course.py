@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far an elastic job is, whose width changes: its work is done at the speed of its workers.
+"""The progress of an elastic job: work is done at the speed of its current workers.
 
     speed(workers) = minWorkers + efficiency · (workers - minWorkers)
-    work           = duration · speed(workers asked for)
+    work           = duration · speed(workers requested)
 
-So one that has all its workers from start to end takes its duration. Each change of the width costs
-a pause, in which nothing is done; a change within a pause begins it anew.
+So a job with all its workers from start to end takes its duration. Each change of the width costs a
+pause without progress; a change within a pause restarts it.
 """
 
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ from gpupack_simulator.job import Job
 
 @dataclass(slots=True)
 class Course:
-    """Of one attempt; mutable. Times are in the run's unit."""
+    """The progress of one attempt; mutable. Times are in the run's unit."""
 
     job: Job
     started: float
     pace: float = 1.0
-    """Work of one worker in a unit of time."""
+    """Work of one worker per unit of time."""
     width: int = field(init=False)
     held: float = 0.0
-    """Worker-time that it has had."""
+    """Worker-time that the attempt has held."""
     resizes: int = 0
     _left: float = field(init=False)
     _at: float = field(init=False)
@@ -37,11 +37,11 @@ class Course:
 
     @property
     def ends(self) -> float:
-        """If its width does not change any more."""
+        """End of the attempt if its width does not change again."""
         return max(self._at, self._goes_on) + self._left / self._speed(self.width)
 
     def resize(self, by: int, now: float) -> None:
-        """So many workers more or fewer from now on; beside its start that costs no pause."""
+        """Change the number of workers; except at the start this costs a pause."""
         self.pass_time(now)
         self.width += by
         if now > self.started:
@@ -49,7 +49,7 @@ class Course:
             self._resized, self._goes_on = now, now + self.job.resize_pause
 
     def pass_time(self, now: float) -> None:
-        """It went on until now."""
+        """Account for the progress until now."""
         self.held += self.width * (now - self._at)
         done = max(now - max(self._at, self._goes_on), 0.0) * self._speed(self.width)
         self._left = max(self._left - done, 0.0)

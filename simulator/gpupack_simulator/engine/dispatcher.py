@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out what the queue decides: the cluster's books and the course of jobs."""
+"""Execution of the queue's decisions: the cluster's holdings and the progress of jobs."""
 
 from dataclasses import replace
 from typing import Final
@@ -35,11 +35,11 @@ from gpupack_simulator.job import Job, JobId, holder_of, job_of
 from gpupack_simulator.record import Cause, Consolidation, End
 
 _LATE: Final = 1e-6
-"""An end that was scheduled may be so much before the end that is computed now."""
+"""Tolerance by which a scheduled end may precede the computed one."""
 
 
 class JobDispatcher:
-    """Owner of the queue; belongs to one engine."""
+    """The owner of the queue; belongs to one engine."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class JobDispatcher:
         self._grace, self._speeds = settings.grace, settings.speeds
         self._look_at: float | None = None
         self._extras: dict[JobId, Entry] = {}
-        """The extra workers of elastic jobs that run: whose each is."""
+        """The entry of each extra worker of running elastic jobs."""
         self._since: dict[JobId, float] = {}
 
     def arrive(self, job: Job) -> None:
-        """It joins the queue, unless it would wait for ever."""
+        """Submit the job to the queue, unless it would wait forever."""
         gang, never = self._asks.of(job)
         asked = q.Job(
             id=job.id,
@@ -94,15 +94,15 @@ class JobDispatcher:
             self.queue.submit(asked, self.now)
 
     def expect(self, whole: Cluster) -> None:
-        """There will be these nodes: who fits there once waits."""
+        """Use these future nodes: a job that fits on them waits instead of being refused."""
         self._asks = _Asks(whole, self._learning if self._keeps else None)
 
     def knows(self, job: JobId) -> bool:
-        """Whether it has arrived."""
+        """Tell whether the job has arrived."""
         return job in self._by_id
 
     def serve(self) -> None:
-        """Do what the queue decides, until it decides nothing more at this instant."""
+        """Execute the queue's decisions until it makes no more at this instant."""
         if self.queue.idle:
             return
         while True:
@@ -119,7 +119,7 @@ class JobDispatcher:
             self.events.add(look_at, EventKind.LOOK)
 
     def _carry_out(self, decisions: q.Decisions) -> bool:
-        """Whether something comes free by it."""
+        """Execute decisions; tell whether they free something."""
         for admit in decisions.admitted:
             self._admit(admit)
         for preempt in decisions.preemptions:
@@ -143,15 +143,15 @@ class JobDispatcher:
 
     @property
     def guess_delays(self) -> tuple[float, ...]:
-        """Of those who waited for others who were let in past them on a guess."""
+        """Delays of jobs that waited for speculative backfill."""
         return () if isinstance(self.queue, OwnQueue) else tuple(self.queue.state.guests.delays)
 
     def waiting_requests(self) -> list[Request]:
-        """One of each kind that waits."""
+        """Return one request of each kind that waits."""
         return list(dict.fromkeys(gang.request for gang in self.queue.gangs()))
 
     def finish(self, ended: Ended) -> None:
-        """It is through, unless that attempt was killed."""
+        """End the job successfully, unless that attempt was killed."""
         entry = self.running.get(ended.job)
         if entry is None or entry.attempts != ended.attempt:
             return
@@ -162,7 +162,7 @@ class JobDispatcher:
             self._learning.departed(entry.job)
 
     def stop(self, stop: Stop) -> None:
-        """It was to end for another, and its grace period is over."""
+        """Stop the attempt, since its grace period is over."""
         entry = self._extras.get(stop.job)
         if entry is not None and entry.attempts == stop.attempt:
             self._narrow(stop.job)
@@ -171,7 +171,7 @@ class JobDispatcher:
             self._stop(entry, stop.cause)
 
     def cancel(self, cancelled: Cancelled) -> None:
-        """It leaves the queue or its places; of no effect for one that is through."""
+        """Cancel a queued or running job; a job that has ended stays unchanged."""
         entry = self._by_id[cancelled.job]
         if entry.end is End.RUNNING:
             self._release(entry)
@@ -184,7 +184,7 @@ class JobDispatcher:
         self._learning.departed(entry.job)
 
     def hit(self, component: Component) -> list[Entry]:
-        """Who runs on this node or device, by arrival."""
+        """Return the jobs on this node or device, by arrival, and end extra workers there."""
         if component.device is None:
             holders = self.cluster.holders_on(component.node)
         else:
@@ -196,7 +196,7 @@ class JobDispatcher:
         return [self.running[job] for job in jobs if job in self.running]
 
     def kill(self, entry: Entry, node: NodeName, *, requeue: bool) -> None:
-        """It lost a place on this node: what it has done is lost."""
+        """Kill the job, which lost a place on this node; its unsaved work is lost."""
         self._recorder.lose(entry, self.now, node, Cause.KILLED_WORK)
         self._release(entry)
         if requeue:
@@ -206,17 +206,17 @@ class JobDispatcher:
             self._learning.departed(entry.job)
 
     def drain(self, drains: q.Drains) -> None:
-        """Movable jobs are to leave these devices and no others."""
+        """Ask movable jobs to leave exactly these devices."""
         if isinstance(self.queue, q.Queue):
             self.queue.drain(drains)
 
     def stop_for_maintenance(self, component: Component) -> None:
-        """Who holds it waits again."""
+        """Stop the jobs on this component; they wait again."""
         for entry in self.hit(component):
             self._tell_to_end(entry, Cause.DRAINED)
 
     def changed(self, name: NodeName) -> None:
-        """The node broke or was repaired."""
+        """Report to the queue that the node failed or was repaired."""
         self.queue.changed(name, self.cluster)
 
     def _plan(self, cluster: Cluster, job: q.Job) -> tuple[Placement, ...] | None:
@@ -260,7 +260,7 @@ class JobDispatcher:
             self._schedule_end(entry, entry.course)
 
     def _narrow(self, extra: JobId) -> None:
-        """An extra worker ends, and its gang goes on."""
+        """End an extra worker; its gang continues."""
         entry = self._extras[extra]
         self._end_extra(extra)
         if entry.course is not None:
@@ -277,7 +277,7 @@ class JobDispatcher:
         self._recorder.allocated -= entry.job.request.milli
 
     def _schedule_end(self, entry: Entry, course: Course) -> None:
-        """Ends that were scheduled before come too early, or to one who is through."""
+        """Schedule the new end; earlier scheduled ends are ignored when they come."""
         self.events.add(course.ends, EventKind.END, Ended(entry.job.id, entry.attempts))
 
     def _preempt(self, decision: q.Preempt) -> None:
@@ -294,7 +294,7 @@ class JobDispatcher:
                 self._tell_to_end(entry, Cause.PREEMPTED)
 
     def _consolidate(self, decision: q.Consolidate) -> None:
-        """Nobody leaves before all of it is known to the queue."""
+        """Execute a consolidation; no job leaves before the queue knows all moves."""
         self.queue.reserve(decision.preempt, self.cluster, self.now)
         for move in decision.moves:
             self._keep(move)
@@ -343,7 +343,7 @@ class JobDispatcher:
         self.queue.submit(entry.asked, self.now)
 
     def _duration(self, job: Job) -> float | None:
-        """Of an elastic job at the most: as long as it takes with the fewest workers."""
+        """Return the duration that the queue knows; for an elastic job with the fewest workers."""
         if self._known is Known.WALLTIME:
             return None if job.walltime is None else max(job.walltime, job.duration)
         if self._known is not Known.EXACT:
@@ -388,17 +388,19 @@ def _queue(discipline: Discipline | JobQueue, quotas: q.Quotas | None) -> q.Queu
 
 
 class _Asks:
-    """What jobs ask for, and why it fits not even the empty cluster, worked out once for each.
+    """The gangs of jobs, each with the reason if it does not fit on the empty cluster.
 
-    Traces repeat a few requests; to know one by its identity is faster than to compare it.
+    Each is computed once: traces repeat a few requests. A look-up by identity is faster than a
+    comparison.
     """
 
     def __init__(self, cluster: Cluster, learning: Learning | None) -> None:
-        """`learning` None: who asks for too much is refused like all who do not fit."""
+        """Create the table; `learning` None: a job that can never fit is refused like any other."""
         self._cluster, self._learning = cluster, learning
         self._known: dict[tuple[int, int, Spread], tuple[Gang, str]] = {}
         self._kept: list[Request] = []
-        """An identity stands for a request only as long as that exists."""
+        """Requests that are kept alive, since an identity is valid only as long as its object
+        exists."""
 
     def of(self, job: Job) -> tuple[Gang, str]:
         seen = (id(job.request), job.least, job.spread)
@@ -413,6 +415,6 @@ class _Asks:
 
 
 def never_fits(cluster: Cluster, gang: Gang, policy: Policy) -> str:
-    """Why it fits not even the empty cluster; empty: it does."""
+    """Return why the gang does not fit on the empty cluster; empty: it fits."""
     refusal = why_not(cluster.emptied(), gang, policy)
     return refusal.message if refusal else ""

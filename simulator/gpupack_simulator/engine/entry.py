@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job from its arrival to its end, and how it fares; becomes a record.JobRecord."""
+"""A job from its arrival to its end; becomes a record.JobRecord."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -13,47 +13,47 @@ from gpupack_simulator.record import End
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Mutable. `asked`: as the queue knows it."""
+    """The state of a job; mutable. `asked`: the job as the queue knows it."""
 
     job: Job
     asked: q.Job
     since: float
-    """When it came into the queue, or back."""
+    """Time of its last entry into the queue."""
     waited: float = 0.0
     """Time in earlier stays in the queue."""
     attempts: int = 0
     preemptions: int = 0
     moves: int = 0
     saved: float = 0.0
-    """What it need not do again, of its duration."""
+    """Saved work, in units of its duration."""
     pace: float = 1.0
-    """Work in a unit of time, on the GPUs of the last attempt: the slowest sets it."""
+    """Work per unit of time on the GPUs of the last attempt; the slowest GPU determines it."""
     started: float | None = None
     ended: float | None = None
     end: End = End.WAITING
     placements: tuple[Placement, ...] = ()
     reason: str = ""
     course: Course | None = None
-    """Of the last attempt of an elastic job."""
+    """Progress of the last attempt of an elastic job."""
     beside: dict[JobId, tuple[Placement, ...]] = field(default_factory=dict)
-    """Where its extra workers run."""
+    """Placements of its extra workers."""
 
     @property
     def pause(self) -> float:
-        """For so long the current attempt stands still first."""
+        """Pause at the start of the current attempt."""
         return self.job.restart if self.attempts > 1 else 0.0
 
     @property
     def left(self) -> float:
-        """How long the next attempt takes, or the current one, where no GPU is slow."""
+        """Time that the next or current attempt takes if no GPU is slow."""
         return self.lasts(1.0)
 
     def lasts(self, pace: float) -> float:
-        """How long the next attempt takes at this pace."""
+        """Return how long the next attempt takes at this pace."""
         return (self.job.duration - self.saved) / pace + (self.job.restart if self.attempts else 0)
 
     def stops(self, now: float) -> float:
-        """It saves what it can; the answer is how long it has worked in vain."""
+        """Save work up to the last checkpoint; return the time of lost work."""
         if self.started is None:
             return 0.0
         done = max(now - self.started - self.pause, 0.0) * self.pace

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of a run, and what it learns on the way.
+"""The policy of a run, and its learning.
 
-As in the cluster, where the extender learns: from each worker that arrives, with new prices as soon
-as the learner says that they are due. There the solver runs beside the decisions and they go on
-with the old prices meanwhile; here its answer counts from the next decision on, so that a run does
-not depend on how fast the machine is. Where no prices can be found the old ones stay, and a warning
-says so, as there.
+The extender of a cluster learns in the same way: from each worker that arrives, with new prices as
+soon as the learner is due. There the solver runs in the background and decisions continue with the
+old prices; here its answer counts from the next decision on, so that a run does not depend on the
+machine's speed. If no prices can be found, the old ones stay and a warning is logged, as there.
 """
 
 import logging
@@ -17,7 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class Learning:
-    """Mutable; belongs to one engine. `mix`: known from the start; None: it is learned."""
+    """The policy and its learner; mutable, belongs to one engine.
+
+    `mix`: known from the start; None: it is learned.
+    """
 
     def __init__(self, policy: Policy, mix: Mix | None = None) -> None:
         self._base, self._mix = policy, mix
@@ -25,7 +27,7 @@ class Learning:
         self.policy = policy if mix is None else policy.informed(Outlook(mix))
 
     def arrived(self, job: Job) -> None:
-        """Learn from it, and now and then inform the policy."""
+        """Learn from an arrived job, and inform the policy when it is due."""
         for _ in range(job.workers):
             self._learner.arrived(job.request)
         if self._learner.due():
@@ -33,11 +35,11 @@ class Learning:
 
     @property
     def due_in(self) -> int:
-        """After so many more workers the policy is informed."""
+        """Workers that arrive before the policy is informed."""
         return self._learner.due_in
 
     def departed(self, job: Job) -> None:
-        """It will not come back."""
+        """Learn from the departure of a job."""
         for _ in range(job.workers):
             self._learner.departed(job.request)
 

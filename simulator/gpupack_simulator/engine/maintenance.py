@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is taken out of service when, and which nodes are there when: as the clock says."""
+"""Maintenance and presence of nodes by time."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gpupack_simulator.errors import InvalidParameter
 
 
 class Drain(StrEnum):
-    """Who leaves what is in maintenance."""
+    """The jobs that leave a component in maintenance."""
 
     NEVER = "Never"
     MOVABLE = "Movable"
@@ -21,10 +21,10 @@ class Drain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """As a GPUNode says it: from `at` to `until` the devices (None: all) get no new work.
+    """A maintenance as in a GPUNode: from `at` to `until` the devices (None: all) get no new work.
 
-    Movable jobs leave as soon as they have another place; where `drain` is ALL whoever is there at
-    `stop_at` is stopped, and waits again.
+    Movable jobs leave as soon as they have another place. If `drain` is ALL, jobs that are there at
+    `stop_at` are stopped and wait again.
     """
 
     node: NodeName
@@ -33,7 +33,7 @@ class Maintenance:
     until: float = inf
     drain: Drain = Drain.NEVER
     stop_at: float | None = None
-    """None: at once."""
+    """Time at which jobs are stopped; None: at once."""
 
     def __post_init__(self) -> None:
         if self.at < 0 or not self.until > self.at:
@@ -46,7 +46,7 @@ class Maintenance:
 
     @property
     def stops(self) -> float:
-        """When who is there is stopped; infinity: never."""
+        """Time at which jobs there are stopped; infinity: never."""
         if self.drain is not Drain.ALL:
             return inf
         return self.at if self.stop_at is None else max(self.at, self.stop_at)
@@ -54,7 +54,7 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """The node comes to the cluster, and leaves it; who runs there then is stopped."""
+    """The time that a node spends in the cluster; jobs there when it leaves are stopped."""
 
     node: NodeName
     joins: float = 0.0
@@ -68,26 +68,26 @@ class Presence:
             )
 
     def at(self, now: float) -> bool:
-        """Whether it is there."""
+        """Tell whether the node is in the cluster at this time."""
         return self.joins <= now < self.leaves
 
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """Something of this node begins or ends now: maintenance, or its being there."""
+    """A node of which maintenance or presence begins or ends now."""
 
     node: NodeName
 
 
 class Calendar:
-    """All of a run; immutable."""
+    """All maintenance and presence of a run; immutable."""
 
     def __init__(self, maintenance: Iterable[Maintenance], presence: Iterable[Presence]) -> None:
         self._entries = tuple(maintenance)
         self._presence = {each.node: each for each in presence}
 
     def turns(self) -> Iterator[tuple[float, Turned]]:
-        """When to look at which node."""
+        """Yield the times at which a node changes, with the node."""
         for entry in self._entries:
             for time in sorted({entry.at, entry.stops, entry.until}):
                 yield time, Turned(entry.node)
@@ -95,21 +95,21 @@ class Calendar:
             yield from ((time, Turned(each.node)) for time in (each.joins, each.leaves) if time)
 
     def is_there(self, node: NodeName, now: float) -> bool:
-        """Whether the node is in the cluster."""
+        """Tell whether the node is in the cluster."""
         known = self._presence.get(node)
         return known is None or known.at(now)
 
     @property
     def changes_nodes(self) -> bool:
-        """Whether the cluster is not the same throughout."""
+        """Whether nodes join or leave during the run."""
         return any(each.joins or each.leaves < inf for each in self._presence.values())
 
     def maintained(self, node: NodeName, now: float) -> frozenset[DeviceUuid] | None:
-        """Of the node what gets no new work; None: all of it."""
+        """Return the devices of the node that get no new work; None: all."""
         return _together(entry.devices for entry in self._entries if _is(entry, node, now))
 
     def drains(self, now: float) -> Drains:
-        """What movable jobs are to leave."""
+        """Return the devices that movable jobs are to leave."""
         found: Mapping[NodeName, list[Maintenance]] = {
             entry.node: [
                 other
@@ -121,7 +121,7 @@ class Calendar:
         return {node: _together(e.devices for e in of) for node, of in found.items() if of}
 
     def stopped(self, node: NodeName, now: float) -> Iterator[frozenset[DeviceUuid] | None]:
-        """Of the node what nobody holds any longer; None: all of it."""
+        """Yield the devices of the node whose jobs are stopped; None: all."""
         for entry in self._entries:
             if _is(entry, node, now) and entry.stops <= now:
                 yield entry.devices

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes and devices are out of order, and what core sees of that.
+"""Failed nodes and devices, and their state in core's cluster.
 
-A component can be hit again while it is down; it is well when as many repairs have come. A node
-that is down takes its devices with it: it is not ready, and its devices keep their own health.
+A component can fail again while it is down; it is healthy after as many repairs. A node that is
+down takes its devices with it: it is not ready, and its devices keep their own health.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from gpupack_simulator.record import Outage
 
 @dataclass(slots=True)
 class Outages:
-    """Mutable; belongs to one engine. `well`: the nodes as the scenario gives them."""
+    """The failures of a run; mutable, belongs to one engine. `well`: the scenario's nodes."""
 
     well: dict[NodeName, Node]
     calendar: Calendar = field(default_factory=lambda: Calendar((), ()))
@@ -25,7 +25,7 @@ class Outages:
     over: list[Outage] = field(default_factory=list)
 
     def fail(self, cluster: Cluster, component: Component, now: float) -> bool:
-        """Whether it was well before."""
+        """Fail a component; tell whether it was healthy before."""
         self._hits[component] += 1
         if self._hits[component] > 1:
             return False
@@ -34,7 +34,7 @@ class Outages:
         return True
 
     def repair(self, cluster: Cluster, component: Component, now: float) -> bool:
-        """Whether it is well now and was not before."""
+        """Repair a component; tell whether that made it healthy."""
         if not self._hits[component]:
             return False
         self._hits[component] -= 1
@@ -45,7 +45,7 @@ class Outages:
         return True
 
     def all(self) -> tuple[Outage, ...]:
-        """Those that are over and those that last, in the order of their start."""
+        """Return all outages, ended and current, in the order of their start."""
         lasting = [
             Outage(component.node, component.device, at, None)
             for component, at in self._since.items()
@@ -53,7 +53,7 @@ class Outages:
         return tuple(sorted(self.over + lasting, key=lambda outage: outage.start))
 
     def show(self, cluster: Cluster, name: NodeName, now: float) -> None:
-        """The node as it is now."""
+        """Set the node in the cluster to its current state."""
         if not self.calendar.is_there(name, now):
             if name in cluster:
                 cluster.remove_node(name)

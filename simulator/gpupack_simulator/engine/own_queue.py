@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue of one's own: an object that decides in the place of core's queue.
+"""A custom queue: an object that decides in the place of core's queue.
 
-    who waits, who runs, the cluster, now ─► JobQueue.decide ─► Decisions: Admit, Preempt
+    waiting and running jobs, the cluster, now ─► JobQueue.decide ─► Decisions: Admit, Preempt
 
-It is asked at every instant at which something happened, and again as long as it decides
-something, so that one admission at a time is enough. What it decides is checked before it is done:
-a mistake in it ends the run with an error that names the job.
+The engine calls it at every instant with an event, and again as long as it decides something, so
+one admission at a time is enough. Its decisions are checked before they are executed: a mistake
+ends the run with an error that names the job.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,15 @@ from gpupack_simulator.job import JobId, holder_of
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What there is to decide on; nothing of it is to be changed. Times are in the run's unit.
+    """The input of a decision, which must not be changed. Times are in the run's unit.
 
-    `plan(cluster, job)`: where the run's policy would put the job; None: it does not fit.
-    `stopping`: those of `running` who have been told to end for another.
+    `plan(cluster, job)`: the placement of the job by the run's policy; None: it does not fit.
+    `stopping`: those of `running` that are being preempted.
     """
 
     waiting: tuple[q.Job, ...]
-    """In the order in which they came; who was stopped or killed stands behind."""
+    """Jobs in the order of their entry into the queue; preempted or killed jobs enter again at the
+    end."""
     running: tuple[q.Running, ...]
     stopping: frozenset[JobId]
     cluster: Cluster
@@ -36,14 +37,17 @@ class Situation:
 
 
 class JobQueue(Protocol):
-    """Who goes next. `Decisions.look_at`: when to be asked again if nothing happens before."""
+    """The interface of a custom queue.
+
+    `Decisions.look_at`: the time of the next call if no event comes before.
+    """
 
     def decide(self, situation: Situation, /) -> q.Decisions:
-        """What is to be done now; an empty answer: nothing."""
+        """Return the decisions for now; an empty answer: none."""
 
 
 class OwnQueue:
-    """Keeps the books of a JobQueue, with the methods of core's Queue that an engine calls."""
+    """An adapter of a JobQueue, with the methods of core's Queue that an engine calls."""
 
     def __init__(self, deciding: JobQueue) -> None:
         self._deciding = deciding
@@ -51,7 +55,8 @@ class OwnQueue:
         self._running: dict[JobId, q.Running] = {}
         self._stopping: set[JobId] = set()
         self._stopped: dict[JobId, float] = {}
-        """When last, so that nobody is stopped twice at one instant: that would go on for ever."""
+        """Time of the last stop of each job. No job is stopped twice at one instant, which could go
+        on forever."""
         self._keys = q.Keys()
 
     def __len__(self) -> int:
@@ -59,58 +64,58 @@ class OwnQueue:
 
     @property
     def idle(self) -> bool:
-        """Nobody waits."""
+        """Whether no job waits."""
         return not self._waiting
 
     def jobs(self) -> list[q.Job]:
-        """Those who wait."""
+        """Return the waiting jobs."""
         return list(self._waiting.values())
 
     def gangs(self) -> list[Gang]:
-        """What is waited for."""
+        """Return the distinct gangs of the waiting jobs."""
         return list(dict.fromkeys(job.gang for job in self._waiting.values()))
 
     def submit(self, job: q.Job, now: float) -> None:
-        """It waits from now on."""
+        """Add a job that waits from now on."""
         del now
         self._waiting[job.id] = job
 
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
-        """It waits no longer."""
+        """Remove a waiting job."""
         del cluster
         self._waiting.pop(job, None)
 
     def start(
         self, job: q.Job, places: tuple[Placement, ...], cluster: Cluster, now: float
     ) -> None:
-        """It runs there since now."""
+        """Record that a waiting job runs there from now on."""
         del self._waiting[job.id]
         charge = self._keys.charge(cluster, places)
         self._running[job.id] = q.Running(job, places, now, charge)
 
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
-        """Its places can be had again."""
+        """Record that a job has ended and its places are free."""
         del self._running[job], cluster, now
         self._stopping.discard(job)
 
     def reserve(self, decision: q.Preempt, cluster: Cluster, now: float) -> None:
-        """Victims were told to end; whom the room is for is the deciding queue's own business."""
+        """Record the victims of a preemption; reservations are left to the deciding queue."""
         del cluster
         for victim in decision.victims:
             self._stopping.add(victim.job)
             self._stopped[victim.job] = now
 
     def release(self, job: JobId, cluster: Cluster, *, stuck: Sequence[JobId] = ()) -> None:
-        """Nothing is reserved here."""
+        """Do nothing, since nothing is reserved here."""
 
     def changed(self, node: NodeName, cluster: Cluster) -> None:
-        """The cluster tells."""
+        """Do nothing, since the cluster shows the change."""
 
     def cycle(self, cluster: Cluster, now: float, plan: q.Planner) -> q.Decisions:
-        """What is decided, if it can be done.
+        """Return the queue's decisions after a check.
 
         Raises:
-            InvalidDecision: it cannot.
+            InvalidDecision: a decision cannot be executed.
         """
         decided = self._deciding.decide(
             Situation(
@@ -179,7 +184,7 @@ def _take(supposed: Cluster, job: q.Job, places: Sequence[Placement]) -> None:
 
 
 def _check_amounts(cluster: Cluster, job: q.Job, place: Placement) -> None:
-    """That it is given what it asks for, no less and no more; the place is held."""
+    """Check that the placement has exactly the requested amounts; it is held in the cluster."""
     request, remedy = job.gang.request, "plan(cluster, job) gives what it asks for"
     if len(place.devices) != request.devices:
         asked, given = _counted(request.devices, "GPU"), _counted(len(place.devices), "device")

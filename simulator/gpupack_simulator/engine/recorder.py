@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run writes down as it goes: counters, and the records of what is over."""
+"""The records of a run: counters, and what has ended."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,29 +23,29 @@ from gpupack_simulator.record import Cause, Consolidation, End, JobRecord, Loss,
 
 @dataclass(slots=True)
 class Recorder:
-    """Mutable; belongs to one engine. Capacity in milli-GPU."""
+    """The records of a run; mutable, belongs to one engine. Capacity is in milli-GPU."""
 
     measured_from: float
     keep_occupancy: bool = True
     allocated: int = 0
     arrived: int = 0
     area: float = 0.0
-    """Allocated times time, from measured_from on."""
+    """Allocated milli-GPU times time, from measured_from on."""
     events: int = 0
     occupancy: list[Occupancy] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     consolidations: list[Consolidation] = field(default_factory=list)
     inventory: Mapping[NodeName, Node] = field(default_factory=dict)
-    """What devices count is read from it."""
+    """The nodes, from which the charged milli-GPU and the model of devices are read."""
 
     def pass_time(self, start: float, end: float) -> None:
-        """Nothing happened in between."""
+        """Account for a time without events."""
         since = max(start, self.measured_from)
         if end > since:
             self.area += self.allocated * (end - since)
 
     def lose(self, entry: Entry, now: float, node: NodeName, cause: Cause) -> None:
-        """The attempt ends, and what it has not saved is done again."""
+        """Record a lost attempt; its unsaved work is done again."""
         milli_time = entry.job.milli * entry.stops(now)
         if entry.course is not None:
             entry.course.pass_time(now)
@@ -53,25 +53,25 @@ class Recorder:
         self.losses.append(Loss(now, entry.job.id, node, cause, milli_time))
 
     def vacate(self, entry: Entry, end: float) -> None:
-        """The attempt holds its devices no longer."""
+        """Record that the attempt no longer holds its devices."""
         self.occupancy += self.held_by(entry, end)
 
     def vacate_extra(
         self, job: JobId, placements: tuple[Placement, ...], start: float, end: float
     ) -> None:
-        """An extra worker of an elastic job holds its devices no longer."""
+        """Record that an extra worker of an elastic job no longer holds its devices."""
         if self.keep_occupancy:
             self.occupancy += self._occupancy(placements, job, start, end)
 
     def held_by(self, entry: Entry, end: float | None) -> list[Occupancy]:
-        """For the Gantt picture: one for each device of each worker of this attempt."""
+        """Return one occupancy per device of each worker of this attempt, for the Gantt plot."""
         if not self.keep_occupancy:
             return []
         start = 0.0 if entry.started is None else entry.started
         return self._occupancy(entry.placements, entry.job.id, start, end)
 
     def hold_from_the_beginning(self, cluster: Cluster) -> None:
-        """What a snapshot holds of GPUs already, and goes on holding, in the name of its holder."""
+        """Record the GPUs that a snapshot holds from the start, under their holders' names."""
         slices = {d.uuid for node in cluster.nodes() for d in node.devices if d.is_slice}
         for holder, placement in cluster.held().items():
             held = self._occupancy((placement,), JobId(holder), 0.0, None)
@@ -95,7 +95,7 @@ class Recorder:
         ]
 
     def _counted(self, name: NodeName, grant: Grant) -> tuple[int, str]:
-        """Milli-GPU that it counts, and of which model it is."""
+        """Return the charged milli-GPU of a grant and the label of its model."""
         node = self.inventory.get(name)
         device = None if node is None else _devices(node).get(grant.uuid)
         if node is None or device is None:
@@ -108,7 +108,7 @@ def _devices(node: Node) -> Mapping[DeviceUuid, Device]:
 
 
 def job_record(entry: Entry, now: float) -> JobRecord:
-    """As the job stands now."""
+    """Return the record of the job's current state."""
     waited = entry.waited + (now - entry.since if entry.end is End.WAITING else 0.0)
     return JobRecord(
         job=entry.job,
@@ -138,17 +138,17 @@ def _mean_width(entry: Entry, now: float) -> float | None:
 
 
 def capacity_of(cluster: Cluster) -> int:
-    """Milli-GPU of all GPUs, whatever their health; MIG slices have none, as in core's arrays."""
+    """Return the milli-GPU of all GPUs in any health; MIG slices have none, as in core's arrays."""
     return WHOLE_GPU * int(cluster.arrays.gpus.sum())
 
 
 def allocated_of(cluster: Cluster) -> IntArray:
-    """Milli-GPU in use, by row."""
+    """Return the milli-GPU in use, by row."""
     arrays = cluster.arrays
     allocated: IntArray = (arrays.used_milli * (arrays.capacity > 0)).sum(axis=1)
     return allocated
 
 
 def without_slices(node: Node) -> Node:
-    """The node as figures and pictures show it: GPUs alone."""
+    """Return the node with only its GPUs, for figures and plots."""
     return replace(node, devices=tuple(d for d in node.devices if not d.is_slice))

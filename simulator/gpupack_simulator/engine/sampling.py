@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes samples."""
+"""Sampling of the cluster."""
 
 from collections.abc import Iterable
 from math import inf
@@ -15,12 +15,12 @@ from gpupack_simulator.record import Sample
 
 
 class Sampler:
-    """Mutable; belongs to one engine."""
+    """The sampler of a run; mutable, belongs to one engine."""
 
     def __init__(
         self, cluster: Cluster, sampling: Sampling, capacity: int, jobs: Iterable[Job]
     ) -> None:
-        """`jobs`: all of the run, so that every policy's fragmentation is measured alike."""
+        """Create a sampler; `jobs`: all jobs of the run, for one measure under all policies."""
         self.samples: list[Sample] = []
         self._cluster, self._sampling = cluster, sampling
         self._measure = _measure(jobs) if sampling.fragmentation else None
@@ -28,12 +28,12 @@ class Sampler:
         self._next_demand = self._step
 
     def take_if_due(self, dispatcher: JobDispatcher, recorder: Recorder) -> None:
-        """By demand, or after each instant."""
+        """Take a sample if the demand has grown enough, or after each instant."""
         if recorder.arrived >= self._next_demand or self._sampling.each_instant:
             self.take(dispatcher, recorder)
 
     def take(self, dispatcher: JobDispatcher, recorder: Recorder) -> None:
-        """Keep a sample; only the last of an instant, which happens in several parts."""
+        """Take a sample; of several at one instant only the last is kept."""
         if self._step < inf:
             self._next_demand = (recorder.arrived // self._step + 1) * self._step
         if self.samples and self.samples[-1].time == dispatcher.now:
@@ -41,7 +41,7 @@ class Sampler:
         self.samples.append(self.sample(dispatcher, recorder))
 
     def sample(self, dispatcher: JobDispatcher, recorder: Recorder) -> Sample:
-        """The cluster now."""
+        """Return a sample of the current state."""
         sampling = self._sampling
         causes = (
             free_by_cause(self._cluster, dispatcher.waiting_requests()) if sampling.causes else {}
@@ -67,7 +67,7 @@ def _measure(jobs: Iterable[Job]) -> Fragmentation:
 
 
 def allocated_by_node(cluster: Cluster) -> dict[NodeName, int]:
-    """Milli-GPU in use on each node."""
+    """Return the milli-GPU in use on each node."""
     used = allocated_of(cluster).tolist()
     rows = ((node.name, cluster.row(node.name)) for node in cluster.nodes())
     return {name: used[row] for name, row in rows if row is not None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run is asked to do, beside nodes, jobs and policy."""
+"""Settings of a run besides nodes, jobs and policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ from gpupack_simulator.record import TimeUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """When the cluster is looked at, and at what. At least one of the first three says when.
+    """The times and contents of samples. At least one of the first three fields sets the times.
 
-    What costs a pass over the nodes is off by default.
+    Figures that cost a pass over the nodes are off by default.
     """
 
     each_instant: bool = False
-    """After everything that happens: samples are then the exact course of a run."""
+    """Sample after every instant with events: samples then show the exact course of the run."""
     every: float = inf
     """Time between samples, from 0 on."""
     demand_step: float = inf
@@ -31,9 +31,9 @@ class Sampling:
     fragmentation: bool = False
     """FGD's measure, under the mix of all jobs of the run."""
     causes: bool = False
-    """Why what is free serves nobody."""
+    """Causes of free capacity."""
     by_node: bool = False
-    """What is allocated on each node."""
+    """Allocation of each node."""
 
     def __post_init__(self) -> None:
         if not self.every > 0 or not self.demand_step > 0:
@@ -45,37 +45,37 @@ class Settings:
     """The defaults suit a small scenario: strict order, everything recorded."""
 
     discipline: str = "fifo"
-    """Of DISCIPLINES."""
+    """A name in DISCIPLINES."""
     queue: Discipline | JobQueue | None = None
-    """Rules of one's own, or a queue of one's own, which knows no quotas but those that it keeps
-    itself; the discipline is then a name for the record."""
+    """Custom rules or a custom queue, which keeps its own quotas; the discipline is then only a
+    name for the record."""
     quotas: Quotas | None = None
-    """None: nobody is promised anything."""
+    """Quotas of tenants; None: there are none."""
     grace: float = 0.0
-    """How long a job runs on that is to be stopped for another."""
+    """Grace period: how long a job runs on after it is preempted."""
     seed: int = 0
-    """Draws the order in which nodes win ties; the workload has been drawn before."""
+    """Seed of the order in which nodes win ties; the workload is drawn before."""
     time_unit: TimeUnit = TimeUnit.STEP
     until: float = inf
-    """The run ends here at the latest; infinity: when nothing more can happen."""
+    """Latest end of the run; infinity: it ends when nothing more can happen."""
     measured_from: float = 0.0
-    """What is before is warm-up."""
+    """Start of the measurement; the time before is warm-up."""
     sampling: Sampling = field(default_factory=lambda: Sampling(each_instant=True))
     occupancy: bool = True
-    """Keep who held which device when, for the Gantt picture."""
+    """Whether to keep which job held which device when, for the Gantt plot."""
     requeue: bool = True
     """Whether jobs that lose a node or GPU are queued again; otherwise they are killed."""
     speeds: Mapping[DeviceUuid, float] = field(default_factory=dict)
-    """How fast GPUs are, against those by which jobs' durations go; 1 where nothing is said. The
-    slowest GPU of a job sets its pace."""
+    """Speeds of GPUs relative to those that the jobs' durations assume; the default is 1. The
+    slowest GPU of a job determines its pace."""
     breakdowns: tuple[Breakdown, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
     presence: tuple[Presence, ...] = ()
-    """Of nodes that are not there from the start to the end."""
+    """Presence of nodes that are not there from start to end."""
     mix: Mix | None = None
-    """Known to the policy from the start; None: it learns the mix from arrivals."""
+    """Mix that the policy knows from the start; None: it learns the mix from arrivals."""
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    """Kept in the run's record: load, demand, names of files."""
+    """Parameters for the run's record: load, demand, names of files."""
 
     def __post_init__(self) -> None:
         own = self.queue is not None and not isinstance(self.queue, Discipline)

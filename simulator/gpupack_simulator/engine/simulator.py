@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine: takes the next instant off the event queue, lets it happen, and looks at the result.
+"""The engine: it takes the next instant off the event queue, executes it, and samples the result.
 
     events ─► ends, repairs, failures, arrivals of one instant ─► the discipline serves the queue
            ─► a sample, if one is due ─► the next instant
 
-All that happens at one instant happens before anybody is served: who arrives when another ends
-sees the free place, and of several who arrive together the discipline decides who is first.
+All events of one instant are executed before the queue is served: a job that arrives when another
+ends finds the free place, and among several that arrive together the discipline decides the order.
 """
 
 from collections.abc import Iterable
@@ -43,13 +43,13 @@ _DEFAULTS = Settings()
 
 
 class Simulator:
-    """One policy, one seed.
+    """A simulation of one policy with one seed.
 
-    Either step by step, with `now`, `cluster` and `state()` in between, or all at once:
+    It runs step by step, with `now`, `cluster` and `state()` in between, or all at once:
 
     >>> run = Simulator(nodes, jobs, "fgd", Settings(discipline="backfill")).run()
 
-    In between jobs can be submitted and cancelled, too.
+    Between steps jobs can also be submitted and cancelled.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Simulator:
         self.settings = settings
         self.cluster = nodes if isinstance(nodes, Cluster) else _cluster(nodes, settings.seed)
         self._expected = {job.id: job for job in _distinct(jobs)}
-        """Those that have not arrived."""
+        """Jobs that have not arrived."""
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
         self._name = policy if isinstance(policy, str) else policy.name
         self._recorder = Recorder(
@@ -93,7 +93,7 @@ class Simulator:
         return self._dispatcher.now
 
     def step(self) -> bool:
-        """All that happens at the next instant; False: nothing more happens."""
+        """Execute the next instant; return False if nothing more happens."""
         time = self._dispatcher.events.next_time
         if time > self.settings.until or time == inf or self._idle():
             return False
@@ -110,12 +110,12 @@ class Simulator:
         return True
 
     def submit(self, job: Job) -> None:
-        """It arrives at its time, which is to come, or is now.
+        """Submit a job that arrives at its time, now or later.
 
-        The measure of fragmentation, where that is sampled, is of the jobs known from the start.
+        Fragmentation, if sampled, is measured for the jobs that were known from the start.
 
         Raises:
-            InvalidJob: its time is over, or there is a job of that name.
+            InvalidJob: its arrival is in the past, or a job has that name.
         """
         if job.arrival < self.now:
             raise InvalidJob(
@@ -127,9 +127,9 @@ class Simulator:
         self._dispatcher.events.add(job.arrival, EventKind.ARRIVE, job)
 
     def cancel(self, job: JobId) -> None:
-        """It is taken back now, when the next step begins; who is through stays as it is.
+        """Cancel a job when the next step begins; a job that has ended stays as it is.
 
-        One that has not arrived never does, and leaves no record.
+        A job that has not arrived never does, and leaves no record.
 
         Raises:
             InvalidJob: there is no such job.
@@ -141,12 +141,12 @@ class Simulator:
         self._dispatcher.events.add(self.now, EventKind.CANCEL, Cancelled(job))
 
     def run(self, until: float | None = None) -> Run:
-        """On to the end, or through all that happens by this time; the record so far."""
+        """Run to the end, or through this time; return the record so far."""
         self.advance(inf if until is None else until)
         return self.record()
 
     def advance(self, until: float) -> None:
-        """Through all that happens by this time, which the clock then shows."""
+        """Execute all events up to this time, which the clock then shows."""
         begun = perf_counter()
         while self._dispatcher.events.next_time <= until:
             if not self.step():
@@ -163,11 +163,11 @@ class Simulator:
 
     @property
     def guess_delays(self) -> tuple[float, ...]:
-        """For how long each job that would have fitted waited for those let in on a guess."""
+        """Delays of jobs that waited for speculative backfill although they would have fitted."""
         return self._dispatcher.guess_delays
 
     def state(self) -> State:
-        """The run so far, for printing."""
+        """Return the current state, for printing."""
         dispatcher = self._dispatcher
         return State(
             time=self.now,
@@ -180,11 +180,11 @@ class Simulator:
         )
 
     def sample(self) -> Sample:
-        """The cluster now."""
+        """Return a sample of the current state."""
         return self._sampler.sample(self._dispatcher, self._recorder)
 
     def record(self) -> Run:
-        """What the run has left behind so far."""
+        """Return the record of the run so far."""
         dispatcher, recorder, settings = self._dispatcher, self._recorder, self.settings
         running = (
             held for entry in dispatcher.running.values() for held in recorder.held_by(entry, None)
@@ -217,14 +217,14 @@ class Simulator:
         for time, turned in self._calendar.turns():
             events.add(time, EventKind.TURN, turned)
         if self.settings.sampling.each_instant or self.settings.sampling.every < inf:
-            # At 0 whatever happens then: what is free before the first arrival has its cause too.
+            # A sample at 0: free capacity before the first arrival has its cause too.
             events.add(0.0, EventKind.SAMPLE)
 
     def _idle(self) -> bool:
-        """What is left in the event queue changes nothing.
+        """Tell whether the remaining events change nothing.
 
-        Nobody runs, waits or is to come; or those who run never end, and who waits for them waits
-        for ever: samples of that would go on without end.
+        Either no job runs, waits or is to come; or running jobs never end and the jobs that wait
+        for them wait forever: samples of that would go on without end.
         """
         dispatcher = self._dispatcher
         return dispatcher.events.spent or (
@@ -239,7 +239,7 @@ class Simulator:
         self._recorder.events += 1
         match event.subject:
             case Job() as job:
-                # Another one where it was taken back and its name was given anew.
+                # It is another job if it was cancelled and its name was used again.
                 if self._expected.get(job.id) is job:
                     del self._expected[job.id]
                     self._dispatcher.arrive(job)
@@ -263,7 +263,7 @@ class Simulator:
             self._dispatcher.changed(component.node)
 
     def _turn(self, node: NodeName) -> None:
-        """Who is there leaves before the node does."""
+        """Apply a change of maintenance or presence; jobs leave before their node does."""
         dispatcher, calendar = self._dispatcher, self._calendar
         if not calendar.is_there(node, self.now):
             for entry in dispatcher.hit(Component(node)):
@@ -287,7 +287,7 @@ def _cluster(nodes: Iterable[Node], seed: int) -> Cluster:
 
 
 def _distinct(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """In the order of arrival; of equals in the order given."""
+    """Return the jobs in the order of arrival; ties keep the given order."""
     ordered = tuple(sorted(jobs, key=lambda job: job.arrival))
     seen: set[JobId] = set()
     for job in ordered:

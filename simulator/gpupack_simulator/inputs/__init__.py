@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in. A file is used as a whole or not at all: every fault in it is reported."""
+"""Readers of input files. A file is used as a whole or not at all: every fault is reported."""

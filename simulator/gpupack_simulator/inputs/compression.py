@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens files as they are published: plain, or compressed by gzip, bzip2 or xz.
+"""Reading of files as they are published: plain, or compressed by gzip, bzip2 or xz.
 
-The format is known by a file's first bytes, never by its name.
+The first bytes of a file determine its format, never its name.
 """
 
 import bz2
@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 from gpupack_simulator.inputs.faults import Faults
 
 UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError)
-"""Errors of a file that cannot be read, or is damaged where it is compressed."""
+"""Errors of a file that cannot be read, or whose compressed data is damaged."""
 
 _OPENERS: Final[dict[bytes, Callable[[Path], Any]]] = {
     b"\x1f\x8b": gzip.GzipFile,
@@ -51,7 +51,7 @@ def open_unpacked(path: Path, faults: Faults) -> IO[bytes]:
 
 
 def unreadable(error: Exception, faults: Faults) -> Exception:
-    """Say why a file cannot be read; the answer is to be raised."""
+    """Return the error that says why a file cannot be read; the caller raises it."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return faults.fatal(f"cannot be read: {why}")
 
@@ -60,7 +60,7 @@ def read_text(path: Path, faults: Faults) -> str:
     """Read a file of UTF-8 text, unpacked.
 
     Raises:
-        InvalidInput: it cannot be read, or is no such text.
+        InvalidInput: it cannot be read, or is not UTF-8 text.
     """
     try:
         with open_unpacked(path, faults) as file:

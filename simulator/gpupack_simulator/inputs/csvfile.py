@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables as text, one row a line, every cell checked by the type of its column."""
+"""Tables as text, one row per line, with every cell checked by the type of its column."""
 
 import csv
 import io
@@ -14,31 +14,31 @@ from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 
 _LONGEST = 60
-"""Letters of a cell that a message shows."""
+"""Maximum length of a cell in a message."""
 
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 
 BLANK: Final = frozenset({"", "-", "none", "null", "na", "n/a", "nan", "nat", "\\n"})
-"""Cells that mean «no value», without regard to case."""
+"""Cells that mean «no value», in any case."""
 
 BLANK_HINT: Final = "; `leaveOut: [blank]` skips such rows"
 
 SEPARATORS: Final = {"tab": "\t", "space": " "}
-"""Names for separators that cannot be seen."""
+"""Names of invisible separators."""
 _LIKELY: Final = {"\t": "tab", ";": '";"', "|": '"|"', ",": '","'}
-"""Separators that published tables have, as a mapping writes them."""
+"""Separators of published tables, as a mapping writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm:
-    """How a table is written.
+    """The form of a table.
 
     Attributes:
-        separator: one character; several spaces in a row separate as one does.
-        header: the first line names the columns; False: they are called 1, 2, 3 and so on.
+        separator: one character; several spaces in a row count as one.
+        header: the first line names the columns; False: their names are 1, 2, 3 and so on.
         blank: values of fields that may be blank, by the field's name.
-        leave_out_blank: rows in which another cell is blank are counted and not read; False: they
-            are faults; None: likewise, and a mapping of this table cannot change that.
+        leave_out_blank: rows with another blank cell are counted and skipped; False: they are
+            faults; None: they are faults, and a mapping of this table cannot change that.
         adjustable: messages name the fields of a mapping that would help.
     """
 
@@ -59,7 +59,7 @@ class Line(Generic[RowT]):
 
 @dataclass(slots=True)
 class Table(Generic[RowT]):
-    """The rows that are right, and how many were left out because a cell is blank."""
+    """The valid rows, and the number of rows that were left out because of a blank cell."""
 
     lines: list[Line[RowT]]
     left_out: int
@@ -71,7 +71,7 @@ _PLAIN: Final = TableForm()
 def read_rows(row: type[RowT], faults: Faults) -> list[Line[RowT]]:
     """Read a CSV with a header.
 
-    Rows with faults stand in `faults`; columns that `row` has no field for are ignored.
+    Faults of rows go to `faults`; columns without a field in `row` are ignored.
 
     Raises:
         InvalidInput: no text, no header, or a column is missing: no row can be read.
@@ -80,7 +80,7 @@ def read_rows(row: type[RowT], faults: Faults) -> list[Line[RowT]]:
 
 
 def read_table(row: type[RowT], faults: Faults, form: TableForm) -> Table[RowT]:
-    """Read a table of this form; as `read_rows`."""
+    """Read a table of this form, as `read_rows` does."""
     text = read_text(faults.path, faults)
     reader = csv.reader(
         io.StringIO(text, newline=""),
@@ -128,7 +128,7 @@ class _Reader(Generic[RowT]):
         return [(each, names.index(each.encode_name)) for each in wanted]
 
     def _refuse_other_form(self, names: list[str], first: list[str]) -> None:
-        """Raise if the table is not of the form that was given, where that explains the fault."""
+        """Raise if the table has another form than the given one and that explains the fault."""
         if len(first) == 1:
             for separator, written in _LIKELY.items():
                 if separator in first[0]:
@@ -195,7 +195,7 @@ class _Reader(Generic[RowT]):
 
 
 def is_blank(cell: str) -> bool:
-    """Whether a cell means «no value»."""
+    """Tell whether a cell means «no value»."""
     return cell.strip().casefold() in BLANK
 
 
@@ -216,6 +216,6 @@ def _shown(cell: str) -> str:
 
 
 def _message(error: msgspec.ValidationError) -> str:
-    """Msgspec's words, less what is true of every cell: that it is text."""
+    """Return msgspec's message without the part that is true of every cell: that it is text."""
     message = str(error).removesuffix(", got `str`")
     return message[:1].lower() + message[1:]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes of a cluster, as `kubectl get nodes -o yaml` (or `-o json`) prints them.
 
-Read of each: its name, labels, and what is allocatable. Its GPUs are those of the resource below
-that it has most of; their model and memory are those of the labels that NVIDIA's and AMD's
-discovery write. GPUs that a device plugin shares by time-slicing or MPS
-(`nvidia.com/gpu.replicas`) count as the boards that there are.
+Of each node the reader uses the name, the labels, and the allocatable resources. The number of its
+GPUs is the largest amount among the resources below. Their model and memory come from the labels
+that NVIDIA's and AMD's discovery write. GPUs that a device plugin shares by time-slicing or MPS
+(`nvidia.com/gpu.replicas`) count as physical GPUs.
 
 The official client's parser of quantities was rejected: the simulator runs without that library.
 """
@@ -65,7 +65,7 @@ def read_kube_nodes(path: Path) -> tuple[Node, ...]:
     """Read the nodes of a list, in its order.
 
     Raises:
-        InvalidInput: it is no list of nodes, or a quantity is none.
+        InvalidInput: it is not a list of nodes, or a quantity is invalid.
     """
     faults = Faults(path)
     text = read_text(path, faults)
@@ -126,7 +126,7 @@ def _whole(text: str) -> int | None:
 
 
 def _quantity(value: Any) -> Decimal | None:
-    """Return a quantity of Kubernetes as a number; None: it is none."""
+    """Return a Kubernetes quantity as a number; None: it is invalid."""
     found = _QUANTITY.fullmatch(str(value).strip())
     if found is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a table of jobs is to be read: a YAML that names its columns and units.
+"""The mapping of a table of jobs: a YAML that names its columns and units.
 
     time: "%Y-%m-%d %H:%M:%S"   # of the time columns: a format; iso; or ns, us, ms, s, min, h, d.
                                 # Left out: s
@@ -10,26 +10,26 @@
     columns:                    # ours: theirs
       id: job_id                # left out: the number of the row
       submitted: submit_time
-      duration: duration        # or started and ended, the difference of which it is
-      walltime: time_limit      # what the user said that it takes at most; for backfill
+      duration: duration        # or started and ended, which give it by their difference
+      walltime: time_limit      # limit that the user set; for backfill
       gpus: gpu_num             # of the whole job; a fraction of one GPU is a share
       gpuModel: gpu_type        # one, or several joined by |; blank or left out: any
       gpuMemory: gpu_mem        # GiB that each GPU must have
-      workers: node_num         # left out: as few workers as maxGpusPerWorker allows
+      workers: node_num         # left out: as few as maxGpusPerWorker allows
       cpus: cpu_num             # cores of the whole job; left out: none requested
       priority: priority        # left out: 0
-      tenant: vc                # whose quota it counts against; left out: no quota
+      tenant: vc                # the quota that it counts against; left out: no quota
     maxGpusPerWorker: 8
     minDuration: 1              # seconds; jobs that lasted less count as this long
     only:                       # jobs with another value are left out
       state: [COMPLETED, FAILED]
-    leaveOut: [blank, uneven]   # rows that are left out, instead of being faults:
-                                # blank    a cell that is needed is empty, None, NULL, NA or -
+    leaveOut: [blank, uneven]   # rows that are skipped and are not faults:
+                                # blank    a required cell is empty, None, NULL, NA or -
                                 # uneven   GPUs cannot be divided by the workers
                                 # instant  the job lasts no time
                                 # noGpus   it requests none
 
-What is left out is counted by its reason.
+Skipped rows are counted by reason.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ from gpupack_simulator.inputs.yamlfile import Document
 
 Name = Annotated[str, Meta(min_length=1)]
 Column = Annotated[str, Meta(min_length=1)] | Annotated[int, Meta(ge=1, le=10_000)]
-"""A column by its name, or by its number where there is no header."""
+"""A column by its name, or by its number if there is no header."""
 Workers = Annotated[int, Meta(ge=1, le=1 << 20)]
 
 BLANKS: Final[dict[str, Any]] = {
@@ -59,11 +59,11 @@ BLANKS: Final[dict[str, Any]] = {
     "priority": 0,
     "tenant": "",
 }
-"""Columns in which a blank cell is a value, and which."""
+"""Columns in which a blank cell is valid, with its value."""
 
 
 class LeaveOut(StrEnum):
-    """Rows that are left out, instead of being faults."""
+    """Rows that are skipped and are not faults."""
 
     BLANK = "blank"
     UNEVEN = "uneven"
@@ -72,7 +72,7 @@ class LeaveOut(StrEnum):
 
 
 class Columns(Struct, rename="camel", forbid_unknown_fields=True):
-    """Names of columns, by what they hold."""
+    """Names of columns, by their contents."""
 
     submitted: Column
     gpus: Column
@@ -90,7 +90,7 @@ class Columns(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
-    """How to read a table of jobs."""
+    """The mapping of a table of jobs."""
 
     columns: Columns
     time: Name = "s"
@@ -104,17 +104,17 @@ class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
 
     @property
     def names(self) -> dict[str, str]:
-        """Their columns, by our names of those that are given."""
+        """Names of the table's columns, by our names; only those that are given."""
         return given_columns(self.columns)
 
     @property
     def duration_form(self) -> str:
-        """The unit of durations, or `clock`."""
+        """Unit of durations, or `clock`."""
         return self.durations or (self.time if self.time in SECONDS_BY_UNIT else "s")
 
     @property
     def form(self) -> TableForm:
-        """How the table is written."""
+        """Form of the table."""
         leave_out = LeaveOut.BLANK in self.leave_out
         return table_form(self, blank=BLANKS, leave_out_blank=leave_out)
 
@@ -122,7 +122,7 @@ class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):
 def table_form(
     mapping: Any, *, blank: Mapping[str, Any], leave_out_blank: bool | None = None
 ) -> TableForm:
-    """Return how a table is written that a mapping with `separator` and `header` is about."""
+    """Return the form of a table from a mapping with `separator` and `header`."""
     return TableForm(
         separator=SEPARATORS.get(mapping.separator, mapping.separator),
         header=mapping.header,
@@ -138,10 +138,10 @@ def given_columns(columns: Struct) -> dict[str, str]:
 
 
 def read_mapping(path: Path) -> ColumnMapping:
-    """Read how a table of jobs is written.
+    """Read the mapping of a table of jobs.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     document = Document(faults)
@@ -169,7 +169,7 @@ def read_mapping(path: Path) -> ColumnMapping:
 
 
 def check_form(mapping: Any, named: list[str], document: Document, faults: Faults) -> None:
-    """Report columns with two meanings, and a separator that is none."""
+    """Report columns with two meanings, and an invalid separator."""
     for name in sorted({name for name in named if named.count(name) > 1}):
         faults.add(document.line("columns"), "columns", f"{name!r} is given two meanings")
     if len(mapping.separator) > 1 and mapping.separator not in SEPARATORS:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mixed cluster and its jobs in YAML. Memory in GiB, CPU in cores.
 
-    pods: 4000                # that are drawn
-    seed: 0                   # by which they are
+    pods: 4000                # number of pods to draw
+    seed: 0                   # seed of the draw
     nodes:                    # as in a scenario
       - {name: t4, gpus: 4, model: T4, gpuMemory: 16, cpu: 48, memory: 192, count: 6}
-    sizes:                    # the rest of a job's fields, without its times and its wish
+    sizes:                    # the other fields of a job, without its times and its wish
       - {weight: 3, share: {percent: 25}, cpu: 3}
       - {weight: 2, gpus: 1, cpu: 8}
     wishes:
-      - {weight: 2}           # whatever GPU
+      - {weight: 2}           # any GPU
       - {weight: 1, minGpuMemory: 40}
       - {weight: 1, gpuModels: [A100, H100]}
 
-Weights say how often something comes for each time that another does (mixed.py).
+Weights give relative frequencies (mixed.py).
 """
 
 from pathlib import Path
@@ -35,14 +35,14 @@ Weight = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 class _Frame(Struct, forbid_unknown_fields=True):
-    """All but the lists."""
+    """The fields that are not lists."""
 
     pods: Annotated[int, Meta(ge=1, le=MAX_PODS)] = 4000
     seed: Annotated[int, Meta(ge=0, lt=2**31)] = 0
 
 
 class SizeSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `sizes`, as of a job."""
+    """One entry of `sizes`, with fields of a job."""
 
     weight: Weight
     gpus: Gpus | None = None
@@ -52,7 +52,7 @@ class SizeSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class WishSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `wishes`; without either every GPU will do."""
+    """One entry of `wishes`; without both fields any GPU is accepted."""
 
     weight: Weight
     gpu_models: list[Name] = []
@@ -60,10 +60,10 @@ class WishSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 def read_mixed(path: Path) -> MixedStyle:
-    """What the file says.
+    """Read the description of a mixed cluster.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     document = Document(faults)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes for a scenario from another file: a table by a mapping, or a cluster's list of nodes."""
+"""Nodes for a scenario from another file: a table with a mapping, or a cluster's list of nodes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,11 @@ class NodeSource:
 
 
 def read_node_source(source: NodeSource) -> tuple[Node, ...] | None:
-    """Read the nodes. None: no file was given.
+    """Read the nodes; None: no file was given.
 
     Raises:
-        InvalidInput: with every fault of the file.
-        InvalidParameter: an option without effect, or none where one is needed.
+        InvalidInput: every fault of the file.
+        InvalidParameter: an option has no effect, or a required one is missing.
     """
     if source.path is None:
         if source.mapping is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of nodes, read by a mapping of their columns, given as YAML.
+"""Tables of nodes, read with a YAML mapping of their columns.
 
-separator: tab              # as in a mapping of jobs; so is header
+separator: tab              # as in a mapping of jobs, like header
 columns:                    # ours: theirs
   name: sn                  # left out: node-1, node-2 … by the row
   gpus: gpu                 # of one node
@@ -35,7 +35,7 @@ _BLANKS: Final = {"model": "GPU", "gpu_memory": None, "cpus": None, "memory": No
 
 
 class NodeColumns(Struct, rename="camel", forbid_unknown_fields=True):
-    """Names of columns, by what they hold."""
+    """Names of columns, by their contents."""
 
     gpus: Column
     name: Column | None = None
@@ -55,7 +55,7 @@ class Units(Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
 
 
 class NodeMapping(Struct, rename="camel", forbid_unknown_fields=True):
-    """How to read a table of nodes."""
+    """The mapping of a table of nodes."""
 
     columns: NodeColumns
     separator: Name = ","
@@ -64,15 +64,15 @@ class NodeMapping(Struct, rename="camel", forbid_unknown_fields=True):
 
     @property
     def form(self) -> TableForm:
-        """How the table is written."""
+        """Form of the table."""
         return table_form(self, blank=_BLANKS)
 
 
 def read_node_mapping(path: Path) -> NodeMapping:
-    """Read how a table of nodes is written.
+    """Read the mapping of a table of nodes.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     document = Document(faults)
@@ -89,7 +89,7 @@ def read_node_table(path: Path, mapping: NodeMapping) -> tuple[Node, ...]:
     """Read the nodes, in the order of the file.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     rows = read_table(_row_type(mapping), faults, mapping.form).lines

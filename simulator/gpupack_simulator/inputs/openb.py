@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The openb CSVs: nodes, and pods of one worker each.
 
-The traces record no GPU memory and no pod asks for any, so every GPU gets the same, GPU_MEMORY.
-`num_gpu` 1 with `gpu_milli` below 1000 is a share; `gpu_spec` lists models joined by |. The
-columns of times and classes of service are read by `read_timed_jobs` alone: the published
-experiment has no clock.
+The traces record no GPU memory and no pod requests any, so every GPU gets the same, GPU_MEMORY.
+`num_gpu` 1 with `gpu_milli` below 1000 is a share; `gpu_spec` lists models joined by |. Only
+`read_timed_jobs` reads the columns of times and classes of service: the published experiment has no
+clock.
 """
 
 from pathlib import Path
@@ -60,7 +60,7 @@ class PodRow(Struct):
 
 
 class TimedPodRow(PodRow, kw_only=True):
-    """With its times in seconds; `scheduled_time` is empty where it never ran."""
+    """One pod with its times in seconds; `scheduled_time` is empty if it never ran."""
 
     creation_time: Seconds
     deletion_time: Seconds
@@ -69,17 +69,17 @@ class TimedPodRow(PodRow, kw_only=True):
 
 
 class Pod(Struct, frozen=True):
-    """A pod of the trace by its name."""
+    """A pod of the trace: its name and its request."""
 
     name: str
     request: Request
 
 
 def read_nodes(path: Path) -> tuple[Node, ...]:
-    """In the order of the file.
+    """Read the file, in its order.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     lines = read_rows(NodeRow, faults)
@@ -94,10 +94,10 @@ def read_nodes(path: Path) -> tuple[Node, ...]:
 
 
 def read_pods(path: Path) -> tuple[Pod, ...]:
-    """In the order of the file.
+    """Read the file, in its order.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     lines = read_rows(PodRow, faults)
@@ -116,14 +116,14 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
 
 
 def read_timed_jobs(path: Path) -> Trace:
-    """The pods as jobs of a worker each, which arrive when they were created, the first at 0.
+    """Read the pods as jobs of one worker each, which arrive at their creation, the first at 0.
 
-    A job's duration is the time from its scheduling to its deletion, a second at least; its tenant
-    is its class of service, the one thing by which the trace tells pods apart. Pods that never ran
+    A job's duration is the time from its scheduling to its deletion, at least a second. Its tenant
+    is its class of service, the only attribute by which the trace groups pods. Pods that never ran
     are left out.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     lines = read_rows(TimedPodRow, faults)
@@ -152,7 +152,7 @@ def read_timed_jobs(path: Path) -> Trace:
 
 
 def _scheduled(line: Line[TimedPodRow], faults: Faults) -> float | None:
-    """None: it never ran, or there was a fault."""
+    """Return the scheduling time; None: the pod never ran, or there was a fault."""
     cell = line.row.scheduled_time
     if not cell:
         return None
@@ -168,7 +168,7 @@ def _scheduled(line: Line[TimedPodRow], faults: Faults) -> float | None:
 
 
 def _seconds(cell: str) -> float | str:
-    """Or what is wrong with it."""
+    """Return the seconds, or the fault of the cell."""
     found: float | str = converted(cell, Seconds, strict=False)
     return found
 

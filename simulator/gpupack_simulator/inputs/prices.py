@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file with what a GPU-hour costs: `currency` and `prices`, as the chart's values have them.
+"""A price file: `currency` and `prices` of a GPU-hour, as in the chart's values.
 
     currency: EUR
     prices: {A100-80GB: 2.1, "*": 1}
 
-The chart's own file, where they stand below `cost`, is read too.
+The chart's values file, which has them below `cost`, is accepted too.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ from gpupack_simulator.inputs.yamlfile import Document
 
 
 class PricesSpec(msgspec.Struct, frozen=True):
-    """Of one GPU for an hour, by model."""
+    """Prices of one GPU for an hour, by model."""
 
     prices: Mapping[str, float]
     currency: str = ""
 
 
 def read_prices(path: Path) -> Tariffs:
-    """One list, which holds for the whole run.
+    """Read one price list, which is valid for the whole run.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     document = Document(faults)

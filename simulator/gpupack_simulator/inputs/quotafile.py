@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of `quotas` and `cohorts`, and `queue` where its rules differ: as in a scenario."""
+"""A file of `quotas` and `cohorts`, and `queue` if its rules differ: as in a scenario."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ _NO_MANIFEST = (
 
 @dataclass(frozen=True, slots=True)
 class QuotaFile:
-    """`queue` None: the rules stay as they are."""
+    """The content of a quota file. `queue` None: the rules stay as they are."""
 
     name: str
     quotas: Quotas
@@ -29,10 +29,10 @@ class QuotaFile:
 
 
 def read_quotas(path: Path) -> QuotaFile:
-    """What the file says.
+    """Read a quota file.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     document = Document(faults)

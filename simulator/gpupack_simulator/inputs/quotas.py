@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`queue`, `quotas` and `cohorts` of a scenario, and what they are made into. In whole GPUs."""
+"""The fields `queue`, `quotas` and `cohorts` of a scenario, in whole GPUs, and their conversion."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from gpupack_simulator.disciplines import Discipline, Known
 from gpupack_simulator.inputs.specs import Name, Time
 
 ANY_MODEL = "*"
-"""The key of models that nobody names."""
+"""The key of models that no quota names."""
 
 _MILLI = 1000
 
@@ -28,14 +28,14 @@ Amount = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 class LimitSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """Of one model; lending and borrowing are without limit where they are left out."""
+    """The limits of one model; lending and borrowing are unlimited by default."""
 
     nominal: Amount = 0.0
     lending_limit: Amount | None = None
     borrowing_limit: Amount | None = None
 
     def __post_init__(self) -> None:
-        """As the cluster does, refuse what says nothing."""
+        """Refuse a contradictory limit, as the cluster does."""
         if self.lending_limit is not None and self.lending_limit > self.nominal:
             raise ValueError(
                 f"lendingLimit {self.lending_limit:g} is of the {self.nominal:g} promised GPUs; "
@@ -64,7 +64,7 @@ class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """`queue.preemption`; what is left out is as in core's rules."""
+    """The field `queue.preemption`; omitted fields are as in core's rules."""
 
     nominal: bool | UnsetType = UNSET
     fair_share: bool | UnsetType = UNSET
@@ -76,7 +76,7 @@ class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class ConsolidationSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """`queue.consolidation`; what is left out is as in core's rules."""
+    """The field `queue.consolidation`; omitted fields are as in core's rules."""
 
     ratio: Annotated[float, Meta(ge=0, le=1000)] | UnsetType = UNSET
     min_wait: Time | UnsetType = UNSET
@@ -89,7 +89,7 @@ class ConsolidationSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """`queue`: what differs from the rules of the discipline."""
+    """The field `queue`: differences from the rules of the discipline."""
 
     by_priority: bool | UnsetType = UNSET
     by_share: bool | UnsetType = UNSET
@@ -105,7 +105,7 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
-    """The discipline with what the scenario says of it."""
+    """Return the discipline with the scenario's changes."""
     preemption = spec.preemption
     rules = replace(
         discipline.rules,
@@ -145,12 +145,12 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
 
 
 def quota_of(spec: QuotaSpec) -> Quota:
-    """As core has it."""
+    """Convert the entry to core's type."""
     return Quota(Tenant(spec.tenant), _limits(spec.gpus), CohortName(spec.cohort), spec.weight)
 
 
 def cohort_of(spec: CohortSpec) -> Cohort:
-    """As core has it."""
+    """Convert the entry to core's type."""
     return Cohort(
         CohortName(spec.name),
         CohortName(spec.parent),

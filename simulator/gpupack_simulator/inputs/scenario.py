@@ -2,7 +2,7 @@
 """A scenario in YAML: nodes, jobs, failures. Memory in GiB, CPU in cores, times in `timeUnit`.
 
     timeUnit: step            # or s (seconds)
-    until: 10                 # the end at the latest; left out: when all jobs are through
+    until: 10                 # the latest end; left out: when all jobs have ended
     discipline: fifo          # drop, fifo, fifo-skip, backfill, priority, fair-share
     nodes:
       - {name: node1, gpus: 4, model: A100, gpuMemory: 80, cpu: 64, memory: 512, count: 3}
@@ -16,7 +16,7 @@
     maintenance:
       - {node: node1-1, gpus: [0, 1], at: 4, until: 9, drain: All, stopAt: 6}
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
-    queue:                    # what differs from the discipline
+    queue:                    # differences from the discipline
       {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30},
        durations: learned, guessDelay: 300,     # exact, learned, walltime, or none
        consolidation: {ratio: 0.25, minWait: 300, most: 8, calm: 3600}}
@@ -28,20 +28,20 @@
 
 Nodes have, and each worker of a job takes, `resources` besides these, by name: `{rdma/hca: 1}`.
 
-A job with `minWorkers` is elastic: it starts with so many, takes `duration` with all its `workers`,
-and each beyond the least adds `efficiency` of a worker's speed; a change of its width costs it
-`resizePause`, and with `growAfter` in `queue` it grows not sooner than that after it was resized.
+A job with `minWorkers` is elastic: it starts with that many, and takes `duration` with all its
+`workers`. Each extra worker adds `efficiency` of a worker's speed. A change of its width costs
+`resizePause`. With `growAfter` in `queue` the job grows no sooner than that after a change.
 
-A job that is `movable` is moved for maintenance, and for others by `consolidation` in `queue`. When
-it was stopped, for whatever reason, it goes on from what it saved: every `checkpoint`, or nothing;
-and stands still for `restart` first. `maintenance` is that of a GPUNode: `gpus` (left out: all) get
-no new work from `at` to `until`; with `drain: Movable` movable jobs leave them, with `All` the
-others are stopped, too, at `stopAt` or at once. Nodes may come later (`joins`), and leave
-(`leaves`): who runs there then waits again.
+A `movable` job is moved for maintenance, and for other jobs by `consolidation` in `queue`. After a
+stop for any reason it continues from its last `checkpoint`, or from the start without one, and
+pauses for `restart` first. `maintenance` is that of a GPUNode: `gpus` (left out: all) get
+no new work from `at` to `until`. With `drain: Movable` movable jobs leave them; with `All` the
+others are stopped as well, at `stopAt` or at once. Nodes may come later (`joins`), and leave
+(`leaves`): jobs that run there then wait again.
 
-Jobs name their `tenant`; quotas count GPUs, "*" those of models that no quota names; a weight is 0,
-or 0.001 to 1000. What a node leaves out it has in plenty; `count` makes so many nodes, NAME-0 and
-on. What a job leaves out it does not ask for; without `duration` it never ends.
+Jobs name their `tenant`. Quotas count GPUs, "*" those of models that no quota names. A weight is 0,
+or 0.001 to 1000. A node has plenty of what its entry omits. `count` makes several nodes, NAME-0 and
+on. A job does not request what its entry omits; without `duration` it never ends.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ T = TypeVar("T")
 
 
 class _Frame(Struct, rename="camel", forbid_unknown_fields=True):
-    """All but the lists, which are read item by item."""
+    """The fields that are not lists; lists are read item by item."""
 
     time_unit: Literal["step", "s"] = "step"
     until: Positive = inf
@@ -105,7 +105,7 @@ class _Frame(Struct, rename="camel", forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A file that was read without a fault."""
+    """A scenario file without faults."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -122,22 +122,24 @@ class Scenario:
     quotas: Quotas = with_default(default_factory=Quotas)
 
     def rules(self) -> Discipline:
-        """Of its discipline, with what it says itself."""
+        """Return the rules of the discipline with the scenario's changes."""
         return rules_of(self.queue, discipline_named(self.discipline))
 
 
 MAX_GPUS: Final = 1_000_000
-"""A node without any counts as one."""
+"""Maximum number of GPUs; a node without any counts as one."""
 _LISTS = ("nodes", "jobs", "failures", "maintenance", "quotas", "cohorts")
 
 
 def read_scenario(
     path: Path, *, jobs_from_elsewhere: bool = False, nodes: tuple[Node, ...] | None = None
 ) -> Scenario:
-    """Read a scenario; `jobs_from_elsewhere`: it need not name jobs; `nodes`: instead of its own.
+    """Read a scenario.
+
+    `jobs_from_elsewhere`: it need not name jobs; `nodes`: replace its own.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     reading = Reading(Document(faults), faults)
@@ -149,10 +151,10 @@ def read_scenario(
 
 
 def read_jobs(path: Path) -> tuple[Job, ...]:
-    """A file with `jobs` alone, as in a scenario: what if they came?
+    """Read a file that has only `jobs`, as in a scenario.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     document = Document(faults)
@@ -169,14 +171,14 @@ def read_jobs(path: Path) -> tuple[Job, ...]:
 
 
 class Reading:
-    """Of one document; faults are collected on the way."""
+    """A reader of one document; it collects faults."""
 
     def __init__(self, document: Document, faults: Faults) -> None:
         self._document, self._faults = document, faults
         self._presence: list[Presence] = []
 
     def scenario(self, name: str, nodes: tuple[Node, ...] | None = None) -> Scenario:
-        """All of it."""
+        """Read the whole scenario."""
         top = fields_of(self._document.data, "", self._document, self._faults)
         rest = {key: value for key, value in top.items() if key not in _LISTS}
         frame = one(rest, _Frame, "", self._document, self._faults) or _Frame()
@@ -213,7 +215,7 @@ class Reading:
         )
 
     def jobs(self, data: Any) -> tuple[Job, ...]:
-        """In the order of the file."""
+        """Read the entries, in the order of the file."""
         found: dict[str, Job] = {}
         specs = items(data, JobSpec, "jobs", self._document, self._faults)
         total = sum(spec.count for _, spec in specs)
@@ -228,7 +230,7 @@ class Reading:
         return tuple(found.values())
 
     def nodes(self, data: Any) -> tuple[Node, ...]:
-        """In the order of the file."""
+        """Read the entries, in the order of the file."""
         found: dict[str, Node] = {}
         specs = items(data, NodeSpec, "nodes", self._document, self._faults)
         total = sum(spec.count * max(spec.gpus, 1) for _, spec in specs)
@@ -244,7 +246,7 @@ class Reading:
         return tuple(found.values())
 
     def quotas(self, top: dict[str, Any]) -> Quotas:
-        """Of the tree that `quotas` and `cohorts` make."""
+        """Read the tree of `quotas` and `cohorts`."""
         quotas = self._made(top.get("quotas"), QuotaSpec, ("quotas", "tenant"), quota_of)
         cohorts = self._made(top.get("cohorts"), CohortSpec, ("cohorts", "name"), cohort_of)
         made = self._attempt("cohorts", lambda: Quotas(tuple(quotas), tuple(cohorts)))
@@ -253,7 +255,7 @@ class Reading:
     def _made(
         self, data: Any, into: type[S], called: tuple[str, str], make: Callable[[S], T]
     ) -> list[T]:
-        """`called`: how the list is, and the field of an entry that no other may have alike."""
+        """Read a list; `called`: its name, and the field that must be unique among its entries."""
         (path, field), found = called, dict[str, T]()
         for at, spec in items(data, into, path, self._document, self._faults):
             name, made = getattr(spec, field), self._attempt(at, lambda spec=spec: make(spec))
@@ -295,7 +297,7 @@ class Reading:
         return tuple(found)
 
     def _attempt(self, path: str, make: Any) -> Any:
-        """What core or the simulator refuses to build becomes a fault of that field."""
+        """Return what `make` builds; an error of core or the simulator becomes a fault."""
         try:
             return make()
         except (CoreError, SimulatorError) as error:

@@ -15,10 +15,10 @@ _HINT = "--adopt holds it all the same, as the ledger of a live cluster does"
 
 
 def read_snapshot(path: Path, *, adopt: bool = False) -> dict[str, Any]:
-    """The document; it is known that `cluster_of` can load it, with the same `adopt`.
+    """Read a document that `cluster_of` can load with the same `adopt`.
 
     Raises:
-        InvalidInput: it is not JSON, or names the first field that is wrong.
+        InvalidInput: it is not JSON, or a field is wrong; the message names the first one.
     """
     faults = Faults(path)
     try:
@@ -44,9 +44,9 @@ def _can_adopt(document: Mapping[str, Any]) -> bool:
 
 
 def cluster_of(document: Mapping[str, Any], *, adopt: bool = False) -> Cluster:
-    """A cluster of its own, holders included.
+    """Return a new cluster, holders included.
 
-    `adopt`: what is held is a fact even where it does not fit, as in the ledger of a live cluster,
-    whose nodes may be away for the moment.
+    `adopt`: holdings are facts even if they do not fit, as in the ledger of a live cluster, where
+    nodes may be absent for the moment.
     """
     return snapshot.load(document, strict=not adopt)

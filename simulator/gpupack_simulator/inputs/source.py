@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace by its file: SWF where the name ends in `.swf`, else CSV by a mapping of its columns."""
+"""Reading of a trace: SWF if the file's name ends in `.swf`, else CSV with a column mapping."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from gpupack_simulator.inputs.trace import Trace, described_left_out, read_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSource:
-    """`mapping` is of a CSV; the last three are of an SWF file. None: not given."""
+    """The options of a trace. `mapping` is for CSV, the last three are for SWF. None: not given."""
 
     path: Path | None
     mapping: Path | None = None
@@ -23,14 +23,14 @@ class TraceSource:
 
     @property
     def is_swf(self) -> bool:
-        """By its name."""
+        """Whether the file is SWF, by its name."""
         if self.path is None:
             return False
         return self.path.name.lower().removesuffix(".gz").endswith(SUFFIX)
 
     @property
     def swf_options(self) -> dict[str, Any]:
-        """Those that were given, by the option's name."""
+        """Options for SWF that were given, by the option's name."""
         options = {
             "--processors-per-gpu": self.processors_per_gpu,
             "--gpus-per-worker": self.gpus_per_worker,
@@ -40,11 +40,11 @@ class TraceSource:
 
 
 def read_source(source: TraceSource) -> Trace | None:
-    """None: no trace was given.
+    """Read the trace; None: no trace was given.
 
     Raises:
-        InvalidInput: with every fault of the file.
-        InvalidParameter: an option that would do nothing, or none where one is needed.
+        InvalidInput: every fault of the file.
+        InvalidParameter: an option has no effect, or a required one is missing.
     """
     if source.path is None:
         if source.mapping is not None:
@@ -65,7 +65,7 @@ def read_source(source: TraceSource) -> Trace | None:
 
 
 def described(source: TraceSource, trace: Trace) -> str:
-    """What was read of it, for people."""
+    """Describe what was read, for users."""
     parts = [f"{len(trace.jobs)} read"]
     if trace.left_out:
         parts.insert(0, described_left_out(trace.left_out))
@@ -78,7 +78,7 @@ def described(source: TraceSource, trace: Trace) -> str:
 
 
 def parameters(source: TraceSource, trace: Trace) -> dict[str, str | int]:
-    """For the record of a run."""
+    """Return the parameters of the trace for the record of a run."""
     known: dict[str, str | int] = {"trace": "" if source.path is None else source.path.name}
     if trace.left_out:
         known["left_out"] = sum(trace.left_out.values())

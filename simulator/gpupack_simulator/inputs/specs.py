@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of a scenario as they stand in its YAML, and what they are made into."""
+"""The entries of a scenario's YAML, and their conversion."""
 
 from collections.abc import Iterator
 from math import inf
@@ -40,11 +40,11 @@ Cores = Annotated[float, Meta(ge=0, le=1 << 20)]
 Time = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Resources = dict[Name, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]]
-"""Besides CPU, memory and GPUs, by name; of what is measured in bytes, bytes."""
+"""Resources besides CPU, memory and GPUs, by name; memory and disk in bytes."""
 
 
 class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `nodes`. `clique_size`: GPUs that NVLink joins; 0: none is joined."""
+    """One entry of `nodes`. `clique_size`: number of GPUs that NVLink connects; 0: none."""
 
     name: Name
     gpus: Gpus
@@ -61,14 +61,14 @@ class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class ShareSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """A component of one GPU."""
+    """A share of one GPU."""
 
     percent: Annotated[float, Meta(gt=0, lt=100)]
     memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
 
 
 class SpreadSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """Which nodes the workers of a gang may share."""
+    """The spread of a gang's workers over nodes."""
 
     max_nodes: Count | None = None
     one_worker_per_node: bool = False
@@ -76,7 +76,7 @@ class SpreadSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """One entry of `jobs`; the figures are of each worker."""
+    """One entry of `jobs`; amounts are per worker."""
 
     name: Name
     gpus: Gpus | None = None
@@ -125,7 +125,7 @@ class MaintenanceSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class RatesSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """`failureRates`: mean times."""
+    """The field `failureRates`: mean times."""
 
     node_between: Positive = inf
     node_repair: Positive = 1.0
@@ -134,7 +134,7 @@ class RatesSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 def nodes_of(spec: NodeSpec) -> Iterator[Node]:
-    """As many as it counts."""
+    """Yield the nodes of the entry, `count` of them."""
     for number in range(spec.count):
         name = spec.name if spec.count == 1 else f"{spec.name}-{number}"
         yield Node(
@@ -154,7 +154,7 @@ def _device(spec: NodeSpec, node: str, index: int) -> Device:
 
 
 def jobs_of(spec: JobSpec) -> Iterator[Job]:
-    """As many as it counts."""
+    """Yield the jobs of the entry, `count` of them."""
     request = request_of(spec)
     spread = Spread(spec.spread.max_nodes, spec.spread.one_worker_per_node, spec.spread.same_clique)
     for number in range(spec.count):
@@ -179,7 +179,7 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
 
 
 def request_of(spec: JobSpec) -> Request:
-    """Of one worker."""
+    """Return the request of one worker."""
     share = None
     if spec.share is not None:
         milli = MilliGpu(round(spec.share.percent * _PERCENT))
@@ -197,13 +197,13 @@ def request_of(spec: JobSpec) -> Request:
 
 
 def breakdown_of(spec: FailureSpec, node: Node) -> Breakdown:
-    """Of the node or of its GPU."""
+    """Return the failure of the node or of its GPU."""
     uuid = None if spec.gpu is None else node.devices[spec.gpu].uuid
     return Breakdown(Component(node.name, uuid), spec.at, spec.until)
 
 
 def maintenance_of(spec: MaintenanceSpec, node: Node) -> Maintenance:
-    """Of the node or of some of its GPUs."""
+    """Return the maintenance of the node or of some of its GPUs."""
     devices = None
     if spec.gpus is not None:
         devices = frozenset(node.devices[gpu].uuid for gpu in spec.gpus)
@@ -211,7 +211,7 @@ def maintenance_of(spec: MaintenanceSpec, node: Node) -> Maintenance:
 
 
 def presence_of(spec: NodeSpec) -> Iterator[Presence]:
-    """Of as many nodes as it counts, where they are not there all the time."""
+    """Yield the presence of the entry's nodes, unless they are present all the time."""
     if spec.joins or spec.leaves < inf:
         for node in nodes_of(spec):
             yield Presence(node.name, spec.joins, spec.leaves)

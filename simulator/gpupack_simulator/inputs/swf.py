@@ -4,18 +4,19 @@
 Source: Chapin et al., «Benchmarks and Standards for the Evaluation of Parallel Job Schedulers»
 (JSSPP '99), and https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
 
-A line is a job: 18 numbers, -1 where nothing is known. Lines that begin with `;` are comments;
-those at the top may be header fields, `; MaxProcs: 128`. What becomes of a line:
+A line is a job: 18 numbers, -1 for an unknown value. Lines that begin with `;` are comments; those
+at the top may be header fields, `; MaxProcs: 128`. The conversion of a line:
 
-    processors   those requested, else those allocated; GPUs = processors / processorsPerGpu, up
-    workers      as few as maxGpusPerWorker allows, of equally many GPUs
+    processors   requested, else allocated; GPUs = processors / processorsPerGpu, rounded up
+    workers      as few as maxGpusPerWorker allows, with equal numbers of GPUs
     run time     the duration; 0 means less than half a second, and counts as half a second
-    tenant       «user-7», by the column that is chosen; -1: nobody's
-    left out     what never ran (no run time or no processors, -1), and statuses 2 to 4: parts of a
-                 job that has a line of its own
+    tenant       «user-7», by the column that is chosen; -1: no tenant
+    left out     jobs that never ran (no run time or no processors, -1), and statuses 2 to 4: parts
+                 of a job that has a line of its own
 
-The requested time is the walltime, which backfill can go by. Wait time, memory, and «preceding job»
-with its think time are not used: jobs arrive when they arrived then. The first one arrives at 0.
+The requested time is the walltime, which backfill can use. Wait time, memory, and «preceding job»
+with its think time are not used: jobs arrive when they arrived in the log. The first one arrives at
+0.
 """
 
 import re
@@ -45,13 +46,14 @@ FIELDS: Final = (
 _TIMES: Final = frozenset({"submit time", "wait time", "run time", "average CPU time"}) | {
     *("used memory", "requested time", "requested memory", "think time")
 }
-"""May have decimals: the format allows them for times, and logs have them for memory as well."""
+"""Fields that may have decimals: the format allows them for times, and logs have them for
+memory."""
 
 UNKNOWN: Final = -1
 _PARTS: Final = frozenset({2, 3, 4})
 _LAST_STATUS: Final = 5
 _SHORTEST: Final = 0.5
-"""Seconds: less is written down as 0."""
+"""Seconds; shorter times are logged as 0."""
 _LONGEST_LINE: Final = 4096
 _MAX_FAULTS: Final = 1000
 _MAX_PROCESSORS: Final = 1 << 20
@@ -63,7 +65,7 @@ _NEVER_RAN: Final = "never ran, or part of a job"
 
 
 class TenantColumn(StrEnum):
-    """Whose job it is."""
+    """The column that names the tenant."""
 
     USER = "user"
     GROUP = "group"
@@ -74,7 +76,7 @@ class TenantColumn(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwfRules:
-    """How processors become GPUs, and which column names the tenant."""
+    """The conversion of processors to GPUs, and the column that names the tenant."""
 
     processors_per_gpu: int = 1
     max_gpus_per_worker: int = 8
@@ -93,9 +95,9 @@ class SwfRules:
 
 @dataclass(frozen=True, slots=True)
 class SwfTrace(Trace):
-    """With the header's fields that say how large the machine was and when its log began.
+    """A trace with the header's size of the machine and start of the log.
 
-    None: the header does not tell.
+    None: the header does not have the field.
     """
 
     max_procs: int | None = None
@@ -103,10 +105,10 @@ class SwfTrace(Trace):
 
 
 def read_swf(path: Path, rules: SwfRules) -> SwfTrace:
-    """The jobs in the order of their arrival.
+    """Read the jobs in the order of their arrival.
 
     Raises:
-        InvalidInput: with every fault of the file, up to the first thousand.
+        InvalidInput: every fault of the file, up to the first thousand.
     """
     faults = Faults(path)
     reading = _Reading(rules, faults)
@@ -136,7 +138,7 @@ def read_swf(path: Path, rules: SwfRules) -> SwfTrace:
 
 
 def _lines(file: TextIO, faults: Faults) -> Iterator[str]:
-    """Never more of a line than it may have."""
+    """Yield lines, and read no more of one than its maximum length."""
     number = 0
     while line := file.readline(_LONGEST_LINE + 1):
         number += 1
@@ -147,7 +149,7 @@ def _lines(file: TextIO, faults: Faults) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """Of one file."""
+    """The state of reading one file."""
 
     rules: SwfRules
     faults: Faults
@@ -167,7 +169,7 @@ class _Reading:
                 self._job(number, values)
 
     def _comment(self, number: int, text: str) -> None:
-        """Anything may stand in a comment; of the fields that are used the value must be right."""
+        """Read header fields from a comment; those that are used must have a valid value."""
         found = _HEADER.match(text)
         if found is None or found[1] not in {"MaxProcs", "UnixStartTime"}:
             return
@@ -259,7 +261,7 @@ class _Reading:
 
 
 def _walltime(values: dict[str, float]) -> float | None:
-    """Of what the user requested; None: not known."""
+    """Return the limit that the user requested; None: unknown."""
     return float(values["requested time"]) if values["requested time"] > 0 else None
 
 

@@ -27,26 +27,26 @@ CLOCK: Final = "clock"
 DURATION_FORMS: Final = (*SECONDS_BY_UNIT, CLOCK)
 
 _MAX_SECONDS: Final = 1e11
-"""The year 5138: a point in time that is later is in another unit than seconds."""
+"""The year 5138; a later point in time has another unit than seconds."""
 _CLOCK: Final = re.compile(
     r"(?:(?:(\d{1,6})-)?(\d{1,6}):)?(\d{1,4}):(\d{2}(?:\.\d{1,9})?)", re.ASCII
 )
 
 
 class NotATime(SimulatorError):
-    """A cell that is no point in time, or no duration, of the form that was given."""
+    """A cell that is not a point in time, or not a duration, of the given form."""
 
 
 def is_number_form(form: str) -> bool:
-    """Whether cells of this form are numbers."""
+    """Tell whether cells of this form are numbers."""
     return form in SECONDS_BY_UNIT
 
 
 def seconds_at(cell: str | float, form: str) -> float:
-    """Return the seconds from some fixed point in time, the same for all cells of a form.
+    """Return the seconds from a fixed point in time, the same for all cells of a form.
 
     Raises:
-        NotATime: with the cell and what may help.
+        NotATime: the cell, and what may help.
     """
     if isinstance(cell, str):
         return _read(cell, form)
@@ -89,7 +89,7 @@ def duration_seconds(cell: str | float, form: str) -> float:
     """Return a duration in seconds.
 
     Raises:
-        NotATime: with the cell.
+        NotATime: the cell is not a duration of this form.
     """
     if not isinstance(cell, str):
         if not isfinite(cell):
@@ -103,7 +103,7 @@ def duration_seconds(cell: str | float, form: str) -> float:
 
 
 def wrong_time_form(form: str) -> str | None:
-    """Say why no cell can be of this form; None: one can."""
+    """Return why no cell can be of this form; None: the form is valid."""
     if form == ISO or form in SECONDS_BY_UNIT:
         return None
     if "%" not in form:

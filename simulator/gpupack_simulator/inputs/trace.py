@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of jobs from other clusters (Philly, Helios …), read by a mapping (mapping.py).
+"""Tables of jobs from other clusters (Philly, Helios …), read with a mapping (mapping.py).
 
-The first job arrives at 0. GPUs are divided by the workers and must divide evenly; a worker's part
-of less than one GPU is a share.
+The first job arrives at 0. GPUs are divided by the workers and must divide evenly; less than one
+GPU per worker is a share.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ OTHER_VALUES: Final = "`only` wants other values"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Jobs of a file, and how many rows were left out, by the reason."""
+    """The jobs of a file, and the number of rows left out, by reason."""
 
     jobs: tuple[Job, ...]
     left_out: Mapping[str, int]
@@ -46,7 +46,7 @@ def read_trace(path: Path, mapping: ColumnMapping) -> Trace:
     """Read the jobs, in the order of their arrival.
 
     Raises:
-        InvalidInput: with every fault of the file.
+        InvalidInput: every fault of the file.
     """
     faults = Faults(path)
     rows = _Rows(mapping, faults)
@@ -63,14 +63,14 @@ def read_trace(path: Path, mapping: ColumnMapping) -> Trace:
 
 
 def described_left_out(left_out: Mapping[str, int]) -> str:
-    """Say how many rows were left out, and why."""
+    """Describe how many rows were left out, and why."""
     total = sum(left_out.values())
     why = ", ".join(f"{number}: {reason}" for reason, number in left_out.items())
     return f"{total} {'row' if total == 1 else 'rows'} left out ({why})"
 
 
 def _row_type(mapping: ColumnMapping) -> type[Struct]:
-    """Make the type of a row, by our names, read from columns by theirs."""
+    """Make the type of a row, with our names, read from the table's columns."""
     time: Any = float if is_number_form(mapping.time) else str
     lasts: Any = float if is_number_form(mapping.duration_form) else str
     types: dict[str, Any] = {
@@ -100,7 +100,7 @@ def _only(number: int) -> str:
 
 
 class _Rows:
-    """The rows of one trace, as they become jobs."""
+    """The rows of one trace and their conversion to jobs."""
 
     def __init__(self, mapping: ColumnMapping, faults: Faults) -> None:
         self._mapping, self._names, self._faults = mapping, mapping.names, faults
@@ -108,7 +108,7 @@ class _Rows:
         self.left_out = Counter[str]()
 
     def wanted(self, lines: list[Line[Any]]) -> list[Line[Any]]:
-        """Leave out those that `only` does not want."""
+        """Leave out rows that `only` excludes."""
         wishes = list(enumerate(self._mapping.only.values()))
         kept = [
             line
@@ -119,7 +119,7 @@ class _Rows:
         return kept
 
     def job(self, line: Line[Any]) -> tuple[float, Job] | None:
-        """Return when it was submitted, and a job that arrives at 0. None: left out, or a fault."""
+        """Return the submission time and a job that arrives at 0; None: left out, or a fault."""
         row, before = line.row, len(self._faults)
         name = self._id(line)
         submitted, duration = self._time(line, "submitted"), self._duration(line)
@@ -205,7 +205,7 @@ class _Rows:
             return 0.0 if ours != "ended" else 1.0
 
     def _workers(self, line: Line[Any]) -> tuple[int, float]:
-        """Return how many there are, and the GPUs of each."""
+        """Return the number of workers, and the GPUs of each."""
         gpus: float = line.row.gpus
         workers: int | None = getattr(line.row, "workers", None)
         if workers is None:
@@ -231,16 +231,16 @@ class _Rows:
 
 
 def _can_be_had(gpus: float) -> bool:
-    """Whether a worker can have so many: whole GPUs, or a share of one."""
+    """Tell whether a worker can have this many: whole GPUs, or a share of one."""
     return gpus.is_integer() or WHOLE_GPU > round(gpus * WHOLE_GPU) > 0
 
 
 def as_few_workers(gpus: int, most: int) -> int:
-    """Return how many workers of equally many GPUs, at most `most` each, have so many."""
+    """Return the fewest workers with equal GPUs, at most `most` each, for this many GPUs."""
     return next(n for n in range(1, gpus + 2) if gpus % n == 0 and gpus <= n * most)
 
 
 def from_zero(jobs: list[Job], first: float) -> Iterator[Job]:
-    """Yield jobs in the order of arrival, on a clock that shows 0 at the time given."""
+    """Yield jobs in the order of arrival, on a clock that is 0 at the given time."""
     for job in sorted(jobs, key=lambda job: job.arrival):
         yield replace(job, arrival=job.arrival - first)

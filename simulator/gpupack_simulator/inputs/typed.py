@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data into typed structs, every fault with its path and line.
+"""Conversion of data to typed structs, with the path and line of every fault.
 
-msgspec stops at the first fault of what it converts, so lists are converted item by item: a file
-with three wrong jobs tells of all three.
+msgspec stops at the first fault of a conversion, so lists are converted item by item: a file with
+three wrong jobs reports all three.
 """
 
 import re
@@ -18,13 +18,13 @@ T = TypeVar("T")
 _AT = re.compile(r" - at `\$\.?(.*)`$")
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _ANY_KEY = "[...]"
-"""How msgspec calls a field of a mapping that may have any names."""
+"""Msgspec's name for a field of a mapping with arbitrary keys."""
 _LONGEST = 60
-"""Letters of a value that a message shows."""
+"""Maximum length of a value in a message."""
 
 
 def fields_of(data: Any, path: str, document: Document, faults: Faults) -> dict[str, Any]:
-    """The mapping that must stand here; otherwise an empty one and a fault."""
+    """Return the mapping that is required here, or an empty one and a fault."""
     if isinstance(data, dict):
         return data
     faults.add(document.line(path), path, f"expected named fields, got {type(data).__name__}")
@@ -34,7 +34,7 @@ def fields_of(data: Any, path: str, document: Document, faults: Faults) -> dict[
 def items(
     data: Any, into: type[T], path: str, document: Document, faults: Faults
 ) -> list[tuple[str, T]]:
-    """The items of a list that are right, each with its path."""
+    """Return the valid items of a list, each with its path."""
     if data is None:
         return []
     if not isinstance(data, list):
@@ -48,7 +48,7 @@ def items(
 
 
 def one(data: Any, into: type[T], path: str, document: Document, faults: Faults) -> T | None:
-    """The value, or None and a fault."""
+    """Return the value, or None and a fault."""
     try:
         return msgspec.convert(data, into)
     except msgspec.ValidationError as error:
@@ -61,7 +61,7 @@ def one(data: Any, into: type[T], path: str, document: Document, faults: Faults)
 
 
 def _named(data: Any, into: Any, path: str, told: str) -> str:
-    """The path with the keys that msgspec leaves out: those that alone have the same fault."""
+    """Return the path with the keys that msgspec omits, found by converting each key alone."""
     while _ANY_KEY in path:
         before, _, after = path.partition(_ANY_KEY)
         steps = _steps(before)
@@ -71,7 +71,7 @@ def _named(data: Any, into: Any, path: str, told: str) -> str:
 
 
 def _fault_of_one(data: Any, into: Any, steps: list[str | int], key: str) -> str:
-    """As if the mapping had this key alone."""
+    """Return the fault of a mapping with only this key."""
     try:
         msgspec.convert(_with_one(data, steps, key), into)
     except msgspec.ValidationError as error:
@@ -92,7 +92,7 @@ def _steps(path: str) -> list[str | int]:
 
 
 def _at(data: Any, steps: list[str | int]) -> Any:
-    """None: there is no such thing, or a name in the path has dots of its own."""
+    """Return the value at these steps; None: there is none, or a key contains dots."""
     for step in steps:
         try:
             data = data[step]
@@ -102,7 +102,7 @@ def _at(data: Any, steps: list[str | int]) -> Any:
 
 
 def _more(data: Any, into: type[Any], path: str, told: str) -> str:
-    """The value, or the names that it could have, where msgspec does not say."""
+    """Return the value or the valid names, if msgspec's message lacks them."""
     value = _at(data, _steps(path))
     if isinstance(value, str | int | float):
         shown = repr(value)

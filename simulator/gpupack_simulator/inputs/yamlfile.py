@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML whose every field knows its line."""
+"""YAML documents with the line of every field."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ from gpupack_simulator.inputs.faults import Faults
 
 _MAX_WRITTEN_OUT = 1_000_000
 _MAX_REPEATED = 100
-"""A file of so many fields may have so many times as many by aliases."""
+"""Maximum ratio of a file's fields with aliases expanded to its own fields."""
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
@@ -20,7 +20,7 @@ class Document:
     """The data of one YAML document, and the lines of its fields."""
 
     def __init__(self, faults: Faults) -> None:
-        """Raises InvalidInput: the file is not YAML, is empty, or names a field twice."""
+        """Parse the file; raise InvalidInput if it is not YAML, is empty, or repeats a field."""
         self._faults = faults
         self._walked: set[int] = set()
         text = read_text(faults.path, faults)
@@ -46,14 +46,14 @@ class Document:
             line = text.count("\n", 0, error.position) + 1
             told = f"is not YAML: it has the character {error.character:#x}; take it out"
             raise faults.fatal(told, line=line) from error
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
             raise faults.fatal(f"is not YAML: {error}") from error
         except RecursionError as error:
             raise faults.fatal("is nested too deeply") from error
         faults.check()
 
     def line(self, path: str) -> int:
-        """Of the field at `jobs[2].gpus`, or of the last part of the path that there is."""
+        """Return the line of a field such as `jobs[2].gpus`, or of the last part that exists."""
         node = self._node
         for match in _STEP.finditer(path):
             below = _child(node, match[1] or int(match[2]))
@@ -63,7 +63,7 @@ class Document:
         return node.start_mark.line + 1
 
     def _refuse_bombs(self, node: yaml.Node, sizes: dict[int, int]) -> int:
-        """How much it is with every alias written out, which merging (`<<`) does."""
+        """Return the size with all aliases expanded, as `<<` does; raise if it is too large."""
         known = sizes.get(id(node))
         if known is not None:
             return known
@@ -78,9 +78,9 @@ class Document:
         return size
 
     def _refuse_doubles(self, node: yaml.Node, path: str) -> None:
-        """YAML takes the last of two fields of one name; a scenario with both is a mistake.
+        """Report repeated fields: YAML takes the last one, but a scenario with both is a mistake.
 
-        Aliases make one node stand in many places, even in itself: each is walked once.
+        Aliases put one node in several places, even in itself, so each is visited once.
         """
         if id(node) in self._walked:
             return

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made from runs: figures, tables, plots, the report."""
+"""Output of runs: figures, tables, plots, the report."""

@@ -9,28 +9,28 @@ from gpupack_simulator.record import Run, Sample
 
 
 def allocation(run: Run) -> Steps:
-    """What jobs hold, over time."""
+    """Return the allocated capacity over time."""
     return _percent(run, lambda sample: sample.allocated_milli)
 
 
 def arrived(run: Run) -> Steps:
-    """What all jobs so far have asked for, over time."""
+    """Return the capacity that all jobs so far have requested, over time."""
     return _percent(run, lambda sample: sample.arrived_milli)
 
 
 def fragmentation(run: Run) -> Steps:
-    """FGD's measure: what is free and yet of no use to a job of the expected mix, over time."""
+    """Return FGD's measure over time: free capacity that a job of the expected mix cannot use."""
     return _percent(run, lambda sample: sample.fragmented_milli)
 
 
 def queue(run: Run) -> Steps:
-    """Jobs that wait, over time."""
+    """Return the number of waiting jobs over time."""
     samples = run.samples
     return Steps.of([s.time for s in samples], [s.queued_jobs for s in samples], run.ended)
 
 
 def allocation_at_demand(run: Run, percent: float) -> float | None:
-    """Percent allocated at the first sample in which this much had arrived; None: it never had."""
+    """Return the percent allocated at the first sample with this demand; None: it never came."""
     for sample in run.samples:
         if sample.arrived_milli * 100 >= percent * sample.capacity_milli > 0:
             return 100 * sample.allocated_milli / sample.capacity_milli
@@ -38,12 +38,12 @@ def allocation_at_demand(run: Run, percent: float) -> float | None:
 
 
 def milli(nodes: Sequence[Node]) -> int:
-    """Capacity of all devices, those that failed too."""
+    """Return the capacity of all devices, including failed ones."""
     return WHOLE_GPU * sum(len(node.devices) for node in nodes)
 
 
 def _percent(run: Run, value: Callable[[Sample], int | None]) -> Steps:
-    """Samples that lack the value, and those of a cluster without GPUs, are left out."""
+    """Return percent of the capacity; samples without the value or without GPUs are left out."""
     known = [
         (sample.time, 100 * found / sample.capacity_milli)
         for sample in run.samples

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies side by side: each figure as mean and spread over the seeds.
+"""Comparison of policies: each figure as mean and spread over the seeds.
 
-Spread is the standard deviation over seeds. Two policies that ran the same seeds met the same
-jobs, so they are compared seed by seed: the noise of a difference is half the width of the 95%
-confidence interval of its mean (Student's t over the seeds), much less than either spread.
+Spread is the standard deviation over seeds. Two policies with the same seeds had the same jobs, so
+they are compared seed by seed: the noise of a difference is half the width of the 95% confidence
+interval of its mean (Student's t over the seeds), much less than either spread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ NO_SENTENCE = "{}"
 
 
 class Better(Enum):
-    """Which way is good."""
+    """The direction in which a figure is better."""
 
     HIGHER = 1
     LOWER = -1
@@ -43,22 +43,25 @@ class Metric:
     digits: int
     value: Callable[[Figures], float | None]
     sentence: str = NO_SENTENCE
-    """The figure as a part of the verdict, which is by a metric that has one."""
+    """The figure as a part of the verdict; the verdict uses a metric with a sentence."""
 
     @property
     def heading(self) -> str:
-        """«allocated (%)»."""
+        """Heading such as «allocated (%)»."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
     def phrase(self, figure: str) -> str:
-        """«95.21% allocated», «a mean wait of 0.072 lifetimes»."""
+        """Return a text such as «95.21% allocated», «a mean wait of 0.072 lifetimes»."""
         gap = "" if self.unit == "%" else " "
         return self.sentence.format(f"{figure}{gap}{self.unit}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`values` by seed; seeds whose run does not tell are left out. `best` of its column."""
+    """A cell of a table.
+
+    `values` by seed; seeds without the figure are left out. `best`: it is the best of its column.
+    """
 
     values: Mapping[int, float]
     digits: int
@@ -66,17 +69,17 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """Over seeds."""
+        """Mean over seeds."""
         return float(np.mean(list(self.values.values()))) if self.values else None
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation over seeds; None: fewer than two of them."""
+        """Standard deviation over seeds; None: fewer than two."""
         return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
 
     @property
     def text(self) -> str:
-        """«95.21 ± 0.14», «95.21» for one seed, «-» where nothing is known."""
+        """Text such as «95.21 ± 0.14», «95.21» for one seed, «-» for no value."""
         if self.mean is None:
             return "-"
         spread = "" if self.spread is None else f" ± {self.spread:,.{self.digits}f}"
@@ -85,7 +88,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`rows` by policy, or what `rows_are` says; cells in the order of the metrics."""
+    """A table. `rows` by policy, or by what `rows_are` says; cells in the order of the metrics."""
 
     title: str
     metrics: tuple[Metric, ...]
@@ -95,19 +98,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Of two policies over the seeds that both ran. `noise` None: one seed tells nothing of it."""
+    """The difference of two policies over the seeds that both ran. `noise` None: only one seed."""
 
     mean: float
     noise: float | None
 
     @property
     def certain(self) -> bool:
-        """Whether it is more than seed noise."""
+        """Whether the difference is more than seed noise."""
         return self.noise is not None and abs(self.mean) > self.noise
 
 
 def overview(digests: Sequence[Digest]) -> Table:
-    """How well the cluster was used."""
+    """Return the table of how well the cluster was used."""
     unit = _unit(digests)
     clocked = unit is not TimeUnit.ARRIVAL
     return _table(
@@ -116,7 +119,7 @@ def overview(digests: Sequence[Digest]) -> Table:
 
 
 def waits(digests: Sequence[Digest]) -> Table:
-    """Mean waits by size; no columns where nothing ever waits."""
+    """Return the table of mean waits by size; no columns if nothing ever waits."""
     unit = _unit(digests)
     sizes = [s for s in Size if any(s in d.figures.waits for d in digests)]
     waiting = unit is not TimeUnit.ARRIVAL and any(d.figures.queue_longest for d in digests)
@@ -129,7 +132,7 @@ def waits(digests: Sequence[Digest]) -> Table:
 
 
 def waste(digests: Sequence[Digest]) -> Table:
-    """Where capacity went that served nobody."""
+    """Return the table of capacity that no job used, by cause."""
     causes = known_causes(digests)
     metrics = [
         Metric(str(cause), "%", Better.NEITHER, 2, partial(_wasted, cause=cause))
@@ -139,14 +142,17 @@ def waste(digests: Sequence[Digest]) -> Table:
 
 
 def known_causes(digests: Sequence[Digest]) -> list[Cause]:
-    """Causes of waste that occur. Where jobs are dropped, nobody ever waits: that says nothing."""
+    """Return the causes of waste that occur.
+
+    If jobs are dropped, none ever waits, and NO_DEMAND alone has no meaning.
+    """
     causes = [c for c in Cause if any(c in d.figures.waste.gpu_time for d in digests)]
     waiting = _unit(digests) is not TimeUnit.ARRIVAL
     return causes if waiting or causes != [Cause.NO_DEMAND] else []
 
 
 def difference(first: Cell, second: Cell) -> Difference | None:
-    """How much more the first has; None: no seed in common."""
+    """Return how much more the first has; None: no seed in common."""
     seeds = first.values.keys() & second.values.keys()
     if not seeds:
         return None
@@ -159,8 +165,11 @@ def difference(first: Cell, second: Cell) -> Difference | None:
 def confidence_interval(
     values: Sequence[float] | FloatArray, confidence: float = CONFIDENCE
 ) -> float:
-    """Half the width of the interval of the mean of two values or more (Student's t)."""
-    # It takes as long to load as a small run, and one seed does without.
+    """Return half the width of the confidence interval of the mean of two or more values.
+
+    The interval is Student's t.
+    """
+    # It takes as long to load as a small run, and one seed does not need it.
     from scipy.special import stdtrit  # noqa: PLC0415
 
     quantile = stdtrit(len(values) - 1, (1 + confidence) / 2)
@@ -223,7 +232,7 @@ _JOBS_DROPPED = Metric(
 
 
 def _table(title: str, digests: Sequence[Digest], metrics: Sequence[Metric]) -> Table:
-    """Columns of which nothing is known are left out, and dropped jobs where there are none."""
+    """Make a table without empty columns, and without dropped jobs if there are none."""
     policies = list(dict.fromkeys(one.policy for one in digests))
     columns = {
         metric: [_cell(metric, [d for d in digests if d.policy == policy]) for policy in policies]
@@ -248,7 +257,7 @@ def _cell(metric: Metric, digests: Sequence[Digest]) -> Cell:
 
 
 def _marked(metric: Metric, cells: Sequence[Cell]) -> list[Cell]:
-    """With the best marked, unless all are equally good as far as the digits show."""
+    """Mark the best cells, unless all are equal in the shown digits."""
     shown = [None if c.mean is None else round(c.mean, metric.digits) for c in cells]
     known = [value * metric.better.value for value in shown if value is not None]
     if metric.better is Better.NEITHER or len(set(known)) <= 1:

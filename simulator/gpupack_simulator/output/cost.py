@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants would pay for a run, by the code that bills them on a cluster.
+"""The costs of a run for its tenants, by the code that bills them on a cluster.
 
-Nothing tells how busy a simulated GPU is: what is said is how much was held.
+The utilization of a simulated GPU is unknown: only the held amount counts.
 """
 
 import csv
@@ -29,7 +29,7 @@ COLUMNS = ("namespace", "job", "model", "allocated_gpu_hours", "cost")
 
 
 def cost_lines(run: Run, by: Group, tariffs: Tariffs) -> list[Line]:
-    """Of what was held from the beginning to the end of the run.
+    """Return the costs of what was held from the beginning to the end of the run.
 
     Raises:
         InvalidParameter: the run's time is not in seconds.
@@ -47,7 +47,7 @@ def cost_lines(run: Run, by: Group, tariffs: Tariffs) -> list[Line]:
 
 
 def cost_csv(lines: Sequence[Line]) -> str:
-    """One line each, without a sum."""
+    """Return a CSV with one row per line, without a sum."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -56,7 +56,7 @@ def cost_csv(lines: Sequence[Line]) -> str:
 
 
 def cost_table(lines: Sequence[Line], by: Group, tariffs: Tariffs) -> Table:
-    """For a terminal, with the sum below."""
+    """Return a table for a terminal, with the sum below."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_footer=True)
     whole = total(lines)
     named = {Group.JOB: ("namespace", "job"), Group.MODEL: ("model",)}.get(by, ("namespace",))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of a run for tables and plots: small enough to hold hundreds of them."""
+"""The part of a run that is kept for tables and plots: small enough to keep hundreds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from gpupack_simulator.output.waits import wait_times
 from gpupack_simulator.record import Run, TimeUnit
 
 POINTS = 2000
-"""Series with more changes are averaged over so many intervals."""
+"""Maximum number of changes of a series; longer ones are averaged over this many intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One run. `usage` and `tenancy` None: not recorded, or not wanted of this run."""
+    """The digest of one run. `usage` and `tenancy` None: not recorded, or not wanted."""
 
     policy: str
     seed: int
@@ -34,7 +34,7 @@ class Digest:
     ended: float
     figures: Figures
     arrived: Steps
-    """Percent of capacity, as allocation and fragmentation."""
+    """Percent of capacity, like allocation and fragmentation."""
     allocation: Steps
     fragmentation: Steps
     queue: Steps
@@ -44,7 +44,7 @@ class Digest:
 
 
 def digest(run: Run, *, pictures: bool = True) -> Digest:
-    """`pictures`: keep what the plots of single nodes and GPUs need."""
+    """Make the digest of a run; `pictures`: keep what the plots of single nodes and GPUs need."""
     return Digest(
         policy=run.policy,
         seed=run.seed,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many GPUs each tenant has a right to, at one moment: weighted max-min fairness.
+"""The GPUs that each tenant is entitled to at one moment: weighted max-min fairness.
 
-What there is goes from the root of the quotas' tree down. At each node its children get what they
-are promised, as far as they ask for it; the rest goes to those who ask for more, in equal parts by
-weight, where nobody gets more than is asked for (progressive filling: Bertsekas and Gallager, «Data
-Networks», 2nd ed., 6.5.2). Weight 0 gets what is left over.
+The capacity flows from the root of the quotas' tree down. At each node its children first get their
+quotas, as far as they request them. The rest goes to those that request more, in proportion to
+weight, and no child gets more than it requests (progressive filling: Bertsekas and Gallager, «Data
+Networks», 2nd ed., 6.5.2). Children of weight 0 get what is left over.
 
-GPUs count as such: models, and limits of lending and borrowing, are not looked at.
+Only numbers of GPUs count: models and limits of lending and borrowing are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from gpupack_core.queueing.tree import TOP, NodeId, Tree, TreeNode
 
 
 class Entitlement:
-    """Of these tenants under these quotas; amounts in one unit of the caller's, promises too."""
+    """The entitlements of tenants under quotas; all amounts, quotas too, are in one unit."""
 
     def __init__(self, quotas: Quotas, tenants: Sequence[str]) -> None:
         tree = Tree(quotas, {})
@@ -32,14 +32,14 @@ class Entitlement:
             self._below.setdefault(above, []).append(node)
 
     def of(self, capacity: float, demand: FloatArray) -> FloatArray:
-        """By tenant, where `demand` is what each asks for, what it has included."""
+        """Return the entitlements by tenant; `demand`: all that each requests, held or not."""
         asked = self._asked(demand)
         rights = np.zeros(len(demand))
         self._divide(TOP, capacity, asked, rights)
         return rights
 
     def _asked(self, demand: FloatArray) -> dict[NodeId, float]:
-        """By every node, of all below it."""
+        """Return the demand below each node of the tree."""
         asked: dict[NodeId, float] = {of: float(demand[n]) for of, n in self._columns.items()}
 
         def add_up(of: NodeId) -> float:
@@ -69,7 +69,10 @@ class Entitlement:
 
 
 def filled(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
-    """Each gets weight times a common level, at most what it wants; then those of weight 0."""
+    """Divide an amount: each gets weight times a common level, at most what it wants.
+
+    Those of weight 0 divide what is left.
+    """
     weighing = weights > 0
     parts = np.zeros(len(wants))
     parts[weighing] = _levelled(amount, wants[weighing], weights[weighing])

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fairly GPUs were divided among tenants, over time.
+"""Fairness of the division of GPUs among tenants, over time.
 
-In each window of time a tenant's x is the GPU-time that it had, by the GPU-time that it had a right
-to (output/entitlement.py). The index of a window is Jain's, (Σx)² / (n Σx²), over the n tenants who
-had a right to something: 1 where all got the same part of their right, 1/n where one got all.
+In each window of time a tenant's x is the GPU-time that it had, divided by the GPU-time that it was
+entitled to (output/entitlement.py). The index of a window is Jain's, (Σx)² / (n Σx²), over the n
+tenants with an entitlement: 1 if all got the same fraction of it, 1/n if one got all.
 
 Source: Jain, Chiu, Hawe, «A Quantitative Measure of Fairness and Discrimination for Resource
 Allocation in Shared Computer Systems» (DEC-TR-301, 1984).
 
-A window in which fewer than two tenants ask for GPUs says nothing, and is left out. Work that was
-lost counts as had.
+A window in which fewer than two tenants request GPUs has no index and is left out. Lost work counts
+as GPU-time that the tenant had.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,16 @@ from gpupack_simulator.record import End, JobRecord, Run
 
 WINDOWS = 60
 CELLS = 3000
-"""Rights are worked out for so many moments at the most; longer runs are averaged over cells."""
+"""Maximum number of moments for which entitlements are computed; longer runs are averaged over
+cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """`edges` of the windows; `had` and `right` by window and tenant, in milli-GPU times time."""
+    """The GPU-time of tenants in windows.
+
+    `edges` of the windows; `had` and `right` by window and tenant, in milli-GPU times time.
+    """
 
     tenants: tuple[str, ...]
     edges: FloatArray
@@ -38,7 +42,7 @@ class Fairness:
 
     @property
     def index(self) -> FloatArray:
-        """Jain's, by window; NaN: it says nothing."""
+        """Jain's index by window; NaN: the window has none."""
         asking = self.right > 0
         parts = np.divide(self.had, self.right, out=np.zeros_like(self.had), where=asking)
         squares = asking.sum(axis=1) * (parts**2).sum(axis=1)
@@ -49,13 +53,16 @@ class Fairness:
 
     @property
     def mean(self) -> float | None:
-        """Over the windows that say something; None: there is none."""
+        """Mean over the windows with an index; None: there is none."""
         known = self.index[~np.isnan(self.index)]
         return float(known.mean()) if len(known) else None
 
 
 def fairness(run: Run, quotas: Quotas, *, capacity: float, until: float | None = None) -> Fairness:
-    """By what these quotas promise. `capacity`: milli-GPU; `until`: the end of the last window."""
+    """Return the fairness under these quotas.
+
+    `capacity`: milli-GPU; `until`: the end of the last window.
+    """
     records = [r for r in run.jobs if r.job.milli and r.end is not End.DROPPED]
     tenants = tuple(sorted({record.job.tenant for record in records}))
     end = run.ended if until is None else until
@@ -87,7 +94,7 @@ def _summed(values: FloatArray, window: IntArray) -> FloatArray:
 
 
 def _cells(times: FloatArray, edges: FloatArray) -> FloatArray:
-    """Between every two changes, or between equal steps where those are too many."""
+    """Return cells between every two changes, or equal steps if there are too many changes."""
     inside = np.unique(times[(times > edges[0]) & (times < edges[-1])])
     if len(inside) > CELLS:
         inside = np.linspace(edges[0], edges[-1], CELLS + 1)
@@ -99,7 +106,7 @@ def _end(record: JobRecord, run: Run) -> float:
 
 
 def _lost(run: Run) -> dict[str, list[tuple[float, float]]]:
-    """The attempts of each job that were cut short: start and end."""
+    """Return the attempts of each job that were cut short: start and end."""
     milli = {record.job.id: float(record.job.milli) for record in run.jobs}
     found: dict[str, list[tuple[float, float]]] = {}
     for loss in run.losses:
@@ -112,28 +119,28 @@ def _lost(run: Run) -> dict[str, list[tuple[float, float]]]:
 def _attempts(
     record: JobRecord, run: Run, lost: list[tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
-    """From when to when it held its GPUs."""
+    """Yield the start and end of each time in which the job held its GPUs."""
     yield from lost
     if record.started is not None and record.attempts > len(lost):
         yield record.started, _end(record, run)
 
 
 class _Changes:
-    """Amounts that hold from one time to another, by column."""
+    """Amounts that are valid from one time to another, by column."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[float, int, float]] = []
 
     def add(self, start: float, stop: float, column: int, amount: float) -> None:
-        """`amount` more in between."""
+        """Add an amount between two times."""
         self._changes += [(start, column, amount), (stop, column, -amount)]
 
     def times(self) -> FloatArray:
-        """At which something changes."""
+        """Return the times at which something changes."""
         return np.array([time for time, _, _ in self._changes], float)
 
     def means(self, cells: FloatArray, columns: int) -> FloatArray:
-        """Over each cell, by column, exactly."""
+        """Return the exact means over each cell, by column."""
         areas = np.zeros((len(cells), columns))
         if not self._changes:
             return areas[1:]

@@ -13,32 +13,32 @@ from gpupack_simulator.output.waste import Waste, waste
 from gpupack_simulator.record import End, Run, TimeUnit
 
 DEMANDS = (100, 130)
-"""Percent of capacity asked for at which the published experiment reads the allocation."""
+"""Percent of capacity requested at which the published experiment reads the allocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Percent are of the GPU capacity of all devices; times are in the run's unit.
+    """The figures of a run. Percent are of the GPU capacity of all devices.
 
-    Means over time are over the measured part of the run. Where the run has no clock they are the
-    figures at its end. None: the run does not tell.
+    Times are in the run's unit. Means over time are over the measured part of the run. Without a
+    clock they are the figures at the run's end. None: the run does not have the figure.
     """
 
     jobs: Mapping[End, int]
     arrived_percent: float | None
-    """Asked for by all jobs."""
+    """Capacity that all jobs requested."""
     allocation_percent: float | None
     allocation_percent_at: Mapping[int, float | None]
-    """When this much, in percent, had been asked for; None: it never was."""
+    """Allocation when the requested capacity reached this percent; None: it never did."""
     fragmentation_percent: float | None
     queue_mean: float | None
     queue_longest: int
     wait_mean: float | None
-    """Of all jobs that ask for GPUs."""
+    """Mean wait of all jobs that request GPUs."""
     waits: Mapping[Size, Waits]
     duration_mean: float | None
     makespan: float | None
-    """From the first submission to the last end; None while a job runs or waits."""
+    """Time from the first submission to the last end; None while a job runs or waits."""
     waste: Waste
     killed_attempts: int
     events: int
@@ -46,7 +46,7 @@ class Figures:
 
 
 def figures(run: Run) -> Figures:
-    """All of them."""
+    """Compute all figures of a run."""
     return Figures(
         jobs=Counter(record.end for record in run.jobs),
         arrived_percent=capacity.arrived(run).last,
@@ -67,7 +67,7 @@ def figures(run: Run) -> Figures:
 
 
 def _allocation(run: Run) -> float | None:
-    """Exact, however seldom the run was sampled."""
+    """Return the exact mean allocation, independent of the samples."""
     whole = capacity.milli(run.nodes) * (run.ended - run.measured_from)
     if run.time_unit is TimeUnit.ARRIVAL or not whole:
         return _level(run, capacity.allocation(run))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on two sets of quotas: the page of all reports, with fairness over time before all."""
+"""The report on two sets of quotas: the common page, with fairness over time first."""
 
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ WORDS: Final = {
 def quota_report(
     found: QuotaChange, folder: Path, *, jobs: int, parameters: Json, command: str
 ) -> str:
-    """HTML; the plots go into the folder as well."""
+    """Return the HTML page; the plots are also written to the folder."""
     fair = {name: side.fairness for name, side in found.sides.items()}
     plot = Plot(
         "fairness",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same jobs under two sets of quotas, side by side."""
+"""Comparison of the same jobs under two sets of quotas."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,15 +25,19 @@ SCHEMA: Final = "gpupack.dev/simulation-quotas/v1"
 TODAY: Final = "today"
 PROPOSED: Final = "proposed"
 SHOWN: Final = 30
-"""So many tenants stand in the table, those whose waits change most; the rest in the JSON."""
+"""Maximum number of tenants in the table, those with the largest changes of waits; the JSON has
+all."""
 NOTE: Final = "one seed; * best of its column; fairness is by what the proposed quotas promise"
 NOBODY: Final = "(none)"
-"""How jobs without a tenant are called."""
+"""The name of jobs without a tenant."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantWaits:
-    """Of one tenant under one set of quotas; times in the run's unit, GPU-time in its unit's."""
+    """The waits of one tenant under one set of quotas.
+
+    Times are in the run's unit, GPU-time in the unit's GPU-time.
+    """
 
     jobs: int
     mean: float | None
@@ -44,7 +48,7 @@ class TenantWaits:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One set of quotas. `fairness` is by the proposed quotas on both sides."""
+    """The result of one set of quotas. `fairness` is by the proposed quotas on both sides."""
 
     digest: Digest
     fairness: Fairness
@@ -55,7 +59,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """What would have changed."""
+    """The comparison of today's and the proposed quotas."""
 
     today: Side
     proposed: Side
@@ -63,17 +67,20 @@ class QuotaChange:
 
     @property
     def sides(self) -> dict[str, Side]:
-        """By their names."""
+        """Both sides by name."""
         return {TODAY: self.today, PROPOSED: self.proposed}
 
     @property
     def digests(self) -> tuple[Digest, Digest]:
-        """Of both runs."""
+        """Digests of both runs."""
         return self.today.digest, self.proposed.digest
 
 
 def change(today: Run, proposed: Run, quotas: Quotas, *, capacity: int) -> QuotaChange:
-    """`quotas`: the proposed ones; `capacity`: milli-GPU that these jobs could use."""
+    """Compare two runs.
+
+    `quotas`: the proposed ones; `capacity`: milli-GPU that these jobs could use.
+    """
     end = max(today.ended, proposed.ended)
     before, after = (_side(run, quotas, capacity, end) for run in (today, proposed))
     return QuotaChange(before, after, UNITS[today.time_unit])
@@ -104,7 +111,7 @@ def _by_owner(records: Iterable[JobRecord]) -> dict[str, list[JobRecord]]:
 def _of_tenant(
     own: list[JobRecord], counted: list[JobRecord], lost: dict[JobId, float]
 ) -> TenantWaits:
-    """CPU-only jobs do not count, as in the mean of all."""
+    """Return the waits of a tenant; CPU-only jobs do not count, as in the overall mean."""
     waits = waits_of([record for record in counted if record.job.size is not Size.NONE])
     return TenantWaits(
         waits.jobs,
@@ -116,7 +123,7 @@ def _of_tenant(
 
 
 def _gpu_time_lost(run: Run) -> dict[JobId, float]:
-    """To preemption, by job."""
+    """Return the GPU-time lost to preemption, by job."""
     unit = UNITS[run.time_unit]
     found: dict[JobId, float] = {}
     for loss in losses(run, Cause.PREEMPTED):
@@ -125,7 +132,7 @@ def _gpu_time_lost(run: Run) -> dict[JobId, float]:
 
 
 def tables(found: QuotaChange) -> list[Table]:
-    """Waits by tenant and by size, what preemption cost, how fair it was, how full it was."""
+    """Return the tables: waits by tenant and size, cost of preemption, fairness, utilization."""
     made = [comparison.waits(found.digests), comparison.overview(found.digests)]
     by_quotas = [Table(t.title, t.metrics, t.rows, "quotas") for t in made]
     return [_by_tenant(found), by_quotas[0], _price(found), by_quotas[1]]
@@ -157,7 +164,7 @@ def _changed(found: QuotaChange, tenant: str) -> float | None:
 
 
 def _most_changed(found: QuotaChange) -> list[str]:
-    """In the order of their names, if they can all be shown."""
+    """Return the tenants with the largest changes, by name; all, if they fit in the table."""
     tenants = list(found.today.tenants)
     if len(tenants) <= SHOWN:
         return tenants
@@ -187,7 +194,7 @@ def _column(title: str, unit: str, digits: int) -> Metric:
 
 
 def _none(_figures: Figures) -> None:
-    """These cells are not read from a digest."""
+    """Return nothing, since these cells are not read from a digest."""
 
 
 def _cell(value: float | None, digits: int) -> Cell:
@@ -195,7 +202,7 @@ def _cell(value: float | None, digits: int) -> Cell:
 
 
 def verdict(found: QuotaChange) -> str:
-    """What would have changed, in two sentences computed from the figures."""
+    """Describe what would have changed, in two sentences computed from the figures."""
     before, after = (side.digest.figures.wait_mean or 0.0 for side in found.sides.values())
     short = found.unit.short
     changes = [_changed(found, tenant) or 0.0 for tenant in found.today.tenants]
@@ -214,7 +221,7 @@ def verdict(found: QuotaChange) -> str:
 
 
 def change_json(found: QuotaChange, parameters: Json) -> Json:
-    """Everything that is compared; names of fields end in their unit."""
+    """Return all compared figures as JSON; names of fields end in their unit."""
     return {
         "schema": SCHEMA,
         "time_unit": str(found.today.digest.unit),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: one HTML file without anything from elsewhere."""
+"""The report: one HTML file without external resources."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from gpupack_simulator.output.results import common
 from gpupack_simulator.output.verdict import verdict
 
 LARGEST_SVG = 400_000
-"""Bytes; a larger picture goes into the report as PNG."""
+"""Maximum size of an SVG in bytes; a larger plot goes into the report as PNG."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A plot as drawn."""
+    """A drawn plot."""
 
     title: str
     explanation: str
@@ -30,14 +30,14 @@ class Picture:
 
     @property
     def source(self) -> str:
-        """For an image element. As an image, so that the ids of two SVGs cannot meet."""
+        """Source of an image element; separate images keep the IDs of two SVGs apart."""
         if len(self.svg) <= LARGEST_SVG:
             return f"data:image/svg+xml;base64,{b64encode(self.svg).decode()}"
         return f"data:image/png;base64,{b64encode(self.png).decode()}"
 
 
 def report(digests: Sequence[Digest], pictures: Sequence[Picture], *, command: str = "") -> str:
-    """HTML. `command`: what repeats the runs."""
+    """Return the HTML report. `command`: the command that repeats the runs."""
     made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
     return render(
         title=f"GPU packing: {', '.join(policies_of(digests)) or 'no runs'}",
@@ -58,7 +58,7 @@ def report(digests: Sequence[Digest], pictures: Sequence[Picture], *, command: s
 
 
 def render(**content: Any) -> str:
-    """The page of this content, by the names that the template has for it."""
+    """Render the page with this content, by the names in the template."""
     template = files("gpupack_simulator.output").joinpath("report.html.j2").read_text()
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures as JSON and CSV. Names of fields end in their unit.
 
-`results.json` holds `results[policy][seed]`, a line of `results.csv` is one run. Of each run there
-is more: `runs/POLICY/SEED.json` (figures over time and by node) and `SEED-jobs.csv`.
+`results.json` holds `results[policy][seed]`, a line of `results.csv` is one run. Each run has two
+more files: `runs/POLICY/SEED.json` (figures over time and by node) and `SEED-jobs.csv`.
 """
 
 import csv
@@ -27,13 +27,13 @@ from gpupack_simulator.record import Cause, End, JobRecord, Run, TimeUnit
 SCHEMA = "gpupack.dev/simulation-results/v1"
 RUN_SCHEMA = "gpupack.dev/simulation-run/v1"
 DIGITS = 6
-"""Of a figure in JSON and CSV: enough for every use, few enough to be read."""
+"""Digits of a figure in JSON and CSV: enough for every use, few enough to read."""
 
 Json = dict[str, Any]
 
 
 def results(digests: Sequence[Digest]) -> Json:
-    """Everything that is compared."""
+    """Return all compared figures."""
     by_policy: dict[str, Json] = {}
     for one in digests:
         by_policy.setdefault(one.policy, {})[str(one.seed)] = figures_json(one.figures, one.unit)
@@ -48,7 +48,7 @@ def results(digests: Sequence[Digest]) -> Json:
 
 
 def common(digests: Sequence[Digest]) -> Json:
-    """Parameters that all runs share."""
+    """Return the parameters that all runs share."""
     if not digests:
         return {}
     first, *others = (one.parameters for one in digests)
@@ -61,7 +61,7 @@ def common(digests: Sequence[Digest]) -> Json:
 
 
 def figures_json(figures: Figures, time_unit: TimeUnit) -> Json:
-    """One run; what makes no sense without a clock is left out where there is none."""
+    """Return the figures of one run; without a clock, figures of time are left out."""
     unit = UNITS[time_unit]
     plain = {
         "jobs": sum(figures.jobs.values()),
@@ -88,7 +88,7 @@ def figures_json(figures: Figures, time_unit: TimeUnit) -> Json:
 
 
 def csv_table(digests: Sequence[Digest]) -> str:
-    """One line a run; nested figures become `wait_lifetimes.share` and the like."""
+    """Return one line per run; nested figures have names such as `wait_lifetimes.share`."""
     lines = [
         {"policy": one.policy, "seed": one.seed} | _flat(figures_json(one.figures, one.unit))
         for one in digests
@@ -98,7 +98,7 @@ def csv_table(digests: Sequence[Digest]) -> str:
 
 
 def run_json(run: Run, digest: Digest) -> Json:
-    """One run over time and by node."""
+    """Return one run over time and by node."""
     unit = UNITS[run.time_unit].key
     return {
         "schema": RUN_SCHEMA,
@@ -120,14 +120,14 @@ def run_json(run: Run, digest: Digest) -> Json:
 
 
 def jobs_csv(run: Run) -> str:
-    """One line a job, in the order of the run."""
+    """Return one line per job, in the order of the run."""
     key = UNITS[run.time_unit].key
     lines = [_job_line(record, key) for record in run.jobs]
     return _csv(list(lines[0]) if lines else ["job"], lines)
 
 
 def write_json(path: Path, content: Json) -> None:
-    """Readable, and the same bytes for the same content."""
+    """Write readable JSON; the same content gives the same bytes."""
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 
@@ -156,7 +156,7 @@ def _clocked(figures: Figures, unit: Unit) -> Json:
 
 
 def _in_lifetimes(figures: Figures, unit: Unit) -> Json:
-    """Mean waits by the mean duration of all jobs, which is 1 where lifetimes are the unit."""
+    """Return mean waits divided by the mean duration of all jobs, which is 1 for lifetimes."""
     scale = 1.0 if unit is UNITS[TimeUnit.LIFETIME] else figures.duration_mean
     means = _waits(figures.waits, "mean")
     return {
@@ -236,5 +236,5 @@ def _round(value: Any) -> Any:
 
 
 def file_name(text: str) -> str:
-    """As part of the name of a file: a policy may be an expression."""
+    """Make a text valid in a file name: a policy may be an expression."""
     return "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in text)

@@ -11,12 +11,12 @@ from gpupack_core import FloatArray
 from gpupack_simulator.record import TimeUnit
 
 BINS = 240
-"""As many as a plot can show side by side."""
+"""Maximum number of intervals that a plot can show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Holds `values[i]` from `times[i]` until `times[i + 1]`, the last one until `end`.
+    """A step function: `values[i]` from `times[i]` until `times[i + 1]`, the last until `end`.
 
     `values` may have a second axis: several quantities that change at the same instants.
     """
@@ -27,7 +27,7 @@ class Steps:
 
     @classmethod
     def of(cls, times: Sequence[float], values: Sequence[float] | FloatArray, end: float) -> Self:
-        """Of several values at the same instant the last one counts."""
+        """Make a step function; of several values at the same instant the last one counts."""
         instants, states = np.asarray(times, float), np.asarray(values, float)
         kept = np.append(instants[1:] > instants[:-1], np.ones(min(len(instants), 1), bool))
         return cls(instants[kept], states[kept], max(end, float(instants.max(initial=end))))
@@ -37,23 +37,23 @@ class Steps:
 
     @property
     def last(self) -> float | None:
-        """The value at the end; None: nothing is known."""
+        """Value at the end; None: unknown."""
         return float(self.values[-1]) if self else None
 
     def at(self, instants: FloatArray) -> FloatArray:
-        """The values in force at these instants; NaN before the first and after the end."""
+        """Return the values at these instants; NaN before the first and after the end."""
         rows = np.searchsorted(self.times, instants, side="right") - 1
         found = self.values[np.maximum(rows, 0)].copy()
         found[(rows < 0) | (instants > self.end)] = np.nan
         return found
 
     def integral(self, start: float, end: float) -> float:
-        """Value times time; nothing before the first instant."""
+        """Return the integral of value times time; before the first instant the value is 0."""
         lower, upper = self._area(np.array([start, end]))
         return float(upper - lower)
 
     def mean(self, start: float, end: float) -> float | None:
-        """Over time; in a window without length the value in force there. None: nothing known."""
+        """Return the mean over time; for an empty window the value there; None: unknown."""
         if not self:
             return None
         start, end = max(start, float(self.times[0])), min(end, self.end)
@@ -62,7 +62,7 @@ class Steps:
         return self.integral(start, end) / (end - start)
 
     def means(self, edges: FloatArray) -> FloatArray:
-        """The mean between each two edges; NaN where some of it is not known."""
+        """Return the mean between each two edges; NaN if a part is unknown."""
         areas = self._area(edges)
         widths = np.diff(edges).reshape(-1, *[1] * (areas.ndim - 1))
         means = np.diff(areas, axis=0) / widths
@@ -72,7 +72,7 @@ class Steps:
         return means
 
     def _area(self, instants: FloatArray) -> FloatArray:
-        """The integral from the first instant to each of these, at most to the end."""
+        """Return the integral from the first instant to each of these, at most to the end."""
         bounded = np.clip(instants, self.times[0], self.end)
         rows = np.searchsorted(self.times, bounded, side="right") - 1
         widths = np.diff(self.times).reshape(-1, *[1] * (self.values.ndim - 1))
@@ -84,7 +84,7 @@ class Steps:
 
 
 def edges(unit: TimeUnit, end: float, bins: int = BINS) -> FloatArray:
-    """Of the intervals from 0 to `end`: whole steps where a run counts steps and they are few."""
+    """Return the edges of intervals from 0 to `end`: whole steps if the run has few steps."""
     if end <= 0:
         return np.array([0.0, 1.0])
     if unit is TimeUnit.STEP and end <= bins:

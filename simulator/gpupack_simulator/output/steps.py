@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster at one instant, for a terminal: every node, every GPU and who has it, every job."""
+"""The cluster at one instant, for a terminal: every node, every GPU with its holders, every job."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from gpupack_simulator.output.units import UNITS
 from gpupack_simulator.record import End, JobRecord, State, TimeUnit
 
 JOBS = 40
-"""More jobs than this are counted; those that wait are still named, up to so many."""
+"""Maximum number of jobs in the table; if there are more, only this many waiting ones are named."""
 BAR = 10
-"""Letters of a full bar."""
+"""Length of a full bar in letters."""
 COLOURS = {
     End.RUNNING: "green",
     End.WAITING: "yellow",
@@ -31,12 +31,12 @@ COLOURS = {
 
 
 def show(state: State) -> RenderableType:
-    """What a step mode prints after each step."""
+    """Return what the step mode prints after each step."""
     return Group(Text(headline(state), style="bold"), _nodes(state.cluster), _jobs(state), Text(""))
 
 
 def headline(state: State) -> str:
-    """«after step 3, fgd: 8 of 14 GPUs allocated (57%), 1 job waits»."""
+    """Return a text such as «after step 3, fgd: 8 of 14 GPUs allocated (57%), 1 job waits»."""
     unit = UNITS[state.time_unit]
     if state.time_unit is TimeUnit.STEP:
         when = f"after step {state.time:g}" if state.time else "at the start"
@@ -70,7 +70,7 @@ def _nodes(cluster: Cluster) -> Table:
 
 
 def _kinds(table: Table, cluster: Cluster) -> Table:
-    """Many nodes: one line a kind."""
+    """Fill the table with one line per kind of node."""
     for title in ("nodes", "kind", "GPUs", "free", "allocated"):
         table.add_column(title, justify="left" if title == "kind" else "right", no_wrap=True)
     found: dict[str, list[Node]] = {}
@@ -93,7 +93,7 @@ def _gpus(cluster: Cluster, node: Node) -> Text:
 
 
 def _holders(cluster: Cluster, node: Node, device: Device) -> tuple[str, str]:
-    """Who has it, and in which colour that is said."""
+    """Return the holders of a device, and the colour of this text."""
     holders = cluster.holders_of(node=node.name, uuid=device.uuid)
     held = " + ".join(_held(cluster, holder, device) for holder in holders)
     if not node.ready or device.health is not Health.HEALTHY:
@@ -102,7 +102,7 @@ def _holders(cluster: Cluster, node: Node, device: Device) -> tuple[str, str]:
 
 
 def _held(cluster: Cluster, holder: Holder, device: Device) -> str:
-    """«job1», «job2 30%»; holders of a snapshot, which are no jobs, by their own name."""
+    """Return a text such as «job1», «job2 30%»; holders of a snapshot have their own name."""
     placement = cluster.placement_of(holder)
     grants = placement.devices if placement else ()
     milli = sum(grant.milli for grant in grants if grant.uuid == device.uuid)
@@ -111,7 +111,7 @@ def _held(cluster: Cluster, holder: Holder, device: Device) -> str:
 
 
 def _free(cluster: Cluster, node: Node) -> float:
-    """GPUs that new work may take, in all."""
+    """Return the number of GPUs that new work may take."""
     free = sum(device.milli for device in cluster.free_devices(node.name)) / WHOLE_GPU
     return free if node.ready else 0.0
 
@@ -156,7 +156,7 @@ def _job_table(state: State, records: Sequence[JobRecord], expected: Sequence[Jo
 
 
 def _asks(job: Job) -> str:
-    """«2 x 4 GPUs, 16,384 MiB each, A100»."""
+    """Return a text such as «2 x 4 GPUs, 16,384 MiB each, A100»."""
     workers = f"{job.workers} x " if job.workers > 1 else ""
     memory = f", {job.request.min_memory:,} MiB each" if job.request.min_memory else ""
     models = f", {' or '.join(job.request.models)}" if job.request.models else ""

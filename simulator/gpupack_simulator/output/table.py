@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison for a terminal."""
+"""The comparison, for a terminal."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from gpupack_simulator.output.verdict import verdict
 
 
 def tables(digests: Sequence[Digest]) -> RenderableType:
-    """All tables that have something to say, and the verdict. `*` marks the best of a column."""
+    """Return all tables with content, and the verdict. `*` marks the best of a column."""
     made = [comparison.overview(digests), comparison.waits(digests), comparison.waste(digests)]
     seeds = len({one.seed for one in digests})
     return shown(made, _note(seeds), verdict(digests))
 
 
 def shown(made: Sequence[Table], *sentences: str) -> RenderableType:
-    """Those of them that have something to say, one below the other, and sentences."""
+    """Return the tables with content, one below the other, and sentences."""
     parts = [
         part
         for table in made
@@ -57,5 +57,5 @@ def _cell(cell: Cell) -> Text:
 
 
 def _text(cell: Cell) -> str:
-    """In a narrow terminal the spread goes below the mean."""
+    """Return the text of a cell; in a narrow terminal the spread wraps below the mean."""
     return f"{cell.text.replace('± ', '±')}{'*' if cell.best else ''}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who held which GPU when: bars where they can be told apart, else how full each GPU was."""
+"""The holders of GPUs over time: bars if they are few, else the allocation of each GPU."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from gpupack_simulator.record import Occupancy, Outage, Run, TimeUnit
 MAX_ROWS = 64
 MAX_BARS = 3000
 RASTER_ROWS = 1600
-"""More GPUs than this share rows of the picture."""
+"""Maximum number of rows of the raster; if there are more GPUs, they share rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One job on one GPU. `lane`: where in the row of the GPU it is drawn, in milli."""
+    """One job on one GPU. `lane`: its position in the row of the GPU, in milli."""
 
     row: int
     job: JobId
@@ -34,9 +34,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """One row per GPU, nodes as groups.ordered has them. Either `bars` or `percent` is there.
+    """The holders of GPUs, one row per GPU, with nodes in the order of groups.ordered.
 
-    `percent[row, interval]`: mean allocation of the `gpus_per_row` GPUs of this row.
+    Either `bars` or `percent` is given. `percent[row, interval]`: mean allocation of the row's
+    `gpus_per_row` GPUs.
     """
 
     unit: TimeUnit
@@ -51,7 +52,7 @@ class Tenancy:
 
 
 def tenancy(run: Run) -> Tenancy | None:
-    """None: the run did not record who held what, or has no GPUs."""
+    """Return the holders of GPUs; None: the run did not record them, or has no GPUs."""
     nodes = tuple(ordered(run.nodes))
     devices = [device.uuid for node in nodes for device in node.devices]
     if not devices or not (run.occupancy or run.outages):
@@ -86,7 +87,7 @@ def _bars(run: Run, rows: Mapping[DeviceUuid, int]) -> tuple[Bar, ...]:
 
 
 def _free_lane(before: list[Bar], new: Occupancy) -> int:
-    """The lowest gap that takes it; where shares left only gaps too small, the upper edge."""
+    """Return the lowest gap that is large enough; if there is none, the upper edge."""
     beside = sorted((bar.lane, bar.milli) for bar in before if bar.end > new.start)
     lane = 0
     for start, milli in beside:
@@ -110,7 +111,7 @@ def _end(outage: Outage, run: Run) -> float:
 
 
 def _raster(run: Run, rows: Mapping[DeviceUuid, int], grid: FloatArray, per_row: int) -> FloatArray:
-    """Percent allocated, averaged over the GPUs that share a row."""
+    """Return the percent allocated, averaged over the GPUs that share a row."""
     shared = {str(uuid): row // per_row for uuid, row in rows.items()}
     milli = np.zeros((max(shared.values()) + 1, len(grid) - 1))
     found = held(run.occupancy, shared, grid, run.ended)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How times and GPU-times of a run are called and counted."""
+"""Names and factors of a run's times and GPU-times."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Words for one TimeUnit. `axis` labels a time axis; `key` ends the name of a JSON field."""
+    """The texts of one TimeUnit. `axis` labels a time axis; `key` ends the name of a JSON field."""
 
     axis: str
     key: str
     short: str
     gpu_time: str
-    """What capacity over time is counted in."""
+    """Unit of capacity times time."""
     per_gpu_time: float
-    """Milli-GPU times the run's unit that make one of them."""
+    """Milli-GPU times the run's unit per unit of GPU-time."""
 
     @property
     def gpu_time_key(self) -> str:
-        """As part of the name of a JSON field."""
+        """GPU-time as a part of the name of a JSON field."""
         return self.gpu_time.lower().replace("-", "_").replace(" ", "_")
 
 

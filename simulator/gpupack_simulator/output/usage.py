@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of each node was allocated, over time and on average.
+"""The allocation of each node, over time and on average.
 
-Read from samples that tell it by node, else from who held which device, else from the placements
-of the jobs that run at the end: whatever the run recorded.
+It is read from samples by node, else from the record of which job held which device, else from the
+placements of the jobs that run at the end: from whatever the run recorded.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,16 @@ from gpupack_simulator.output.series import Steps, edges
 from gpupack_simulator.record import End, Occupancy, Run, TimeUnit
 
 SAMPLES = 400
-"""More samples by node than this are thinned out."""
+"""Maximum number of samples by node; more are thinned out."""
 CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`percent[node, interval]` of the node's GPUs; a row of NaN: a node without GPUs.
+    """The allocation of nodes.
 
-    `mean` is over the measured part of the run, where there is a clock; else it is the end.
+    `percent[node, interval]` of the node's GPUs; a row of NaN: a node without GPUs. `mean` is over
+    the measured part of the run; without a clock it is the value at the end.
     """
 
     nodes: tuple[Node, ...]
@@ -33,7 +34,7 @@ class Usage:
 
 
 def usage(run: Run) -> Usage | None:
-    """None: the run did not record it, or has no nodes."""
+    """Return the allocation of nodes; None: the run did not record it, or has no nodes."""
     if not run.nodes:
         return None
     for found in (_from_samples(run), _from_occupancy(run), _from_placements(run)):
@@ -45,7 +46,10 @@ def usage(run: Run) -> Usage | None:
 def held(
     occupancy: Iterable[Occupancy], rows: dict[str, int], grid: FloatArray, end: float
 ) -> FloatArray:
-    """Mean milli-GPU held in each interval; rows by device. What is not in `rows` is left out."""
+    """Return the mean milli-GPU held in each interval, by row of device.
+
+    Devices that are not in `rows` are left out.
+    """
     total = np.zeros((max(rows.values(), default=-1) + 1, len(grid) - 1))
     known = [(rows[o.device], o.start, o.end, o.milli) for o in occupancy if o.device in rows]
     for first in range(0, len(known), CHUNK):
@@ -81,7 +85,7 @@ def _from_occupancy(run: Run) -> Usage | None:
 
 
 def _from_placements(run: Run) -> Usage | None:
-    """One interval, the end. None where the end says nothing of the rest."""
+    """Return one interval, the end; None if the end does not represent the run."""
     if run.time_unit is not TimeUnit.ARRIVAL:
         return None
     taken: dict[NodeName, int] = {}
@@ -94,7 +98,7 @@ def _from_placements(run: Run) -> Usage | None:
 
 
 def _padded(milli: FloatArray, run: Run) -> FloatArray:
-    """Nodes after the last one with a device get rows as well."""
+    """Add rows for nodes after the last one with a device."""
     missing = len(run.nodes) - len(milli)
     return np.concatenate([milli, np.zeros((missing, milli.shape[1]))])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came out, in one sentence computed from the figures."""
+"""The result in one sentence computed from the figures."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from gpupack_simulator.output.digest import Digest
 
 
 def verdict(digests: Sequence[Digest]) -> str:
-    """The best policy by the metric that the experiment is about, and how sure that is."""
+    """Describe the best policy by the decisive metric, and how certain that is."""
     table = overview(digests)
     metric = _decisive(table)
     if metric is None:
@@ -29,7 +29,7 @@ def verdict(digests: Sequence[Digest]) -> str:
 
 
 def _decisive(table: Table) -> Metric | None:
-    """Waits where jobs waited differently long; else the first that differs and has a sentence."""
+    """Return the mean wait if it differs, else the first metric with a sentence that differs."""
     if not table.metrics or not table.rows:
         return None
     for column, metric in enumerate(table.metrics):
@@ -42,7 +42,7 @@ def _decisive(table: Table) -> Metric | None:
 
 
 def _ranked(table: Table, metric: Metric) -> list[tuple[str, Cell]]:
-    """Best first; policies of which nothing is known are left out."""
+    """Return the policies, best first; those without a value are left out."""
     column = table.metrics.index(metric)
     cells = [(p, row[column]) for p, row in table.rows.items() if row[column].mean is not None]
     sign = -1 if metric.better is Better.HIGHER else 1
@@ -72,7 +72,7 @@ def _level(best: Cell, others: list[tuple[str, Cell]], metric: Metric) -> list[s
 
 
 def _last(ranked: list[tuple[str, Cell]], metric: Metric) -> str:
-    """The other end of the ranking, where the sentence has not named it yet."""
+    """Describe the last policy, if the sentence has not named it yet."""
     policy, cell = ranked[-1]
     if len(ranked) < 3 or cell.mean == ranked[0][1].mean:  # noqa: PLR2004 - a first, a second and a last
         return ""

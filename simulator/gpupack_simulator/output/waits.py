@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waits and slowdown by size of the job.
 
-Counted are jobs that were submitted in the measured part of the run and not dropped. A job that
-waits still counts with its wait so far: to leave it out would flatter a policy under which large
-jobs never start.
+Jobs count if they were submitted in the measured part of the run and not dropped. A job that still
+waits counts with its wait so far: without it, a policy under which large jobs never start would
+look better.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from gpupack_simulator.record import End, JobRecord, Run
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Of some jobs. Times in the run's unit; None: no such job."""
+    """The waits of some jobs. Times are in the run's unit; None: no such job."""
 
     jobs: int
     still_waiting: int
@@ -31,36 +31,36 @@ class Waits:
     """(end - submission) / duration of a job that succeeded; 1: it never waited."""
     slowdown_p90: float | None
     slowdown_overall: float | None
-    """All the time of these jobs from submission to end, by all their durations. The mean of the
-    single slowdowns was rejected: it hangs on the few shortest jobs."""
+    """Total time of these jobs from submission to end, divided by their total duration. The mean of
+    the single slowdowns was rejected: it depends on the few shortest jobs."""
 
 
 def waits_by_size(run: Run) -> dict[Size, Waits]:
-    """Sizes that occur, smallest first."""
+    """Return the waits by size, smallest first, for sizes that occur."""
     return {size: waits_of(of_size) for size, of_size in _by_size(run).items()}
 
 
 def wait_times(run: Run) -> dict[Size, FloatArray]:
-    """Each wait, in ascending order."""
+    """Return the single waits by size, in ascending order."""
     found = {size: _sorted_waits(of_size) for size, of_size in _by_size(run).items()}
     return {size: waits for size, waits in found.items() if len(waits)}
 
 
 def mean_wait(run: Run) -> float | None:
-    """Of all jobs that ask for GPUs."""
+    """Return the mean wait of all jobs that request GPUs."""
     waits = _sorted_waits(r for r in measured(run) if r.job.size is not Size.NONE)
     return float(waits.mean()) if len(waits) else None
 
 
 def mean_duration(run: Run) -> float | None:
-    """Of all jobs that end at all; None: there is none."""
+    """Return the mean duration of all jobs with an end; None: there are none."""
     durations = np.array([record.job.duration for record in run.jobs])
     finite = durations[np.isfinite(durations)]
     return float(finite.mean()) if len(finite) else None
 
 
 def makespan(run: Run) -> float | None:
-    """From the first submission to the last end; None while a job runs or waits."""
+    """Return the time from the first submission to the last end; None while a job runs or waits."""
     if not run.jobs or any(record.end in {End.RUNNING, End.WAITING} for record in run.jobs):
         return None
     ends = [record.ended for record in run.jobs if record.ended is not None]
@@ -68,7 +68,7 @@ def makespan(run: Run) -> float | None:
 
 
 def measured(run: Run) -> list[JobRecord]:
-    """Those that count."""
+    """Return the jobs that count."""
     return [
         record
         for record in run.jobs
@@ -77,7 +77,7 @@ def measured(run: Run) -> list[JobRecord]:
 
 
 def _by_size(run: Run) -> dict[Size, list[JobRecord]]:
-    """Those that count, where there are any, smallest first."""
+    """Return the jobs that count by size, smallest first, for sizes that occur."""
     found: dict[Size, list[JobRecord]] = {size: [] for size in Size}
     for record in measured(run):
         found[record.job.size].append(record)
@@ -89,7 +89,7 @@ def _sorted_waits(records: Iterable[JobRecord]) -> FloatArray:
 
 
 def waits_of(records: list[JobRecord]) -> Waits:
-    """Of those that count."""
+    """Return the waits of jobs that count."""
     waits = _sorted_waits(records)
     spent, durations = _spent(records)
     slowdowns = spent / durations
@@ -108,7 +108,7 @@ def waits_of(records: list[JobRecord]) -> Waits:
 
 
 def _spent(records: list[JobRecord]) -> tuple[FloatArray, FloatArray]:
-    """Time from submission to end, and duration, of those that succeeded."""
+    """Return the time from submission to end, and the duration, of jobs that succeeded."""
     done = [
         (record.ended - record.submitted, record.job.duration)
         for record in records

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity that served nobody, by cause.
+"""Capacity that no job used, by cause.
 
-Free capacity is integrated over the measured part of the run, from the samples that tell its
-cause. Work lost with a node or GPU was held at the time, so it comes on top of what was free. In
-an experiment without a clock nothing can be integrated: what counts is how the cluster ends.
+Free capacity is integrated over the measured part of the run, from the samples that have its
+causes. Work lost with a node or GPU was held at the time, so it is added to what was free. Without
+a clock nothing can be integrated: the end of the run counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,24 @@ from gpupack_simulator.record import Cause, Loss, Run, Sample, TimeUnit
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """`gpu_time` and `total` are in `unit`: «GPU-hours», say. Causes that did not occur are out."""
+    """The wasted capacity. `gpu_time` and `total` are in `unit`, such as «GPU-hours».
+
+    Causes that did not occur are left out.
+    """
 
     unit: str
     key: str
     gpu_time: Mapping[Cause, float]
     total: float
-    """All that there was to use: capacity over the measured time."""
+    """Whole capacity over the measured time."""
 
     def percent(self, cause: Cause) -> float:
-        """Of all that there was to use."""
+        """Return the percent of the whole capacity that a cause wasted."""
         return 100 * self.gpu_time.get(cause, 0.0) / self.total if self.total else 0.0
 
 
 def waste(run: Run) -> Waste:
-    """What was wasted; empty where no sample tells causes and nothing was lost."""
+    """Return what was wasted; empty if no sample has causes and nothing was lost."""
     unit = UNITS[run.time_unit]
     sampled = any(sample.free_by_cause for sample in run.samples)
     told = run.samples if sampled else ()
@@ -44,7 +47,7 @@ def waste(run: Run) -> Waste:
 
 
 def losses(run: Run, cause: Cause) -> list[Loss]:
-    """Those of one cause in the measured part of the run."""
+    """Return the losses of one cause in the measured part of the run."""
     return [x for x in run.losses if x.cause is cause and x.time >= run.measured_from]
 
 

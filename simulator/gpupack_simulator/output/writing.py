@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder with everything that is made from runs.
+"""The folder with all output of runs.
 
     results.json, results.csv     all runs, one line a run in the CSV
     runs/POLICY/SEED.json         one run over time and by node
     runs/POLICY/SEED-jobs.csv     one line a job
     plots/NAME.png, NAME.svg
-    report.html                   all of it for people, in one file
+    report.html                   all of it for users, in one file
 
 Runs are taken one at a time and only their digests kept, so that hundreds of large ones fit.
 """
@@ -26,7 +26,7 @@ from gpupack_simulator.record import Run
 
 
 def write(runs: Iterable[Run], folder: Path, *, command: str = "") -> tuple[Digest, ...]:
-    """Write it all; `command` is what the report tells to repeat the runs."""
+    """Write all output; `command`: the command in the report that repeats the runs."""
     digests = digested(runs, folder)
     write_results(digests, folder)
     write_report(digests, folder, command=command)
@@ -34,7 +34,7 @@ def write(runs: Iterable[Run], folder: Path, *, command: str = "") -> tuple[Dige
 
 
 def digested(runs: Iterable[Run], folder: Path | None = None) -> tuple[Digest, ...]:
-    """What is kept of each; with a folder the files of single runs are written."""
+    """Return the digests of runs; with a folder, write the files of single runs."""
     kept: list[Digest] = []
     for run in runs:
         first = all(one.policy != run.policy for one in kept)
@@ -45,15 +45,15 @@ def digested(runs: Iterable[Run], folder: Path | None = None) -> tuple[Digest, .
 
 
 def write_results(digests: Sequence[Digest], folder: Path) -> None:
-    """The figures of all runs."""
+    """Write the figures of all runs."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", results(digests))
     (folder / "results.csv").write_text(csv_table(digests))
 
 
 def write_report(digests: Sequence[Digest], folder: Path, *, command: str = "") -> Path:
-    """Plots and the report."""
-    # Loading what draws takes longer than most runs; those that draw nothing go without.
+    """Write the plots and the report."""
+    # Loading the plotting libraries takes longer than most runs, so it is done only for plots.
     from gpupack_simulator.output.plots.catalogue import drawn  # noqa: PLC0415
     from gpupack_simulator.output.report import report  # noqa: PLC0415
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plot a file: each makes a Figure of digests and keeps no state."""
+"""Plots, one per file: each makes a Figure from digests and keeps no state."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quantity over time or over demand: mean over seeds as a line, spread as a band around it."""
+"""Plots of a quantity over time or demand: mean over seeds as a line, spread as a band."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ from gpupack_simulator.record import TimeUnit
 
 Series = Callable[[Digest], Steps]
 NARROW = 0.35
-"""Curves that end within this part of the axis get a second panel that shows them closely."""
+"""Curves that end within this fraction of the axis get a second panel that magnifies them."""
 TAIL = 0.6
-"""From here on, as a part of the x axis, a second panel shows an experiment without a clock."""
+"""Start of the second panel of an experiment without a clock, as a fraction of the x axis."""
 LEAST_RANGE = 1.0
 ALIKE = 6
-"""Digits after the point in which curves that are drawn as one agree."""
+"""Decimal digits in which curves that are drawn as one agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Policies with the same curve. `number`: of the first of them. `spread` None: one seed."""
+    """Policies with the same curve. `number`: that of the first. `spread` None: one seed."""
 
     policies: tuple[str, ...]
     number: int
@@ -51,7 +51,10 @@ def banded(
     top: float | None = None,
     missing: str,
 ) -> Figure:
-    """`top`: upper end of the axis. A closer look beside it where the curves end close together."""
+    """Draw the bands of a series, with a closer look if the curves end close together.
+
+    `top`: upper end of the axis; `missing`: text if no run has the series.
+    """
     told = [one for one in digests if series(one)]
     if not told:
         return empty(missing)
@@ -76,7 +79,7 @@ def banded(
 
 
 def _mark_warm_up(axes: Axes, until: float) -> None:
-    """Figures leave it out, so the picture sets it apart."""
+    """Shade the warm-up, which figures leave out."""
     if until > 0:
         axes.axvspan(0, until, color="#f2f2f2", zorder=0)
         axes.annotate(
@@ -108,7 +111,7 @@ def _bands(digests: Sequence[Digest], series: Series) -> tuple[list[Band], str]:
 
 
 def _by_demand(digest: Digest, steps: Steps, percents: FloatArray) -> FloatArray:
-    """The values when so much had been asked for, on a straight line between samples."""
+    """Return the values at these percents of demand, interpolated linearly between samples."""
     asked = digest.arrived.at(steps.times)
     known = np.isfinite(asked)
     if not known.any():
@@ -120,7 +123,7 @@ def _by_demand(digest: Digest, steps: Steps, percents: FloatArray) -> FloatArray
 
 
 def _merged(x: FloatArray, rows: Mapping[str, Sequence[FloatArray]]) -> list[Band]:
-    """One band for policies that did the same: lines upon each other cannot be told apart."""
+    """Merge policies with equal curves into one band, since their lines cannot be distinguished."""
     same: dict[bytes, list[str]] = {}
     for policy, of_policy in rows.items():
         same.setdefault(np.round(of_policy, ALIKE).tobytes(), []).append(policy)
@@ -132,7 +135,7 @@ def _merged(x: FloatArray, rows: Mapping[str, Sequence[FloatArray]]) -> list[Ban
 
 
 def _levels(rows: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray | None]:
-    """Mean and spread; where only some seeds got so far, theirs."""
+    """Return mean and spread; if only some seeds got that far, over these."""
     table = np.ma.masked_invalid(np.array(rows))
     mean = np.ma.filled(table.mean(axis=0).astype(float), np.nan)
     if len(rows) < 2:  # noqa: PLR2004 - one value has no spread
@@ -167,14 +170,14 @@ def _edges(band: Band) -> tuple[FloatArray, ...]:
 
 
 def _closed(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The last step gets its right end."""
+    """Append a right end to the last step."""
     return np.append(x, x[-1] + 1), np.append(values, values[-1])
 
 
 def _closely(
     bands: Sequence[Band], digests: Sequence[Digest], top: float | None
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """X and y limits of the closer look; None: none is needed."""
+    """Return x and y limits of the closer look; None: none is needed."""
     clocked = digests[0].unit is not TimeUnit.ARRIVAL
     right = max(one.ended for one in digests) if clocked else float(bands[0].x[-1])
     left = max(one.measured_from for one in digests) if clocked else TAIL * right

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every plot that runs can be shown by, in the order of the report."""
+"""The catalogue of plots, in the order of the report."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from gpupack_simulator.record import TimeUnit
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """`name`: of its files. `explanation`: one sentence for somebody who sees it first."""
+    """A plot. `name`: that of its files. `explanation`: one sentence for a first-time reader."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Plot:
 
 
 def plots(digests: Sequence[Digest]) -> list[Plot]:
-    """Those that make sense for these runs; one of GPUs over time for each policy."""
+    """Return the plots that apply to these runs; one of GPUs over time for each policy."""
     clocked = bool(digests) and digests[0].unit is not TimeUnit.ARRIVAL
     return [
         *_levels(digests),
@@ -111,7 +111,7 @@ def _gantt(digests: Sequence[Digest], policy: str) -> Plot:
 
 
 def drawn(digests: Sequence[Digest], folder: Path, first: Sequence[Plot] = ()) -> list[Picture]:
-    """All plots, each as PNG and SVG; before them `first`."""
+    """Draw `first` and then all plots, each as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     return [_picture(plot, folder) for plot in (*first, *plots(digests))]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness over time: Jain's index in each window, one line for each run."""
+"""The plot of fairness over time: Jain's index in each window, one line for each run."""
 
 from collections.abc import Mapping
 
@@ -18,12 +18,12 @@ from gpupack_simulator.output.units import Unit
 
 
 def fairness_over_time(by_name: Mapping[str, Fairness], unit: Unit) -> Figure:
-    """Windows that say nothing are gaps in the line."""
+    """Draw Jain's index; windows without an index are gaps in the line."""
     if all(one.mean is None for one in by_name.values()):
         return empty("At no time did two tenants ask for GPUs: there is nothing to be fair about.")
     figure, (axes,) = new_figure(height=3.6)
     for number, (name, one) in enumerate(by_name.items()):
-        # Each window's value stands from its beginning to its end.
+        # Each window's value is drawn from its start to its end.
         values = np.append(one.index, one.index[-1:])
         axes.step(one.edges, values, where="post", label=name, **line_style(number, len(by_name)))
     tidy(axes, x=unit.axis, y="Jain's index (1: fair)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every GPU over time: who held it, or how full it was where jobs are too many to tell apart."""
+"""The plot of every GPU over time: its jobs, or its allocation if there are too many jobs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,18 +27,18 @@ from gpupack_simulator.output.tenancy import Bar, Tenancy
 from gpupack_simulator.output.units import UNITS
 
 ROW = 0.24
-"""Inches of a GPU's row."""
+"""Height of a GPU's row in inches."""
 GAP = 0.08
-"""Of a row, left free between GPUs."""
+"""Fraction of a row that is left free between GPUs."""
 LETTER = 0.085
-"""Inches."""
+"""Width of a letter in inches."""
 LEGEND_COLUMNS = 6
 WHITE_BELOW = 0.5
-"""Letters are white on colours darker than this."""
+"""Brightness of colours below which letters are white."""
 
 
 def gantt(digests: Sequence[Digest]) -> Figure:
-    """Of one run, the first of which it is known."""
+    """Draw the first run with a record of holders."""
     told = next((one.tenancy for one in digests if one.tenancy is not None), None)
     if told is None:
         return empty("Who held which GPU was not recorded in these runs.")
@@ -46,7 +46,7 @@ def gantt(digests: Sequence[Digest]) -> Figure:
 
 
 class _Group(NamedTuple):
-    """Bars of one colour, with what the legend calls them."""
+    """Bars of one colour, with their title in the legend."""
 
     title: str
     colour: str
@@ -89,7 +89,7 @@ def _bars(told: Tenancy) -> Figure:
 
 
 def _groups(bars: Sequence[Bar]) -> list[_Group]:
-    """By job where colours go round, else by size."""
+    """Group bars by job if there are enough colours, else by size."""
     jobs = sorted({bar.job for bar in bars})
     if len(jobs) <= len(PALETTE):
         colours = zip(jobs, PALETTE, strict=False)
@@ -107,13 +107,13 @@ def _box(bar: Bar) -> list[tuple[float, float]]:
 
 
 def _span(bar: Bar) -> tuple[float, float]:
-    """Within the row of its GPU, as high as the part of the GPU that it holds."""
+    """Return the span in the row of the bar's GPU, as high as the part of the GPU that it holds."""
     low = bar.row + GAP / 2 + (1 - GAP) * bar.lane / WHOLE_GPU
     return low, low + (1 - GAP) * bar.milli / WHOLE_GPU
 
 
 def _names_in_bars(axes: Axes, group: _Group, ended: float) -> None:
-    """Where there is room for them."""
+    """Write names in the bars that are large enough."""
     per_inch = ended / (WIDTH - 1.8)
     for bar in group.bars:
         low, high = _span(bar)
@@ -136,7 +136,7 @@ def _brightness(colour: str) -> float:
 
 
 def _gpu_axis(axes: Axes, told: Tenancy, rows: int) -> None:
-    """A tick a GPU, the node's name at its first, lines between nodes."""
+    """Draw one tick per GPU, the node's name at its first, and lines between nodes."""
     tidy(axes, x=UNITS[told.unit].axis, y="")
     axes.grid(axis="y", visible=False)
     labels, first = [], 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocation, fragmentation and the queue over the course of runs."""
+"""Plots of allocation, fragmentation and the queue over the course of runs."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from gpupack_simulator.output.plots.style import empty
 
 
 def allocation(digests: Sequence[Digest]) -> Figure:
-    """How much of the GPU capacity jobs hold, over time; over demand where there is no clock."""
+    """Draw the allocated GPU capacity over time, or over demand without a clock."""
     return banded(
         digests,
         lambda digest: digest.allocation,
@@ -22,7 +22,7 @@ def allocation(digests: Sequence[Digest]) -> Figure:
 
 
 def fragmentation(digests: Sequence[Digest]) -> Figure:
-    """How much is free and yet of no use (FGD's measure); as `allocation`."""
+    """Draw the free capacity that is of no use (FGD's measure), over time or demand."""
     return banded(
         digests,
         lambda digest: digest.fragmentation,
@@ -32,7 +32,7 @@ def fragmentation(digests: Sequence[Digest]) -> Figure:
 
 
 def queue(digests: Sequence[Digest]) -> Figure:
-    """How many jobs wait, over time."""
+    """Draw the number of waiting jobs over time."""
     if digests and not any(one.figures.queue_longest for one in digests):
         return empty("No job ever waited.")
     return banded(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A heat map of nodes: how much of each was allocated over time, one panel a policy."""
+"""A heat map of nodes: the allocation of each over time, one panel per policy."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ COLUMNS = 3
 
 
 def nodes(digests: Sequence[Digest]) -> Figure:
-    """Of the first run of each policy."""
+    """Draw the first run of each policy."""
     first = {d.policy: d for d in reversed(digests) if d.usage is not None}
     shown = [one for one in reversed(first.values()) if one.usage is not None]
     if not shown:
@@ -77,6 +77,6 @@ def _panel(axes: Axes, digest: Digest, *, few: bool) -> AxesImage:
 
 
 def _first_known(percent: FloatArray) -> int:
-    """The first interval of which anything is known."""
+    """Return the first interval with a known value."""
     known = np.isfinite(percent).any(axis=0)
     return int(known.argmax())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all plots share: sizes, colours that the colour-blind tell apart, one legend below.
+"""The common style of plots: sizes, a palette for colour-blind readers, one legend below.
 
 Figures are made without pyplot, so nothing is kept between them and no window system is needed.
 """
@@ -14,30 +14,30 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito, less the yellow that is too pale for a line."""
+"""The palette of Okabe and Ito without yellow, which is too pale for a line."""
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 GREY = "#8c8c8c"
 SEQUENTIAL = "cividis"
-"""Made to look the same to the colour-blind."""
+"""A colour map that looks the same to colour-blind readers."""
 DPI = 130
 THOUSAND = 1000
 LETTERS = 130
-"""On one line of a legend."""
+"""Maximum number of letters on one line of a legend."""
 WIDTH = 9.6
-"""Inches."""
+"""Width of a figure in inches."""
 LEAST = 0.022
-"""Kinds that are a smaller part of the axis than this have no room for a name."""
+"""Minimum fraction of the axis for the name of a kind."""
 
 
 def new_figure(rows: int = 1, columns: int = 1, *, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure and its axes, row by row. Inches per row."""
+    """Make a figure with its axes, row by row; `height` is in inches per row."""
     figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     return figure, list(grid.flat)
 
 
 def tidy(axes: Axes, *, x: str, y: str, title: str = "") -> None:
-    """Labels, a faint grid below the data, no frame where nothing is read."""
+    """Set labels, a faint grid below the data, and no frame at the top and the right."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(title, fontsize=11, loc="left")
@@ -49,12 +49,12 @@ def tidy(axes: Axes, *, x: str, y: str, title: str = "") -> None:
 
 
 def _number(value: float, _place: float) -> str:
-    """A tick: thousands are set apart."""
+    """Format a tick with separators for thousands."""
     return f"{value:,.0f}" if abs(value) >= THOUSAND else f"{value:g}"
 
 
 def line_style(number: int, lines: int) -> dict[str, Any]:
-    """The look of line `number`: later ones are thinner, so that equal lines all show."""
+    """Return the style of line `number`: later ones are thinner, so that equal lines all show."""
     return {
         "color": PALETTE[number % len(PALETTE)],
         "linestyle": DASHES[number // len(PALETTE) if lines > len(PALETTE) else 0],
@@ -63,7 +63,7 @@ def line_style(number: int, lines: int) -> dict[str, Any]:
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:
-    """Below all axes, where it hides nothing."""
+    """Draw the legend below all axes, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         labels = [textwrap.fill(label, LETTERS // 2) for label in labels]
@@ -73,7 +73,7 @@ def legend_below(figure: Figure, axes: Axes) -> None:
 
 
 def empty(reason: str) -> Figure:
-    """A picture that says why there is none."""
+    """Make a figure that says why there is no plot."""
     figure, (axes,) = new_figure(height=1.2)
     axes.set_axis_off()
     axes.text(0.5, 0.5, reason, ha="center", va="center", fontsize=12, color="#555555", wrap=True)
@@ -81,7 +81,7 @@ def empty(reason: str) -> Figure:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """As PNG and SVG; the same figure gives the same bytes."""
+    """Save as PNG and SVG; the same figure gives the same bytes."""
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     with rc_context({"svg.hashsalt": "gpupack"}):
         figure.savefig(paths[0], dpi=DPI, metadata={"Software": None})
@@ -90,12 +90,12 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
 
 
 def policies_of(digests: Sequence[Any]) -> list[str]:
-    """Each policy once, in the order in which they were run."""
+    """Return each policy once, in the order of the runs."""
     return list(dict.fromkeys(one.policy for one in digests))
 
 
 def kind_axis(axes: Axes, kinds: Sequence[tuple[str, int]]) -> None:
-    """Names of the kinds at their middles, thin lines between them. With the rows of each kind."""
+    """Label the middle of each kind on the axis, with thin lines between; `kinds`: their rows."""
     whole, first = sum(rows for _, rows in kinds), 0
     ticks: list[tuple[float, str]] = []
     for name, rows in kinds:

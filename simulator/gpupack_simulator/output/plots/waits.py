@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long jobs wait, by size: cumulative distribution over all jobs of all seeds."""
+"""The plot of waits by size: cumulative distribution over all jobs of all seeds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,13 +31,13 @@ TITLES = {
 COLUMNS = 3
 POINTS = 600
 WIDE = 30
-"""Waits that differ more than this many times need a logarithmic axis."""
+"""Ratio of waits above which the axis is logarithmic."""
 MOST = 60
 ALL = 100
 
 
 def waits(digests: Sequence[Digest]) -> Figure:
-    """One panel a size; CPU-only jobs are left out."""
+    """Draw one panel per size; CPU-only jobs are left out."""
     if not digests or digests[0].unit is TimeUnit.ARRIVAL:
         return empty("Jobs do not wait in this experiment: those that do not fit are dropped.")
     sizes = [size for size in TITLES if any(size in one.waits for one in digests)]
@@ -67,7 +67,7 @@ def _pooled(digests: Sequence[Digest], size: Size) -> dict[str, FloatArray]:
 
 
 def _unlike(digests: Sequence[Digest], sizes: Sequence[Size]) -> dict[str, str]:
-    """Policies to draw, with their labels: those under which all waits were equal share a line."""
+    """Return the policies to draw with their labels; those with equal waits share a line."""
     pooled = [_pooled(digests, size) for size in sizes]
     same: dict[bytes, list[str]] = {}
     for policy in policies_of(digests):
@@ -101,7 +101,7 @@ def _panel(
 
 
 def _limits(digests: Sequence[Digest], sizes: Sequence[Size]) -> tuple[float, float]:
-    """Of all panels' x axis; it is logarithmic where it does not begin at 0.
+    """Return the limits of the x axes; the axis is logarithmic if it does not begin at 0.
 
     Curves on a logarithmic axis begin with the jobs that did not wait.
     """
@@ -114,7 +114,7 @@ def _limits(digests: Sequence[Digest], sizes: Sequence[Size]) -> tuple[float, fl
 
 
 def _curve(waits: FloatArray, left: float, right: float) -> tuple[FloatArray, FloatArray]:
-    """From the left edge to the right one; long ones thinned out evenly in percent."""
+    """Return the curve between both edges; long curves are thinned out evenly in percent."""
     if not len(waits):
         return np.array([]), np.array([])
     ranks = np.unique(np.linspace(1, len(waits), min(len(waits), POINTS)).astype(int))
@@ -128,7 +128,7 @@ def _curve(waits: FloatArray, left: float, right: float) -> tuple[FloatArray, Fl
 
 
 def _lowest(waits: Mapping[str, FloatArray], left: float) -> float:
-    """Where most did not wait, the axis begins just below them."""
+    """Return the start of the y axis: just below the jobs that did not wait, if they are most."""
     shares = [100 * float((w <= left).mean()) for w in waits.values() if len(w)]
     least = min(shares, default=0.0)
     return least - 0.08 * (100 - least) if MOST <= least < ALL else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity that served nobody, by cause."""
+"""The plot of capacity that no job used, by cause."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ HATCHES = {Cause.FAILED: "////"}
 
 
 def wasted(digests: Sequence[Digest]) -> Figure:
-    """One bar a policy: mean over seeds."""
+    """Draw one bar per policy: mean over seeds."""
     told = [one for one in digests if one.figures.waste.gpu_time]
     if not told:
         return empty("The causes of free capacity were not sampled in these runs.")
