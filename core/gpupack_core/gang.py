@@ -145,9 +145,9 @@ class _Plan:
         return placement
 
     def _prefer_sound(self, workers: int) -> Request | None:
-        """Prefer healthy devices for all workers in a clique or for none of them.
+        """Prefer healthy devices; for a clique either for all workers or for none.
 
-        None: there is nothing to prefer, or all workers get healthy devices.
+        None: there is nothing to prefer, or the choice is made for all workers.
         """
         sound = only_sound(self.cluster, self._request)
         if sound is None or not self._same_clique:

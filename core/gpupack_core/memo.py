@@ -52,12 +52,7 @@ class RowMemo:
         compute: Callable[[Rows], Figures],
         among: IntArray | None = None,
     ) -> Figures:
-        """Return the figures by row; the answer is never changed, neither here nor by the caller.
-
-        `compute` gives the figures of some rows and may depend only on those rows and `kind`.
-        `among`: the rows that matter, each once; the figures of other rows are undefined. If a
-        request fits on few rows, that leaves out nearly all that have changed.
-        """
+        """Return the figures by row; they never change, and the caller must not change them."""
         entry = self._kinds.get(kind)
         if entry is None or len(entry[0]) != len(version):
             entry = np.full(len(version), _NEVER), np.zeros(len(version), self._dtype)

@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """The GPUs that a job held from `start` to `end`, in seconds since the epoch."""
+    """The GPUs that a tenant held from `start` to `end`, in seconds since the epoch."""
 
     tenant: str
     cohort: str

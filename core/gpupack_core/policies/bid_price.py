@@ -17,10 +17,10 @@
           could use (pricing/versatility.py)
   θ       min(1, 2 · churn), churn: recent departures per arrival
 
-θ = 0: nothing ever leaves and no gap is given back, so each gap is used as well as the LP can. θ =
-1, steady state: gaps come back by themselves. The scarce resource is nodes that are idle enough for
-large jobs, which F protects. One formula covers both, since a cluster that fills up for the first
-time later turns over.
+θ = 0: nothing ever leaves and no gap is given back, so each gap is used as well as the LP can.
+θ = 1, steady state: gaps come back by themselves. The scarce resource is nodes that are idle enough
+for large jobs, which F protects. One formula covers both, since a cluster that fills up for the
+first time later turns over.
 
 Whole-number scores are part of the policy: nodes that differ by less than a step of 0.0234 GPU tie,
 and ties go to the first node of a fixed order, which keeps the last ones empty. A share goes to the
@@ -140,7 +140,10 @@ class BidPrice(Policy):
         return gains
 
     def _change(self, view: Arrays, rows: Rows, left: IntArray, cpu: IntArray) -> Parts:
-        """Return the change of the value with this much left; few rows take one pass for both."""
+        """Return the change of the value with this much left.
+
+        For a few rows one pass gives the values before and after.
+        """
         if isinstance(rows, slice):
             return self._value(view, rows, left, cpu) - self._values(view)
         free = np.concatenate([view.free_milli.T[:, rows], left], axis=1)
