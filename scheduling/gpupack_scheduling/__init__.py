@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster holds, who asks for what, and who goes next: decisions, and no writes.
+"""The ledger, the requests and the queue: decisions without writes.
 
     API server ─ watches ─► ledger.stores ─► ledger ─► core.Cluster
     pods, GPUJobs ─► asks ─► core.Request ─┐
     GPUQuotas ─► queueing.quotas ──────────┼─► queueing.admissions ─► core.queueing ─► places
                                            └─► planning: the answer to one plan call
 
-The extender acts on what is decided here; whoever wants to know what would be decided builds the
-same from the same watches and asks.
+The extender carries out these decisions. A component that only needs to know what would be decided
+builds the same objects from the same watches and queries them.
 
-* `ledger`: who holds what. Everything else asks it and tells it; it knows no network and no clock.
-* `asks`: what a pod or a job asks for, read once.
-* `inventory`: a Node and its GPUNode as one of core's.
-* `queueing`: core's queue beside the ledger.
+* `ledger`: which pod or worker holds which GPUs. Every other part reads and updates it. It uses
+  neither the network nor the system clock.
+* `asks`: the request of a pod or a job, parsed once.
+* `inventory`: the conversion of a Node and its GPUNode into a node of core.
+* `queueing`: core's queue over the ledger.
 * `planning`: places for all workers of an attempt, or a place in the queue.
-* `policies`: placement policies as they are informed now. `decisions`: settings of all that.
+* `policies`: placement policies with the current outlook. `decisions`: the settings of all parts.
 """

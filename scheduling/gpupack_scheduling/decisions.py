@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How places are chosen, as the environment says it."""
+"""Settings of placement and queue, from the environment."""
 
 import dataclasses
 import enum
@@ -17,7 +17,7 @@ MAX_SECONDS: Final = 3600.0
 
 
 class Mode(enum.StrEnum):
-    """Who chooses the node of a pod that belongs to no plan."""
+    """The component that chooses the node of a pod without a plan."""
 
     DECISIVE = "decisive"
     """The extender: filter answers one node."""
@@ -27,38 +27,46 @@ class Mode(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """How places are chosen and for how long an answer holds them."""
+    """Settings of how places are chosen, and for how long an answer holds them."""
 
     mode: Mode = Mode.DECISIVE
     """GPUPACK_MODE."""
     policy: str = core.DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
     outlook: core.Outlook | None = None
-    """GPUPACK_OUTLOOK, JSON as of gpupack_core.outlook_document: what is known of the requests to
-    come. Absent: it is learned."""
+    """GPUPACK_OUTLOOK, JSON as in gpupack_core.outlook_document: the expected requests. If absent,
+    they are learned."""
     plan_hold_seconds: float = 10.0
-    """GPUPACK_PLAN_HOLD_SECONDS: the operator writes a plan into the GPUJob by then or not at all.
+    """GPUPACK_PLAN_HOLD_SECONDS: the time within which the operator writes a plan into the GPUJob,
+    or never.
 
-    A new leader makes no plan for as long, so that it cannot contradict its predecessor's."""
+    A new leader makes no plan during this time, so that it cannot contradict its predecessor's
+    plans."""
     observed_resources: tuple[str, ...] = ()
     """GPUPACK_OBSERVED_RESOURCES, separated by commas: resources of other device plugins, such as
-    nvidia.com/gpu, whose nodes are packed without a say in devices."""
+    nvidia.com/gpu. gpupack places jobs on their nodes and does not choose the devices."""
     acceptance: Acceptance | None = None
-    """GPUPACK_ACCEPTANCE, JSON as the chart writes it: which GPUs are tried before their use."""
+    """GPUPACK_ACCEPTANCE, JSON as the chart writes it: the GPUs that get a burn-in before their
+    use."""
     max_priority: int = 0
-    """GPUPACK_MAX_PRIORITY: the largest priority in the queue without a class that evicts nobody,
-    of a GPUJob as its own number, of a pod by any other class."""
+    """GPUPACK_MAX_PRIORITY: the largest priority in the queue without a PriorityClass that has
+    preemptionPolicy Never. It bounds the number in a GPUJob, and the value of any other class of a
+    pod."""
     assume_seconds: float = 30.0
-    """GPUPACK_ASSUME_SECONDS: a place that filter gave is free again when no bind came by then."""
+    """GPUPACK_ASSUME_SECONDS: a place that filter chose is free again if no bind comes by then."""
     avoid_seconds: float = 600
-    """GPUPACK_AVOID_NODE_SECONDS, as the operator's, which asks by it: for so long after an attempt
-    broke on a node the next ones rather go elsewhere."""
+    """GPUPACK_AVOID_NODE_SECONDS: for this time after an attempt broke on a node, the next attempts
+    avoid the node if possible. The operator has the same setting and sends the nodes."""
     queue: QueueSettings = dataclasses.field(default_factory=QueueSettings)
-    """GPUPACK_QUEUE, JSON: how the queue is run."""
+    """GPUPACK_QUEUE, JSON: the settings of the queue."""
 
     @classmethod
     def of(cls, environment: Environment) -> "Decisions":
-        """Read them; raises SettingsInvalid."""
+        """Read the settings.
+
+        Raises:
+            SettingsInvalid: a setting cannot be read.
+        """
         return cls(
             mode=environment.choice("GPUPACK_MODE", Mode, Mode.DECISIVE),
             policy=environment.parsed(

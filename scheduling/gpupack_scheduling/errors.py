@@ -2,13 +2,13 @@
 """Errors of scheduling.
 
 SchedulingError
-├── AskInvalid           a pod or a job asks for something that cannot be read or served
+├── AskInvalid           a request of a pod or a job cannot be read or served
 ├── BindRefused          the ledger does not give this pod this node
-│   └── AskMismatch      the pod asks for other GPUs than its worker's place has
+│   └── AskMismatch      the pod requests other GPUs than its worker's place has
 ├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
 │   └── GpusDisputed     another node's agent lists the same GPUs
-├── NotReady             nobody leads, or what is known is too old to decide on
-└── QueueFull            a namespace has more in the queue than it may
+├── NotReady             there is no leader, or the known state is too old to decide on
+└── QueueFull            a namespace has more pending jobs than it may have
 """
 
 from typing import ClassVar
@@ -19,36 +19,36 @@ class SchedulingError(Exception):
 
 
 class AskInvalid(SchedulingError, ValueError):
-    """A pod or a job asks for something that cannot be read or served."""
+    """Error: a request of a pod or a job cannot be read or served."""
 
 
 class BindRefused(SchedulingError):
-    """The ledger does not give this pod this node."""
+    """Error: the ledger does not give this pod this node."""
 
 
 class AskMismatch(BindRefused):
-    """The pod asks for other GPUs than its worker's place has."""
+    """Error: the pod requests other GPUs than its worker's place has."""
 
 
 class InventoryInvalid(SchedulingError, ValueError):
-    """A GPUNode contradicts itself or another.
+    """Error: a GPUNode contradicts itself or another.
 
     Attributes:
-        reason: for programs, in a condition.
+        reason: reason of the condition, for programs.
     """
 
     reason: ClassVar = "InventoryInvalid"
 
 
 class GpusDisputed(InventoryInvalid):
-    """Another node's agent lists the same GPUs."""
+    """Error: another node's agent lists the same GPUs."""
 
     reason: ClassVar = "GpusDisputed"
 
 
 class NotReady(SchedulingError):
-    """Nobody leads, or what is known is too old to decide on."""
+    """Error: there is no leader, or the known state is too old to decide on."""
 
 
 class QueueFull(SchedulingError):
-    """A namespace has more in the queue than it may."""
+    """Error: a namespace has more pending jobs than it may have."""

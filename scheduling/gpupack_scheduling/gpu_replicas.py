@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many times another device plugin hands out each GPU of a node, as the node's labels say.
+"""Replicas per GPU of another device plugin, from the node's labels.
 
     nvidia.com/gpu.sharing-strategy: none, time-slicing or mps
     nvidia.com/gpu.replicas: 4
 
-NVIDIA's GPU feature discovery writes them. Where GPUs are shared, each unit of the resource is a
-replica, no whole GPU. With renameByDefault the resource is nvidia.com/gpu.shared: that name alone
-says the same. So does, where there is no label, a kubelet that hands out several times as many
-units as the agent sees GPUs.
+NVIDIA's GPU feature discovery writes these labels. Where GPUs are shared, each unit of the resource
+is a replica and not a whole GPU. With renameByDefault the resource is nvidia.com/gpu.shared, and
+this name alone means the same. Without labels, GPUs count as shared where the kubelet hands out a
+multiple of the number of GPUs that the agent sees.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ MAX_REPLICAS: Final = 1024
 def replicas_of_a_gpu(
     labels: Mapping[str, str], resource: str, *, number: int, gpus: int
 ) -> int | None:
-    """Return how many replicas each GPU has; None: the units are whole GPUs.
+    """Return how many replicas each GPU has; None if the units are whole GPUs.
 
     Args:
-        labels: of the node.
-        resource: by which its kubelet hands them out.
-        number: how many units there are.
-        gpus: how many GPUs of it the agent sees; 0: it sees none of them.
+        labels: labels of the node.
+        resource: name under which the kubelet hands out the GPUs.
+        number: number of units.
+        gpus: number of GPUs of this resource that the agent sees; 0 if it sees none.
     """
     base = resource.removesuffix(names.SHARED_SUFFIX)
     told = _whole(labels.get(f"{base}.replicas", ""))

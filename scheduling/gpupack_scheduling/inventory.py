@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node and its GPUNode as one node of core."""
+"""The conversion of a Node and its GPUNode into one node of core."""
 
 import dataclasses
 import itertools
@@ -21,13 +21,13 @@ from gpupack_scheduling.gpu_replicas import replicas_of_a_gpu
 from gpupack_scheduling.limits import MAX_GPU_MEMORY, MAX_GPUS, MAX_PODS, believed
 
 ACCEPTANCE: Final = "acceptance"
-"""How core calls the resource of GPUs that burn-ins alone get; to kubelets it is as of others."""
+"""Core's name for the resource of GPUs that only burn-ins get. Kubelets see the usual resource."""
 
 MAX_NAMES_PER_NODE: Final = 64
-"""Extended resources of one node that are counted; of others it has none."""
+"""Maximum number of extended resources of one node that are counted; the rest is ignored."""
 
 _UNKNOWN = ("unknown", 1)
-"""Model and MiB of GPUs that our agent cannot look at."""
+"""Model and MiB of GPUs that gpupack's agent cannot see."""
 
 _HEALTH = {
     "Healthy": core.Health.HEALTHY,
@@ -45,11 +45,11 @@ def core_node(
     *,
     speeds: Mapping[str, int] = MappingProxyType({}),
 ) -> core.Node:
-    """Join what Kubernetes and what our agent know of a node; `speeds`: as Speeds tells them.
+    """Join the Node and the GPUNode of a node; `speeds`: as in Speeds, per mille by UUID.
 
     Raises:
-        InventoryInvalid: two devices of one UUID, an empty model and the like; or GPUs of a
-            resource that is not observed.
+        InventoryInvalid: two devices have one UUID, a model is empty and the like; or GPUs belong
+            to a resource that is not observed.
     """
     allocatable = node.status.allocatable
     resources = _observed(gpus, observed)
@@ -72,7 +72,7 @@ def core_node(
 
 
 def _extended(allocatable: Mapping[str, str | int], gpu_resources: set[str]) -> core.Amounts:
-    """What the node has that is counted by its name alone; the most is less than any pod's most."""
+    """Return the resources that are counted by name; at most 1 less than the maximum of a pod."""
     there = (name for name in sorted(allocatable) if is_extended(name, gpu_resources))
     return core.amounts(
         {
@@ -101,10 +101,10 @@ def _counted_as_decided(
 
 
 def _phases(gpus: GpuNode, acceptance: Acceptance | None) -> Mapping[str, Phase]:
-    """Of each GPU that was decided about, or that is new and to be tried before it is used."""
+    """Return the phases of GPUs that have one, or that are new and get a burn-in before use."""
     decided = {each.gpu: each.phase for each in gpus.spec.quarantine}
     if acceptance is None:
-        # Nobody tries it: the operator is about to have time decide.
+        # No burn-in can test it here: the operator is about to let time decide.
         untried = (gpu for gpu, phase in decided.items() if phase == "Acceptance")
         return decided | dict.fromkeys(untried, "Probation")
     return decided | {each.uuid: "Quarantined" for each in acceptance.new(gpus)}
@@ -113,9 +113,9 @@ def _phases(gpus: GpuNode, acceptance: Acceptance | None) -> Mapping[str, Phase]
 def _decided(
     devices: tuple[core.Device, ...], gpus: GpuNode, phases: Mapping[str, Phase]
 ) -> tuple[core.Device, ...]:
-    """What works is in maintenance where an administrator says so, else as its phase has it.
+    """Apply maintenance and phases to the health of devices that have not failed.
 
-    So are slices that are about to be replaced by others.
+    Slices that are about to be replaced by others are in maintenance too.
     """
     mode, entries = gpus.status.mode, gpus.spec.maintenance
     changing = {each.gpu for each in gpus.status.mig_gpus if each.changing}
@@ -123,7 +123,7 @@ def _decided(
     def health(device: core.Device) -> core.Health:
         if device.health is core.Health.FAILED:
             return device.health
-        # Of a slice it is its GPU that was decided about; in maintenance it can be by itself.
+        # The phase belongs to the slice's GPU. Maintenance can cover a slice by itself.
         gpu = device.parent or device.uuid
         if device.parent in changing:
             return core.Health.MAINTENANCE
@@ -146,9 +146,9 @@ def _decided(
 
 
 def _observed(gpus: GpuNode, observed: Collection[str]) -> tuple[str, ...]:
-    """By which names other plugins hand out the node's GPUs; empty: we do.
+    """Return the names under which other plugins hand out the node's GPUs; empty: gpupack does.
 
-    Those that are not observed any more stay out: nobody can ask for them.
+    Names that are no longer observed are left out: no job can request them.
     """
     if gpus.status.mode == "owned":
         return ()
@@ -162,10 +162,10 @@ def _observed(gpus: GpuNode, observed: Collection[str]) -> tuple[str, ...]:
 
 
 def _named(gpus: GpuNode, speeds: Mapping[str, int]) -> tuple[core.Device, ...]:
-    """The GPUs and MIG slices, counted anew in the driver's order.
+    """Return the GPUs and MIG slices, numbered here in the driver's order.
 
-    Its own numbers are no identity: a GPU that is gone keeps the one that it had, and the driver
-    may have given that to another since.
+    The driver's own numbers are no identity: a GPU that is gone keeps its last number in the
+    status, and the driver may have given that number to another GPU since.
     """
     devices = gpus.status.devices
     ours = [*_whole_gpus(devices), *_slices(devices)]
@@ -179,9 +179,9 @@ def _named(gpus: GpuNode, speeds: Mapping[str, int]) -> tuple[core.Device, ...]:
 def _counted(
     node: objects.Node, gpus: GpuNode, resources: Iterable[str]
 ) -> tuple[core.Device, ...]:
-    """As many devices as the kubelet hands out by these names; which is which, nobody knows.
+    """Return as many devices as the kubelet hands out under these names, in no known order.
 
-    Their health is the other plugins' business: they take sick ones out of allocatable.
+    Their health is up to the other plugins, which remove unhealthy devices from allocatable.
     """
     of_each = (_of_resource(node, gpus, resource) for resource in resources)
     found = itertools.islice(itertools.chain.from_iterable(of_each), MAX_GPUS)
@@ -214,7 +214,7 @@ def _replicas(
     number: int,
     replicas: int,
 ) -> Iterator[core.Device]:
-    """Yield replicas of GPUs; which is of which GPU is not known, so they count as if in order."""
+    """Yield replicas of GPUs. The GPU of a replica is unknown, so they are assigned in order."""
     of = f"{node.metadata.name}/{resource}"
     for index in range(number):
         gpu = index // replicas
@@ -232,13 +232,13 @@ def _replicas(
 
 
 def _whole_gpus(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
-    """Devices that may be handed out as whole GPUs: no MIG slice, and no GPU cut into slices."""
+    """Return devices usable as whole GPUs: no MIG slices, and no GPUs that have slices."""
     parents = {device.mig_parent for device in devices}
     return [each for each in devices if not each.mig_parent and each.uuid not in parents]
 
 
 def _slices(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
-    """Those that the kubelet can hand out by a resource of their profile's."""
+    """Return the slices that the kubelet can hand out under a resource of their profile."""
     return [
         each
         for each in devices
@@ -272,10 +272,10 @@ def _taint(taint: objects.Taint) -> core.Taint:
 
 
 def _hands_out_tickets(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> bool:
-    """Whether the kubelet counts tickets of all our device plugins, or of any observed one.
+    """Tell whether the kubelet counts device tokens of every gpupack plugin, or an observed one.
 
-    While a plugin is away it counts none, and would fail for good every pod that is bound there. Of
-    an observed plugin that is away there are no devices, so nobody is bound there for them.
+    While a plugin is away the kubelet counts none, and would reject each pod that is bound there
+    for good. An observed plugin that is away has no devices, so no pod is bound there for them.
     """
     expected = observed or _tickets(gpus.status.devices)
     counts = [quantity.count(node.status.allocatable.get(name, 0)) > 0 for name in expected]
@@ -283,7 +283,10 @@ def _hands_out_tickets(node: objects.Node, gpus: GpuNode, observed: Collection[s
 
 
 def _tickets(devices: tuple[GpuDevice, ...]) -> set[str]:
-    """By which names our agent hands out these; of a profile all of whose slices failed none is."""
+    """Return the names under which gpupack's agent hands out these devices.
+
+    A profile whose slices have all failed is left out.
+    """
     cut = _slices(devices)
     of_slices = {names.mig_resource(each.mig_profile) for each in cut if each.health != "Failed"}
     whole = _whole_gpus(devices) or not cut

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was learned of the requests to come, as it is made known to all who place or answer by it.
+"""The learned outlook (expected requests), as it is published to all processes that need it.
 
-    who decides ─ learns ─► status.outlook of GPUCohort `cluster` ─► Policies of every process
+    the scheduler ─ learns ─► status.outlook of GPUCohort `cluster` ─► Policies of every process
 
-Also its own policies go by what stands there, as the watch shows it: what is written is rounded,
-and two processes that differ in the last digit of a price may choose different nodes.
+The process that learned the outlook also reads it back from the watch. The published outlook is
+rounded, and two processes that differ in the last digit of a price may choose different nodes.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ _COHORT: Final = ("", CLUSTER_NAME)
 async def servable(
     outlook: core.Outlook, can_serve: Callable[[core.Request], bool]
 ) -> core.Outlook:
-    """Without what no node could take even if it were empty; others run between two questions.
+    """Return the outlook without requests that no node could serve even if it were empty.
 
-    Whoever asks for that waits for ever, and says nothing of those who will be placed.
+    A job with such a request waits for ever, so it says nothing about jobs that will be placed.
+    Other tasks run between two calls of `can_serve`.
     """
     served: list[core.Demand] = []
     for demand in outlook.mix.demands:
@@ -40,7 +41,10 @@ async def servable(
 
 
 def written(outlook: core.Outlook) -> LearnedOutlook:
-    """As the status has it: the commonest demands; of requests for many models none."""
+    """Convert the outlook into its form in the status: the most frequent demands only.
+
+    Requests for more than MAX_MODELS_ASKED models are left out.
+    """
     few = [each for each in outlook.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
     mix = core.Mix(tuple(few[:MAX_DEMANDS]))
     churn = min(outlook.churn, MAX_CHURN_PERCENT / 100)
@@ -52,10 +56,10 @@ def written(outlook: core.Outlook) -> LearnedOutlook:
 
 
 def read(status: LearnedOutlook) -> core.Outlook:
-    """The reverse of `written`.
+    """Convert the status into an outlook: the reverse of `written`.
 
     Raises:
-        InvalidSnapshot: a demand asks for nothing that can be asked for.
+        InvalidSnapshot: a demand contains an invalid request.
     """
     told = msgspec.to_builtins(status)
     churn, demands = told.get("churnPercent", 0), list(told.get("demands", ()))
@@ -63,19 +67,19 @@ def read(status: LearnedOutlook) -> core.Outlook:
 
 
 class Published:
-    """The outlook that stands in the status of GPUCohort `cluster`; for Policies."""
+    """The outlook in the status of GPUCohort `cluster`, as a source for Policies."""
 
     def __init__(self, quotas: QuotaStores) -> None:
         self._cohorts = quotas.cohorts
         self._read: LearnedOutlook | None = None
 
     def due(self) -> bool:
-        """Whether there is another than was read last."""
+        """Tell whether the status has another outlook than the one that was read last."""
         shown = self._shown
         return shown is not None and shown != self._read
 
     def outlook(self) -> core.Outlook:
-        """The one that stands there; of one that cannot be read nothing is known."""
+        """Return the outlook of the status; an empty one if it is absent or cannot be read."""
         self._read = self._shown
         try:
             return read(self._read) if self._read else core.Outlook()

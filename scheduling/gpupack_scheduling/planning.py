@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan: places for all workers of an attempt, or a place in the queue.
+"""The plan API: places for all workers of an attempt, or a place in the queue.
 
-Asking again for the same attempt gives the same places while they are held and can be used. A
-plan that cannot be used any more is dropped and made anew, unless it is written already: what
-stands in a GPUJob's status is the operator's to change.
+Another call for the same attempt returns the same places while they are held and usable. A plan
+that is no longer usable is dropped and made again, unless it is already written: only the operator
+changes the status of a GPUJob.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from gpupack_scheduling.queueing.admissions import Admissions
 from gpupack_scheduling.queueing.ask import GangAsk
 
 UNBOUNDED_GPUS: Final = 1e9
-"""A quota without a limit is not exactly infinite."""
+"""Threshold above which a quota counts as unlimited, since no limit is not exactly infinite."""
 
 TOO_EARLY: Final = "the scheduler has not yet seen the last attempt end"
 
@@ -69,7 +69,7 @@ class Plan:
         return msgspec.structs.replace(refusal, preemption=preemption, expires_seconds=seconds)
 
     def _submit(self, ask: GangAsk) -> PlanRefusal | None:
-        """Why it cannot wait in the queue now; None: it does."""
+        """Add the attempt to the queue; return the refusal if it cannot wait there now."""
         if self.admissions.is_too_early(ask.attempt):
             return PlanRefusal(reason=WaitReason.NEXT, message=TOO_EARLY, queued=False)
         self.ledger.drop_plans(ask.attempt.job_uid)
@@ -80,7 +80,7 @@ class Plan:
         return None
 
     def _more(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
-        """The places of an attempt that runs, with those that it is to get and that can be used."""
+        """Return the places of a running attempt, including usable ones that it has yet to get."""
         attempt = _attempt(call)
         self.ledger.drop_unusable(attempt)
         seconds, version = self.decisions.plan_hold_seconds, call.resource_version
@@ -112,7 +112,7 @@ class Plan:
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], ask: GangAsk) -> bool:
-        """Whether these places still are what is asked for: admission may change its mind."""
+        """Tell whether these places still fit the request: admission may change the pod."""
         gang = ask.gang
         if any(claim.state is State.WRITTEN for claim in held):
             return True
@@ -145,7 +145,7 @@ def _attempt(call: PlanRequest) -> AttemptKey:
 
 
 def reason_of(wait: Wait) -> str:
-    """As a GPUJob's status says it: why it fits nowhere now, or what else it waits for."""
+    """Return the reason for a GPUJob's status: why it fits nowhere, or what else it waits for."""
     if wait.refusal is not None and wait.reason is WaitReason.NO_ROOM:
         return wait.refusal.reason.value
     return wait.reason.value
@@ -174,7 +174,7 @@ def _lacks_room(wait: Wait, now: float) -> LacksRoom:
 
 
 def _moment(written: str) -> float:
-    """Seconds since the epoch."""
+    """Convert an RFC 3339 time into seconds since the epoch."""
     try:
         return dt.datetime.fromisoformat(written).timestamp()
     except (ValueError, OverflowError) as error:

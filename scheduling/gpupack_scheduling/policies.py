@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement policies as they are informed now.
+"""The placement policies with the current outlook.
 
-With a known mix they are informed once, before the first decision, and decisions repeat exactly.
-Otherwise they are informed anew in a thread whenever there is another outlook; until then, and
-while that goes on, decisions go on with what was known last. All policies are, those that nobody
-has asked for yet, too: two processes that read the same outlook decide the same.
+With a known outlook the policies learn it once, before the first decision, and decisions repeat
+exactly. Otherwise a thread updates them whenever there is another outlook. Until that is done,
+decisions use the previous one. All policies are updated, including those that have not been
+requested yet: two processes that read the same outlook decide the same.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ import gpupack_core as core
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""How often it is asked whether there is something new to learn."""
+"""Interval between checks for a new outlook."""
 
 
 class Outlooks(Protocol):
-    """Where outlooks come from: a Learner, or what was published."""
+    """A source of outlooks: a Learner, or the published outlook."""
 
     def due(self) -> bool:
-        """Whether there is a new one worth having."""
+        """Tell whether there is a new outlook worth a read."""
 
     def outlook(self) -> core.Outlook:
-        """What is likely to come, by what came."""
+        """Return the outlook: the expected requests, learned from earlier ones."""
 
 
 class Policies:
-    """Every policy that has been asked for, by name; thread-confined to the event loop."""
+    """All requested policies by name; confined to the thread of the event loop."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Policies:
         self._known, self._outlook = known, known
         self._informed: dict[str, core.Policy] = {}
         self._stale: set[str] = set()
-        """Those that do not know the present outlook."""
+        """Names of policies that do not have the present outlook."""
 
     def named(self, name: str | None = None) -> core.Policy:
-        """The policy of this name (None: the default), with what is known now.
+        """Return the policy of this name (None: the default), with the present outlook.
 
         Raises:
             UnknownPolicy: the message lists those that exist.
@@ -60,7 +60,7 @@ class Policies:
         return self._informed[key]
 
     def all(self) -> dict[str | None, core.Policy]:
-        """Every policy, as `named`; None: the default."""
+        """Return every policy, as `named` does; None is the key of the default."""
         return {None: self.named(), **{name: self.named(name) for name in core.POLICIES}}
 
     def _first(self, policy: core.Policy, key: str) -> core.Policy:
@@ -71,7 +71,7 @@ class Policies:
             return policy
 
     async def run(self) -> None:
-        """Learn for as long as it runs, unless everything is known."""
+        """Learn until cancelled, unless the outlook is fixed."""
         while self._known is None:
             if self._learner.due():
                 self._outlook = self._learner.outlook()
@@ -81,7 +81,7 @@ class Policies:
         await asyncio.Event().wait()
 
     async def _catch_up(self) -> None:
-        """Inform those that lag behind; a policy that fails goes on with what it knew."""
+        """Update policies that lack the present outlook; one that fails keeps the previous one."""
         outlook = self._outlook
         while outlook and self._stale:
             key = self._stale.pop()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast each GPU was measured to be, against the median of its model in this cluster.
+"""Measured speed of each GPU, relative to the median of its model in this cluster.
 
-Figures are those of burn-ins that passed. A GPU is as fast as the worse of its figures says, in
-steps: boards of one model differ by some percent, and no two measurements are alike. The median
-that counts is left as it is while a new one differs by less than a step, so that a burn-in changes
-nothing about other nodes.
+The figures come from burn-ins that passed. A GPU is as fast as the worse of its figures says. The
+speed is rounded to steps: boards of one model differ by some percent, and no two measurements are
+equal. The median in use stays unchanged while a new one differs by less than a step, so that one
+burn-in changes nothing about other nodes.
 """
 
 import statistics
@@ -15,15 +15,15 @@ from gpupack_core import MAX_SPEED, USUAL_SPEED
 from gpupack_crds.kinds import GpuNode
 
 STEP: Final = 20
-"""Per mille."""
+"""Rounding step, per mille."""
 LEAST: Final = 4
-"""GPUs of a model that were measured, without which a median says nothing."""
+"""Minimum number of measured GPUs of a model for a meaningful median."""
 FIGURES: Final = ("tflops", "memory_gb_per_s")
-"""Those of `status.measured` that the GPU alone decides."""
+"""Fields of `status.measured` that depend on the GPU alone."""
 
 
 class Kind(NamedTuple):
-    """Of whose figures there is one median."""
+    """A group of figures with a common median."""
 
     model: str
     simulated: bool
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One of a GPU."""
+    """One measured figure of a GPU."""
 
     gpu: str
     kind: Kind
@@ -39,15 +39,15 @@ class Figure(NamedTuple):
 
 
 class Speeds:
-    """Of the GPUs of all nodes."""
+    """The measured speeds of the GPUs of all nodes."""
 
     def __init__(self) -> None:
         self._figures: dict[str, tuple[Figure, ...]] = {}
-        """By node."""
+        """Figures by node."""
         self._usual: dict[Kind, float] = {}
 
     def put(self, name: str, node: GpuNode | None) -> set[str]:
-        """Take in a node, or that it is gone; the nodes whose GPUs count as otherwise fast now."""
+        """Update a node (None: it is gone) and return the nodes whose GPUs have a new speed."""
         figures = tuple(_figures(node)) if node is not None else ()
         before = self._figures.pop(name, ())
         if figures:
@@ -62,7 +62,10 @@ class Speeds:
         }
 
     def of(self, name: str) -> Mapping[str, int]:
-        """Per mille by UUID; a GPU that is missing was not measured, or against too few others."""
+        """Return the speed per mille by UUID of a node's GPUs.
+
+        A GPU is missing if it was not measured, or if too few GPUs of its model were.
+        """
         found: dict[str, int] = {}
         for each in self._figures.get(name, ()):
             usual = self._usual.get(each.kind)
@@ -72,7 +75,7 @@ class Speeds:
         return found
 
     def _moves(self, kind: Kind) -> bool:
-        """Whether another median counts from now on."""
+        """Update the median in use, and tell whether it changed."""
         values = [
             each.value for known in self._figures.values() for each in known if each.kind == kind
         ]

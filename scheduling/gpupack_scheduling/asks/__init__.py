@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod or a GPUJob asks for, read once into core's terms.
+"""Requests of pods and GPUJobs, converted once into core's types.
 
-* `gpu_ask`: GPUs, a share or slices, of limits or of a spec; `sharing`: with whom a share may be.
-* `pod_resources`: CPU, memory and tickets as kube-scheduler and kubelet count them.
+* `gpu_ask`: GPUs, a share or slices, from limits or a spec; `sharing`: which shares may be on one
+  GPU.
+* `pod_resources`: CPU, memory and device tokens as kube-scheduler and kubelet count them.
 * `node_rules`: selectors, affinity and tolerations.
-* `pod_ask`, `gang_ask`: all of it, of one pod or of all workers of a job.
-* `mismatch`: whether a pod asks for what its worker's place has.
+* `pod_ask`, `gang_ask`: the whole request of one pod, or of all workers of a job.
+* `mismatch`: the comparison of a pod's request with its worker's place.
 """

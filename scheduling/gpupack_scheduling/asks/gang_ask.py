@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPUJob asks for: all its workers together."""
+"""The request of a GPUJob: all its workers together."""
 
 import dataclasses
 from collections.abc import Collection
@@ -31,17 +31,19 @@ _TOLD: Final = (
     "interconnect",
     "spread",
 )
-"""Fields of a GPUJob's spec that decide where its workers may be."""
+"""Fields of a GPUJob's spec that determine where its workers can run."""
 
 
 def gang(
     spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str], *, namespace: str
 ) -> core.Gang:
-    """What all workers that start together ask for; no API server has checked `pod_spec`.
+    """Return the request of all workers that start together.
+
+    `pod_spec` may be unchecked: no API server has validated it.
 
     Raises:
-        AskInvalid: a quantity or a selector in the pod spec cannot be read, or a resource is
-            asked that is not served, or GPUs of another resource than the job's.
+        AskInvalid: a quantity or a selector in the pod spec cannot be read, a requested resource is
+            not served, or the pod spec requests GPUs of another resource than the job's.
     """
     worker, rules = _read(pod_spec)
     _require_no_others(worker, spec.resource_name, observed)
@@ -53,7 +55,7 @@ def gang(
 
 
 def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
-    """What the workers of a job ask for, as they were planned; None: that cannot be read."""
+    """Return the request of a job's workers as they were planned; None if it cannot be read."""
     if job.status.planned_pod is not None and job.status.planned_pod.omitted:
         return None
     template = job.planned
@@ -100,7 +102,10 @@ def _request(
 
 
 def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
-    """No node has GPUs of two names: such a worker would hold its place and never start."""
+    """Require that no container requests GPUs of another resource than the job's.
+
+    No node has GPUs of two names, so such a worker would hold its place and never start.
+    """
     for container in (*worker.containers, *worker.init_containers):
         asked = dict(container.resources.limits) | container.resources.requests
         for name, count in sorted(asked.items()):

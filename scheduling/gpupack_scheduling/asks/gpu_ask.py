@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container's limits or a GPUJob's spec ask of GPUs.
+"""The GPU request of a container's limits or of a GPUJob's spec.
 
 gpupack.dev/gpu: N                                      whole GPUs that gpupack hands out
 gpupack.dev/gpu-share: 1, -percent: 1-99, -memory: M    a share of one of them
@@ -7,7 +7,7 @@ gpupack.dev/mig-1g.18gb: N, or another profile's        MIG slices of them
 nvidia.com/gpu: N, or another name that is observed     whole GPUs of another device plugin
 nvidia.com/gpu.shared: 1                                a replica of one that it shares
 
-The GPUJobs of one namespace try GPUs before they are used, and get no others.
+GPUJobs of the acceptance namespace test GPUs before their use, and get no others.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _WHOLE_PERCENT = 100
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAsk:
-    """Whole GPUs, a share of one, or MIG slices: one of them; `resource` as core spells it."""
+    """Exactly one of whole GPUs, a share of one, or MIG slices; `resource` is core's name."""
 
     gpus: int | None = None
     share: core.Share | None = None
@@ -41,7 +41,7 @@ class GpuAsk:
 
 
 def asks(limits: Quantities, observed: Collection[str]) -> bool:
-    """Whether these limits ask for GPUs, well or badly."""
+    """Tell whether these limits request GPUs, validly or not."""
     return (
         any(name in limits for name in OURS)
         or any(name in limits for name in observed)
@@ -56,11 +56,11 @@ def read(
     annotations: Mapping[str, str],
     namespace: str,
 ) -> GpuAsk:
-    """What the limits of one container ask for, and its pod's annotations.
+    """Return the request in the limits of one container and its pod's annotations.
 
     Raises:
-        AskInvalid: two kinds at once, more GPUs than any node may have, or a share that is
-            incomplete or out of bounds, or is to be isolated as no share is.
+        AskInvalid: the limits request two kinds of GPU, more GPUs than any node may have, or a
+            share that is incomplete, out of bounds, or of an isolation that no share has.
         QuantityInvalid: a quantity cannot be read.
     """
     asked = [name for name in (*OURS, *observed) if name in limits]
@@ -84,11 +84,12 @@ def read(
 
 
 def total(parts: Sequence[GpuAsk]) -> GpuAsk:
-    """Add up what the containers of one pod ask for.
+    """Add up the requests of the containers of one pod.
 
     Raises:
-        AskInvalid: they ask for different kinds of GPU, or for more GPUs than any node may have; or
-            several ask for a share, or for a replica, which may be of the same GPU.
+        AskInvalid: the containers request different kinds of GPU, or more GPUs than any node may
+            have; or several request a share, or a replica, since two replicas may be of the same
+            GPU.
     """
     first = parts[0]
     if len(parts) == 1:
@@ -119,10 +120,10 @@ def _kind(ask: GpuAsk) -> str:
 
 
 def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> GpuAsk:
-    """What one worker of a GPUJob asks for.
+    """Return the request of one worker of a GPUJob.
 
     Raises:
-        AskInvalid: a resource that is not served, or a share that is out of bounds.
+        AskInvalid: a resource is not served, or a share is out of bounds.
         QuantityInvalid: a quantity cannot be read.
     """
     resource = spec.resource_name
@@ -155,7 +156,7 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
 
 
 def resource_in_core(name: str) -> str:
-    """How core calls a resource: it knows no name of ours."""
+    """Return core's name of a resource: core knows no names of gpupack."""
     return "" if name == names.GPU else name
 
 
@@ -169,7 +170,7 @@ def _whole(kind: str, asked: str | float) -> int:
 
 
 def _replica(kind: str, number: int) -> GpuAsk:
-    """Read a request for a replica; its plugin may reject more than one, and more give no more."""
+    """Read a request for a replica: its plugin may reject more than one, and more give no more."""
     if number != 1:
         raise AskInvalid(
             f"{kind} is {number}; ask for 1: it is a replica of a shared GPU, and two may be of "

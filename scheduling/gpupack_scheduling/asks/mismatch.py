@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a pod asks for the GPUs of its worker's place.
+"""The comparison of a pod's GPU request with its worker's place.
 
-That a pod is a worker is its author's word. ResourceQuota counts what the pod asks for and the
-container gets what the place holds, so the two must be the same. CPU and memory may differ:
-kube-scheduler and kubelet hold the pod to what it says itself.
+Only its author says that a pod is a worker. ResourceQuota counts the pod's request, and the
+container gets the devices of the place, so both must be equal. CPU and memory may differ:
+kube-scheduler and kubelet enforce the pod's own request.
 """
 
 import gpupack_core as core
@@ -13,11 +13,11 @@ from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
 from gpupack_scheduling.ledger.claims import Allocation
 
 SLICE = "MIG-"
-"""What NVIDIA's UUIDs of MIG slices begin with, and ours of simulated ones."""
+"""Prefix of NVIDIA's UUIDs of MIG slices, and of gpupack's UUIDs of simulated ones."""
 
 
 def mismatch(request: core.Request, allocation: Allocation) -> str:
-    """Why a pod that asks for this cannot have the place; empty if it can."""
+    """Return why a pod with this request cannot have the place; empty if it can."""
     asked, held = _asked(request), _held(allocation)
     if asked == held:
         return ""
@@ -52,7 +52,10 @@ def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
 
 
 def _slices(number: int) -> str:
-    """Of which profile a place's are is not known here; the agent gives those asked for alone."""
+    """Describe a number of slices without their profile, which is not known for a place.
+
+    The agent gives the pod slices of the requested profile only.
+    """
     return f"{number} MIG slice{'' if number == 1 else 's'}"
 
 

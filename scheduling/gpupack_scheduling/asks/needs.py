@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod takes of a node besides GPUs."""
+"""The resources that a pod takes of a node besides GPUs."""
 
 import dataclasses
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from gpupack_core.units import NO_CPU, NO_MEMORY
 from gpupack_crds import names
 
 MAX_NAMES: Final = 32
-"""Extended resources that one pod is counted by; real pods have one or two."""
+"""Maximum number of extended resources that count for one pod; real pods have one or two."""
 
 _NOT_EXTENDED: Final = frozenset({"cpu", "memory", "pods"})
 
@@ -25,13 +25,13 @@ class Needs:
 
     @classmethod
     def of(cls, held: core.Placement | core.Request) -> Self:
-        """What a placement has, or a request asks for."""
+        """Return the resources of a placement or of a request."""
         return cls(held.cpu, held.memory, held.extended)
 
     def bounded(self) -> Self:
-        """Without extended resources past the first MAX_NAMES.
+        """Return the resources with the first MAX_NAMES extended ones only.
 
-        Only a pod that names what its node does not have can have as many.
+        Only a pod that names resources which its node does not have can have more.
         """
         return dataclasses.replace(self, extended=self.extended[:MAX_NAMES])
 
@@ -40,7 +40,7 @@ NO_NEEDS: Final = Needs()
 
 
 def is_extended(name: str, gpu_resources: Collection[str]) -> bool:
-    """Whether a resource is counted by its name alone: not by CPU, memory, pods or GPUs."""
+    """Tell whether a resource is counted by its name alone: it is no CPU, memory, pods or GPUs."""
     if name in _NOT_EXTENDED or name in gpu_resources:
         return False
     return not name.startswith(f"{names.GROUP}/")

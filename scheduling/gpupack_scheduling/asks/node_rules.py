@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes a pod may use, as it says: node selector, required node affinity, tolerations.
+"""The nodes that a pod may use: node selector, required node affinity, tolerations.
 
-They are anybody's words: how much of them is read is bounded here, by what the chart's admission
-policies allow, since pods may be older than those.
+Any user can write these rules, so this module bounds how much of them is read. The bounds are those
+of the chart's admission policies, since pods may be older than the policies.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from gpupack_kube import objects
 from gpupack_scheduling.errors import AskInvalid
 
 MAX_CONDITIONS: Final = 512
-"""Labels of nodeSelector, tolerations, terms and their expressions, altogether."""
+"""Maximum of nodeSelector labels, tolerations, terms and their expressions, all together."""
 
 MAX_VALUES: Final = 4096
-"""Of all expressions together."""
+"""Maximum of values in all expressions together."""
 
 MAX_BYTES: Final = 512 << 10
-"""As JSON. Decoded it may take twenty times as much, for as long as one pod is read."""
+"""Maximum size as JSON. While one pod is read, the decoded form may take twenty times as much."""
 
 _ADVICE = "name nodes by a label that they share"
 
 
 class Toleration(objects.View, frozen=True):
-    """What taint a pod tolerates."""
+    """The taints that a pod tolerates."""
 
     key: str = ""
     operator: str = "Equal"
@@ -67,24 +67,24 @@ class Affinity(objects.View, frozen=True):
 
     @property
     def terms(self) -> tuple[Term, ...] | None:
-        """Of which one must hold; None: nothing is asked."""
+        """Return the terms, of which one must hold; None if there is no required affinity."""
         required = self.node_affinity and self.node_affinity.required
         return required.node_selector_terms if required else None
 
 
 class NodeRules(objects.View, frozen=True):
-    """As they stand in a PodSpec."""
+    """The rules as they are written in a PodSpec."""
 
     node_selector: dict[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
     affinity: Affinity | None = None
 
     def parse(self) -> tuple[core.NodeSelector | None, tuple[core.Toleration, ...]]:
-        """The rules as core has them.
+        """Convert the rules into core's types.
 
         Raises:
             AskInvalid: there are too many.
-            InvalidSelector, ValueError: one of them means nothing.
+            InvalidSelector, ValueError: one of them is invalid.
         """
         terms = self.affinity.terms if self.affinity else None
         self._require_few(terms or ())
@@ -107,17 +107,17 @@ class NodeRules(objects.View, frozen=True):
 
 
 class RawRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The same as bytes: of kube-scheduler's call, or of what the watch sent."""
+    """The rules as bytes, from kube-scheduler's call or from the watch."""
 
     node_selector: msgspec.Raw
     tolerations: msgspec.Raw
     affinity: msgspec.Raw
 
     def decode(self) -> NodeRules:
-        """Read them.
+        """Decode the rules.
 
         Raises:
-            AskInvalid: they are too long, or not what Kubernetes' types say.
+            AskInvalid: they are too long, or do not match Kubernetes' types.
         """
         parts = {name: bytes(getattr(self, name)) for name in self.__struct_fields__}
         size = sum(map(len, parts.values()))

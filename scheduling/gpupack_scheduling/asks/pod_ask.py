@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a pod asks for, read once.
+"""The whole request of a pod, read once.
 
-kube-scheduler's calls carry the whole pod. The watch keeps its rules about nodes, which may be
-large, only while it waits behind the queue's gate: kube-scheduler has applied them where bind needs
-to know what a pod asks for.
+kube-scheduler's calls contain the whole pod. The watch keeps the pod's rules about nodes, which may
+be large, only while the pod waits behind the queue's gate. Where bind needs the request of a pod,
+kube-scheduler has already applied the rules.
 """
 
 import dataclasses
@@ -42,23 +42,23 @@ class CalledPod(objects.Object, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodAsk:
-    """Who asks for what."""
+    """A pod and its request."""
 
     uid: str
     namespace: str
     name: str
     worker: WorkerKey | None
-    """None: a pod of its own."""
+    """The worker that the pod is; None: a standalone pod."""
     request: core.Request | None
-    """None: `refusal` says why it cannot be served, wherever and whenever."""
+    """The request; None: it can never be served, and `refusal` is the reason."""
     refusal: str = ""
     priority: int = 0
-    """In the queue (`queue_priority`)."""
+    """Priority in the queue, from `queue_priority`."""
     created: float = 0.0
-    """Seconds since the epoch."""
+    """Creation time of the pod, seconds since the epoch."""
 
     def served(self) -> core.Request:
-        """The request.
+        """Return the request.
 
         Raises:
             AskInvalid: it cannot be served.
@@ -69,7 +69,7 @@ class PodAsk:
 
 
 def of_call(pod: CalledPod, observed: Collection[str], *, max_priority: int = 0) -> PodAsk:
-    """What a pod asks for that kube-scheduler asks about."""
+    """Return the request of a pod from one of kube-scheduler's calls."""
     spec = pod.spec
     raw = RawRules(
         node_selector=spec.node_selector, tolerations=spec.tolerations, affinity=spec.affinity
@@ -78,29 +78,30 @@ def of_call(pod: CalledPod, observed: Collection[str], *, max_priority: int = 0)
 
 
 def of_watch(pod: objects.Pod, observed: Collection[str], *, max_priority: int = 0) -> PodAsk:
-    """What a pod asks for that the API server shows, on whatever node it may be placed."""
+    """Return the request of a pod from the watch, without its rules about nodes."""
     return _ask(pod, pod.spec, None, observed, queue_priority(pod.spec, max_priority))
 
 
 def of_gated(
     pod: objects.Pod, spec: GatedPodSpec, observed: Collection[str], *, max_priority: int = 0
 ) -> PodAsk:
-    """What a pod asks for that waits behind the queue's gate."""
+    """Return the request of a pod that waits behind the queue's gate."""
     return _ask(pod, spec, spec.rules, observed, queue_priority(spec, max_priority))
 
 
 def queue_priority(spec: objects.PodSpec, most: int) -> int:
-    """What the priority of a pod of its own counts in the queue, as that of a GPUJob does.
+    """Return the priority of a standalone pod in the queue, comparable with that of a GPUJob.
 
-    That of a class which evicts nobody counts in full: whoever made the class lets it be used. Of
-    any other it is `most` at the largest, as of a GPUJob's own number: Kubernetes brings classes of
-    its own that evict, which every namespace may use, and which go before all others.
+    The value of a PriorityClass with preemptionPolicy Never counts in full: the creator of the
+    class permits its use. The value of any other class counts as `most` at the most, like the
+    number in a GPUJob: Kubernetes has built-in classes that preempt, which every namespace may use,
+    and which precede all others.
     """
     return spec.priority if spec.preemption_policy == "Never" else min(spec.priority, most)
 
 
 def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
-    """Whether any container asks for GPUs by one of our resources or of those observed."""
+    """Tell whether any container requests GPUs under a name of gpupack or an observed name."""
     return any(_asks(c, observed) for c in (*spec.containers, *spec.init_containers))
 
 
@@ -112,10 +113,11 @@ def request(
     selector: core.NodeSelector | None,
     tolerations: tuple[core.Toleration, ...],
 ) -> core.Request:
-    """What a pod with this spec asks for.
+    """Return the request of a pod with this spec.
 
     Raises:
-        AskInvalid: CPU or memory that no node has, or that cannot be read, or too many resources.
+        AskInvalid: CPU or memory exceed every node or cannot be read, or there are too many
+            resources.
     """
     needs = pod_resources.needs(spec, observed)
     bounds = ((needs.cpu, MAX_CPU, "milli-CPU"), (needs.memory, MAX_MEMORY, "MiB"))

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kube-scheduler and the kubelet count for a pod.
+"""The resources that kube-scheduler and the kubelet count for a pod.
 
-Each resource is counted as kube-scheduler counts it, so that a place does not die in its own
-filters later: the sum of the containers and sidecars, or the peak of the init phase if that is
-more; in its place, what the pod requests as a whole, if it does; plus overhead
-(`PodRequests` of k8s.io/component-helpers/resource). A template that the API server has not yet
-filled in is counted as if it had (`defaultPodRequests` of k8s.io/kubernetes).
+Each resource is counted as kube-scheduler counts it, so that its own filters do not reject a place
+later. The amount is the sum of the containers and sidecars, or the peak of the init phase if that
+is larger. The pod's own request, if it has one, replaces this amount. The overhead is added
+(`PodRequests` of k8s.io/component-helpers/resource). A template without the API server's defaults
+is counted as if it had them (`defaultPodRequests` of k8s.io/kubernetes).
 
-Resources of a pod that runs can be resized. Until its kubelet has done so it is counted by the most
-of what the spec wants, what the kubelet has admitted and what its containers run with; by the last
-two, where the kubelet says that it cannot (`PodResizePending`, reason `Infeasible`). So a wish that
-is never granted takes nothing from others, and what is still to be given up is not given away.
+The resources of a running pod can be resized. Until the kubelet has done so, the largest of three
+amounts counts: the one in the spec, the one that the kubelet has admitted, and the one that the
+containers run with. Where the kubelet reports that the resize is impossible (`PodResizePending`,
+reason `Infeasible`), the last two count. So a resize that is never granted takes nothing from other
+pods, and resources that are yet to be released are not given away.
 """
 
 import functools
@@ -29,7 +30,7 @@ from gpupack_scheduling.limits import believed
 
 Measure = Callable[[Quantity], int]
 Measures = Callable[[str], Measure | None]
-"""By resource name; None: it is not counted."""
+"""A measure by resource name; None: the resource is not counted."""
 
 _OF_NODES: Final[Mapping[str, Measure]] = {
     "cpu": functools.lru_cache(maxsize=1024)(quantity.milli_cpu),
@@ -39,7 +40,7 @@ _whole = functools.lru_cache(maxsize=1024)(quantity.whole)
 
 
 def needs(spec: objects.PodSpec, gpu_resources: Collection[str] = ()) -> Needs:
-    """What kube-scheduler counts for a pod, but for GPUs, by whatever name they are requested.
+    """Return what kube-scheduler counts for a pod, without GPUs of any name.
 
     Raises:
         AskInvalid: a quantity cannot be read.
@@ -48,7 +49,7 @@ def needs(spec: objects.PodSpec, gpu_resources: Collection[str] = ()) -> Needs:
 
 
 def held(pod: objects.Pod, gpu_resources: Collection[str] = ()) -> Needs:
-    """The same of a pod that has a node, where its resources may be being resized.
+    """Return what counts for a pod on a node, whose resources may be resized at the moment.
 
     Raises:
         AskInvalid: a quantity cannot be read.
@@ -70,7 +71,7 @@ def _needs(asked: Requests, gpu_resources: Collection[str]) -> Needs:
 
 
 def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
-    """GPUs, slices and slots for shares that the kubelet counts for a pod, by resource name.
+    """Return the GPUs, slices and share slots that the kubelet counts for a pod, by resource name.
 
     Raises:
         AskInvalid: a quantity cannot be read.
@@ -84,7 +85,7 @@ def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
 
 
 def _slices(spec: objects.PodSpec) -> set[str]:
-    """The resources of MIG slices that any container names."""
+    """Return the resources of MIG slices that any container names."""
     containers = (*spec.containers, *spec.init_containers)
     return {
         name
@@ -95,7 +96,7 @@ def _slices(spec: objects.PodSpec) -> set[str]:
 
 
 def long_running(spec: objects.PodSpec) -> list[objects.Container]:
-    """Containers and sidecars."""
+    """List the containers and sidecars."""
     return [*spec.containers, *(c for c in spec.init_containers if _is_sidecar(c))]
 
 
@@ -109,7 +110,7 @@ def _is_sidecar(container: objects.Container) -> bool:
 
 
 def _counted(asked: Requests, measure: Measures) -> dict[str, int]:
-    """What the pod needs of each resource that has a measure."""
+    """Return the amount of each resource that has a measure."""
     needed = _of_containers(asked, measure)
     overhead = _most((asked.spec.overhead,), measure)
     for name, amount in _of_the_whole(asked, measure, overhead).items():
@@ -133,7 +134,7 @@ def _of_the_whole(
 
 
 def _of_containers(asked: Requests, measure: Measures) -> dict[str, int]:
-    """In one pass, as there may be thousands of containers, and of names."""
+    """Return the amounts of the containers, in one pass: containers and names may be thousands."""
     running, sidecars, peak = Counter[str](), Counter[str](), dict[str, int]()
     for container in asked.spec.containers:
         running.update(_most(asked.of(container), measure))
@@ -148,7 +149,7 @@ def _of_containers(asked: Requests, measure: Measures) -> dict[str, int]:
 
 
 def _most(lists: Iterable[Quantities], measure: Measures) -> dict[str, int]:
-    """The most of each resource that any of these names."""
+    """Return the largest amount of each resource in any of these lists."""
     found: dict[str, int] = {}
     for each in lists:
         for name, amount in each.items():

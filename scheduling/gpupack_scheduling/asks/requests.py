@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod and its containers request: by the spec, and by what the kubelet has done of it."""
+"""The requests of a pod and its containers, in its spec and as the kubelet has applied them."""
 
 import dataclasses
 import functools
@@ -17,13 +17,13 @@ _HUGE_PAGES: Final = "hugepages-"
 
 @dataclasses.dataclass(frozen=True)
 class Requests:
-    """Requests of a pod; `status` None: of one that no kubelet has seen."""
+    """The requests of a pod; `status` is None for a pod that no kubelet has seen."""
 
     spec: objects.PodSpec
     status: objects.PodStatus | None = None
 
     def of(self, container: objects.Container) -> tuple[Quantities, ...]:
-        """Requests of a container, of which the most counts."""
+        """Return the requests of a container; the largest of them counts."""
         resources = container.resources
         wanted = {**resources.limits, **resources.requests}
         status = self._statuses.get(container.name)
@@ -33,21 +33,21 @@ class Requests:
         return told if self._is_infeasible else (wanted, *told)
 
     def of_the_whole(self) -> dict[str, Quantity]:
-        """What the pod wants for all its containers together, where they do not speak for it."""
+        """Return the pod-level requests that the containers do not determine."""
         named = {*self.spec.resources.requests, *self.spec.resources.limits}
         shared = (name for name in named if name in _OF_A_POD or name.startswith(_HUGE_PAGES))
         found = {name: self._of_the_whole(name) for name in shared}
         return {name: amount for name, amount in found.items() if amount is not None}
 
     def told_of_the_whole(self) -> tuple[Quantities, ...]:
-        """What the kubelet says of that, overhead included."""
+        """Return the pod-level amounts that the kubelet reports, overhead included."""
         if self.status is None:
             return ()
         return _told(self.status.allocated_resources, self.status.resources)
 
     @property
     def counts_wish(self) -> bool:
-        """Whether what the pod wants counts although the kubelet has said what it has."""
+        """Tell whether the amounts in the spec count although the kubelet reports its own."""
         return not self._is_infeasible
 
     @functools.cached_property

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose shares may be on one GPU, as tenants say it, as it is written down, and as core counts it.
+"""Which shares may be on one GPU: as tenants write it, as it is stored, and as core counts it.
 
-Core knows groups: shares of one group alone are on a GPU together. A group is an isolation, since
-limits are worth nothing beside somebody who has none, and the one namespace whose shares these are,
-or everybody's.
+Core knows groups: only shares of one group are on a GPU together. A group consists of an isolation
+and of the one namespace that may use it, or of all namespaces. The isolation is part of it since
+limits protect nothing next to a share without limits.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ _SEPARATOR: Final = "/"
 def grouped(
     share: core.Share, *, isolation: Isolation, share_with: ShareWith, namespace: str
 ) -> core.Share:
-    """The share, with whom it goes together.
+    """Return the share with its group.
 
     Raises:
-        AskInvalid: no share is isolated strictly.
+        AskInvalid: the isolation is strict, which no share has.
     """
     if isolation == "strict":
         raise AskInvalid(
@@ -44,10 +44,10 @@ def grouped(
 def of_annotations(
     share: core.Share, annotations: Mapping[str, str], *, namespace: str
 ) -> core.Share:
-    """As grouped, by what a pod of its own says.
+    """Return the share with the group that a standalone pod's annotations name.
 
     Raises:
-        AskInvalid: it says what cannot be.
+        AskInvalid: an annotation has an unknown value.
     """
     isolation = annotations.get(names.ISOLATION_ANNOTATION, "cooperative")
     share_with = annotations.get(names.SHARE_WITH_ANNOTATION, "anyone")
@@ -61,12 +61,12 @@ def of_annotations(
 
 
 def group_of(held: DeviceShare) -> str:
-    """What core calls the group of a share that is held."""
+    """Return core's group of a held share."""
     return _ANYONE if held.whole else _group(held.isolation, held.only_with)
 
 
 def held_as(group: str) -> tuple[str, str]:
-    """The isolation and the one namespace, if it is one's, of a group."""
+    """Return the isolation of a group, and its one namespace; empty: all namespaces."""
     isolation, _, only_with = group.partition(_SEPARATOR)
     return ("limited" if isolation == "limited" else "cooperative"), only_with
 
