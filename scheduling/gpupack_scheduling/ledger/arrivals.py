@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods ask of GPUs, learned as they come and go: policies pack by what is likely to come."""
+"""GPU requests of pods, learned as pods come and go; policies use the expected requests."""
 
 from collections.abc import Collection
 
@@ -8,10 +8,10 @@ from gpupack_scheduling.asks.pod_ask import PodAsk
 
 
 class Arrivals:
-    """Tells a learner of each pod once when it is first seen, and once when it is gone.
+    """Reports each pod to a learner once when it is first seen, and once when it is gone.
 
     Pods that run already when the extender starts count as arrivals too: after a restart they are
-    the best guess at what will come.
+    the best estimate of future requests.
     """
 
     def __init__(self, learner: core.Learner) -> None:
@@ -19,9 +19,9 @@ class Arrivals:
         self._asked: dict[str, core.Request] = {}
 
     def seen(self, ask: PodAsk) -> None:
-        """A pod that asks for GPUs is there, waiting or bound.
+        """Report a pod that requests GPUs, pending or bound.
 
-        What cannot be served teaches nothing; filter tells the pod's owner.
+        A request that cannot be served teaches nothing; filter reports the reason to its owner.
         """
         if ask.request is None or ask.uid in self._asked:
             return
@@ -29,12 +29,12 @@ class Arrivals:
         self._learner.arrived(ask.request)
 
     def gone(self, uid: str) -> None:
-        """A pod is terminal or deleted."""
+        """Report that a pod is terminal or deleted."""
         request = self._asked.pop(uid, None)
         if request is not None:
             self._learner.departed(request)
 
     def only(self, uids: Collection[str]) -> None:
-        """These pods are all there are."""
+        """Report all known pods as gone except these."""
         for uid in sorted(self._asked.keys() - set(uids)):
             self.gone(uid)

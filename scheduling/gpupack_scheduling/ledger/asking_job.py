@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs with what tells an onlooker whether they wait in the queue, and for what.
+"""GPUJobs with the fields that show a read-only queue whether and for what they wait.
 
-Whoever decides is asked by the operator, with the pod that admission makes of a worker. The
-operator writes the parts that decide about places into the status (`plannedPod`), so the job itself
-says as much; a job that has not been asked for yet has its template alone.
+The operator calls the leading extender with the pod that admission makes of a worker. The operator
+also writes the parts that decide about places into the status (`plannedPod`), so the job itself
+shows them. A job without such a call yet has only its template.
 """
 
 import datetime as dt
@@ -25,10 +25,11 @@ from gpupack_scheduling.ledger.placed_job import (
 )
 
 MAX_RULES_BYTES: Final = 16 << 10
-"""Of what is kept of a job's words about nodes: all that wait are in memory, whosever they are."""
+"""Maximum size of the rules about nodes that are kept of a pending job, as JSON. All pending jobs
+are in memory, of every namespace."""
 
 STANDS_IN_QUEUE: Final = frozenset({*WaitReason, *core.Reason})
-"""Reasons that whoever decides gives."""
+"""Reasons that the leading extender gives."""
 
 DOES_NOT_ASK: Final = frozenset(
     {
@@ -40,37 +41,37 @@ DOES_NOT_ASK: Final = frozenset(
         "PriorityClassPreempts",
     }
 )
-"""The operator's reasons why a job that has not begun is not asked for."""
+"""The operator's reasons for which a job that has not begun is not submitted to the queue."""
 
 
 class AskingSpec(PlacedJobSpec, frozen=True):
-    """And how urgent it is."""
+    """The spec, with the job's priority."""
 
     priority: int = 0
     priority_class_name: str | None = None
 
 
 class AskingFault(objects.View, frozen=True):
-    """Where an attempt broke first."""
+    """The place where an attempt first broke."""
 
     node: str = ""
 
 
 class AskingAttempt(PlacedAttempt, frozen=True):
-    """And why it ended, and where it broke."""
+    """An attempt, with the reason of its end and the place where it broke."""
 
     reason: str = ""
     fault: AskingFault | None = None
 
 
 class AskingStatus(PlacedJobStatus, frozen=True):
-    """And why it waits."""
+    """The status, with the reason why the job waits."""
 
     reason: str = ""
     attempts: tuple[AskingAttempt, ...] = ()
 
     def to_avoid(self, now: dt.datetime, seconds: float) -> frozenset[core.NodeName]:
-        """Nodes on which attempts broke within the last so many seconds."""
+        """Return the nodes on which attempts broke within the last `seconds`."""
         breaks = (
             Break(each.fault.node, each.reason, each.finished_at)
             for each in self.attempts
@@ -80,13 +81,13 @@ class AskingStatus(PlacedJobStatus, frozen=True):
 
 
 class AskingJob(PlacedJob, frozen=True):
-    """A GPUJob."""
+    """A GPUJob as far as a read-only queue reads it."""
 
     spec: AskingSpec = AskingSpec()
     status: AskingStatus = AskingStatus()
 
     def __post_init__(self) -> None:
-        """Of one that waits it is kept where it may run, unless it has too much to say of that."""
+        """Drop a pending job's rules about nodes if they are larger than MAX_RULES_BYTES."""
         super().__post_init__()
         planned = self.planned
         if not self.may_move and len(planned.rules) > MAX_RULES_BYTES:
@@ -94,12 +95,12 @@ class AskingJob(PlacedJob, frozen=True):
 
     @property
     def keeps_rules(self) -> bool:
-        """Whether it is kept on which nodes it may run."""
+        """Tell whether the job's rules about nodes are kept."""
         return super().keeps_rules or self.waits
 
     @property
     def waits(self) -> bool:
-        """Whether it is asked for, or is about to be."""
+        """Tell whether the job is in the queue, or is about to be."""
         status = self.status
         if not self.may_wait or status.phase != "Pending":
             return False

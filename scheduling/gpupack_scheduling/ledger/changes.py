@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has changed in the ledger since somebody last looked: names, no values.
+"""What has changed in the ledger since its changes were last taken: names without values.
 
-Who looks reads the ledger as it is then. A name that changed ten times is looked at once, and what
-was never looked at costs no more than its name.
+The reader takes the values from the ledger as it is then. A name that changed ten times is read
+once, and a change that is never taken costs no more than its name.
 """
 
 import dataclasses
@@ -15,17 +15,17 @@ from gpupack_scheduling.ledger.workers import AttemptKey
 
 @dataclasses.dataclass(slots=True)
 class Changes:
-    """Mutable.
+    """The changes since the last `take`; mutable.
 
     Attributes:
-        attempts: whose workers or pods hold something else now.
-        pods: UIDs of pods of their own that hold something else now.
-        jobs: UIDs of GPUJobs that were shown, or are gone.
-        lingering: nodes and UIDs of pods that are gone and may hold something there still.
-        freed: nodes on which somebody has given something back.
+        attempts: attempts whose workers or pods hold something else now.
+        pods: UIDs of standalone pods that hold something else now.
+        jobs: UIDs of GPUJobs that appeared or changed, or are gone.
+        lingering: nodes and UIDs of pods that are gone and may still hold something there.
+        freed: nodes on which something was released.
         nodes: nodes that were added, removed, repaired or have other devices.
-        gates: UIDs of pods of their own that came behind our gate, changed there or left it.
-        told: called when something is added.
+        gates: UIDs of standalone pods that came behind gpupack's gate, changed there or left it.
+        told: function that is called when something is added.
     """
 
     attempts: set[AttemptKey] = dataclasses.field(default_factory=set)
@@ -38,42 +38,42 @@ class Changes:
     told: Callable[[], None] = lambda: None
 
     def attempt(self, key: AttemptKey) -> None:
-        """A worker of it, or a worker's pod, holds something else."""
+        """Add an attempt of which a worker, or a worker's pod, holds something else."""
         self.attempts.add(key)
         self.told()
 
     def pod(self, uid: str) -> None:
-        """A pod of its own holds something else."""
+        """Add a standalone pod that holds something else."""
         self.pods.add(uid)
         self.told()
 
     def job(self, uid: str) -> None:
-        """A GPUJob was shown, or is gone."""
+        """Add a GPUJob that appeared or changed, or is gone."""
         self.jobs.add(uid)
         self.told()
 
     def lingers(self, node: core.NodeName, uid: str) -> None:
-        """A pod that is gone holds something there, or nothing any more."""
+        """Add a pod that is gone from the API and holds something there, or no longer does."""
         self.lingering.add((node, uid))
         self.told()
 
     def given_back(self, node: core.NodeName) -> None:
-        """Something on the node may be had again."""
+        """Add a node on which something was released."""
         self.freed.add(node)
         self.told()
 
     def node(self, name: core.NodeName) -> None:
-        """The node itself changed."""
+        """Add a node that itself changed."""
         self.nodes.add(name)
         self.told()
 
     def gate(self, uid: str) -> None:
-        """A pod came behind our gate, changed there or left it."""
+        """Add a pod that came behind gpupack's gate, changed there or left it."""
         self.gates.add(uid)
         self.told()
 
     def take(self) -> Self:
-        """What has changed since the last call; from now on it is no news."""
+        """Return the changes since the last call, and forget them."""
         seen = dataclasses.replace(self, told=lambda: None)
         self.attempts, self.pods, self.jobs = set(), set(), set()
         self.lingering, self.freed, self.nodes, self.gates = set(), set(), set(), set()

@@ -3,17 +3,17 @@
 
 Invariant: core's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
 covers, the devices of lingering pods that their own claim does not cover, and what `tickets` sets
-aside. Only the two modules take from and give back to the cluster.
+aside. Only these two modules take from and give back to the cluster.
 
 Workers have claims of their own, planned and written, whether or not they share a pod: so nothing
 is freed or held twice when a plan is written. A pod claims the place of all its workers together.
 
-A pod covers its workers only if it holds the same devices on the same node. Should the API ever
-say otherwise, both stay held: a device too many is held, never a device twice given out.
+A pod covers its workers only if it holds the same devices on the same node. If the API ever shows
+otherwise, both stay held: one device too many is held, and no device is given out twice.
 
-A lingering pod is one that the API does not know any more and whose processes still hold GPUs, as
-its node's agent says. The agent may say so before the watch shows that the pod is gone: while the
-pod's claim is there, it is the one that counts, and the moment it ends the lingering one does.
+A lingering pod is no longer in the API, and its processes still hold GPUs, as its node's agent
+reports. The agent may report it before the watch shows that the pod is gone. While the pod's claim
+exists, that claim counts; as soon as it ends, the lingering pod's devices do.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _NO_WORK: Final = {core.Health.FAILED: "failed"}
-"""By grade, why a GPU serves nobody."""
+"""Why a GPU of this health gets no work."""
 
 _NO_NEW_WORK: Final = {
     **_NO_WORK,
@@ -55,7 +55,7 @@ _NO_NEW_WORK: Final = {
 
 
 class ClaimTable:
-    """Who claims what; `changes` is told of whatever changes."""
+    """All claims by worker and by pod; every change is added to `changes`."""
 
     def __init__(self, cluster: core.Cluster, changes: Changes) -> None:
         self.cluster = cluster
@@ -63,31 +63,31 @@ class ClaimTable:
         self.workers: dict[WorkerKey, WorkerClaim] = {}
         self.pods: dict[str, PodClaim] = {}
         self.lingering: dict[core.NodeName, Mapping[str, Lingering]] = {}
-        """By node and pod UID."""
+        """Lingering pods by node and pod UID."""
         self.contradictions = 0
-        """How often the API showed a device claimed beyond what it has."""
+        """Number of times the API showed a device claimed beyond its capacity."""
         self._workers_with_deadline: set[WorkerKey] = set()
         self._pods_with_deadline: set[str] = set()
         self._reservations = TicketReservations(cluster)
         self._of_job: dict[str, set[WorkerKey]] = defaultdict(set)
         self._sharing: dict[WorkerKey, set[WorkerKey]] = defaultdict(set)
-        """By the first worker of a pod all those that run in it."""
+        """All workers of a pod, by the pod's first worker."""
         self._in_others = Counter[AttemptKey]()
-        """How many workers run in a pod whose first worker is another."""
+        """Number of workers of an attempt that run in a pod whose first worker is another."""
         self._serving: dict[WorkerKey, set[str]] = defaultdict(set)
         self._served: dict[AttemptKey, set[WorkerKey]] = defaultdict(set)
-        """Workers of whom a pod has a claim."""
+        """Workers for which a pod has a claim."""
 
     def workers_of(self, job_uid: str) -> tuple[WorkerKey, ...]:
-        """The workers of a job that have a claim, of whatever attempt."""
+        """Return the workers of a job that have a claim, of any attempt."""
         return tuple(self._of_job.get(job_uid, ()))
 
     def pods_of(self, worker: WorkerKey) -> tuple[PodClaim, ...]:
-        """The pods of a worker that have a claim; more than one is somebody's error."""
+        """Return the pods of a worker that have a claim; more than one is an error elsewhere."""
         return tuple(self.pods[uid] for uid in sorted(self._serving.get(worker, ())))
 
     def in_pod(self, first: WorkerKey) -> tuple[WorkerClaim, ...]:
-        """List the claims of the workers of a pod, by index; none: it is no pod of this index."""
+        """List the claims of a pod's workers by index; none if no pod has this first worker."""
         claim = self.workers.get(first)
         if claim is None or claim.pod != first:
             return ()
@@ -98,40 +98,41 @@ class ClaimTable:
         return tuple(each for each in found if each.allocation.node == claim.allocation.node)
 
     def pods_needed(self, attempt: AttemptKey, workers: int) -> int:
-        """Say how many pods run so many workers of an attempt, those that share pods among them."""
+        """Return the number of pods for so many workers of an attempt, of which some share pods."""
         return workers - self._in_others[attempt]
 
     def title(self, first: WorkerKey) -> str:
-        """Name the place of a pod in a message."""
+        """Return the name of a pod's place for a message."""
         held = self.in_pod(first)
         if len(held) < 2:  # noqa: PLR2004
             return "the worker's place"
         return f"the place of workers {indices.written([c.worker.index for c in held])}"
 
     def place_of(self, first: WorkerKey) -> Allocation | None:
-        """What the workers of a pod hold together; None: no pod of this index has a place."""
+        """Return what a pod's workers hold together; None if no pod with this index has a place."""
         held = self.in_pod(first)
         return claims.together([each.allocation for each in held]) if held else None
 
     def has_workers(self, attempt: AttemptKey) -> bool:
-        """Whether its workers have places, planned or written: as nobody else can say."""
+        """Tell whether an attempt's workers have places, planned or written: its pods need these.
+        """
         return any(worker.attempt == attempt for worker in self._of_job.get(attempt.job_uid, ()))
 
     def pods_of_attempt(self, attempt: AttemptKey) -> tuple[PodClaim, ...]:
-        """Pods that have a claim and say to be workers of it."""
+        """Return the pods that have a claim and whose labels name this attempt."""
         return tuple(pod for each in self._served.get(attempt, ()) for pod in self.pods_of(each))
 
     def served(self, attempt: AttemptKey) -> Collection[WorkerKey]:
-        """The workers of an attempt of which a pod has a claim; to be read."""
+        """Return the workers of an attempt for which a pod has a claim; read-only."""
         return self._served.get(attempt, ())
 
     def lingerer(self, node: core.NodeName, uid: str) -> Lingering | None:
-        """Who lingers there and is covered by no pod's claim."""
+        """Return the pod that lingers there, unless a pod's claim covers it."""
         booked = self.cluster.placement_of(lingering_holder(node, uid)) is not None
         return self.lingering.get(node, {}).get(uid) if booked else None
 
     def see_all(self) -> None:
-        """Whoever follows the changes is told of everything."""
+        """Add everything to `changes`, for its reader."""
         for worker in self.workers:
             self.changes.attempt(worker.attempt)
         for claim in self.pods.values():
@@ -144,19 +145,19 @@ class ClaimTable:
                 self.changes.lingers(node, uid)
 
     def places_of(self, attempt: AttemptKey) -> dict[WorkerKey, Allocation]:
-        """What its workers hold by claims of their own, whatever pods hold."""
+        """Return the places of an attempt's workers by their own claims, without those of pods."""
         workers = (w for w in self.workers_of(attempt.job_uid) if w.attempt == attempt)
         return {worker: self.workers[worker].allocation for worker in workers}
 
     def expire(self, now: float) -> None:
-        """End pods' claims whose deadline has passed; costs nothing for claims that have none."""
+        """End pods' claims whose deadline has passed; claims without a deadline cost nothing."""
         for uid in [uid for uid in self._pods_with_deadline if self.pods[uid].deadline <= now]:
             self.drop_pod(uid)
 
     def after_holds(self) -> core.Cluster | None:
-        """A copy in which the holds on finished pods' GPUs have ended; None while there is none.
+        """Return a copy of the cluster after the holds on finished pods; None if there are none.
 
-        What will stay held then, for a worker or since it lingers, is held there, too.
+        The copy still holds what stays held then, for a worker or for a lingering pod.
         """
         pods = (self.pods[uid] for uid in self._pods_with_deadline)
         ending = [claim for claim in pods if self._frees_at_its_end(claim)]
@@ -177,11 +178,11 @@ class ClaimTable:
         return claim.state is State.FINISHED and not lingers and not is_planned
 
     def overdue(self, now: float) -> tuple[WorkerKey, ...]:
-        """Workers whose claim should have been written by now."""
+        """Return the workers whose claim should have been written by now."""
         return tuple(w for w in self._workers_with_deadline if self.workers[w].deadline <= now)
 
     def put_worker(self, claim: WorkerClaim) -> None:
-        """Add a worker's claim or replace the one there is."""
+        """Add or replace a worker's claim."""
         self.change_workers(put=(claim,))
 
     def drop_worker(self, worker: WorkerKey) -> None:
@@ -191,7 +192,7 @@ class ClaimTable:
     def change_workers(
         self, *, put: Iterable[WorkerClaim] = (), drop: Iterable[WorkerKey] = ()
     ) -> None:
-        """End claims of workers and put others: at once, since a pod covers all its workers."""
+        """End and add claims of workers in one step, since a pod covers all its workers."""
         changed: dict[WorkerKey, None] = {}
         for worker in drop:
             if (ended := self.workers.pop(worker, None)) is not None:
@@ -223,7 +224,7 @@ class ClaimTable:
                 del self._in_others[attempt]
 
     def put_pod(self, claim: PodClaim) -> None:
-        """Add a pod's claim or replace the one there is."""
+        """Add or replace a pod's claim."""
         before = self.pods.get(claim.uid)
         self.pods[claim.uid] = claim
         _mark(self._pods_with_deadline, claim.uid, deadline=claim.deadline)
@@ -257,12 +258,12 @@ class ClaimTable:
             self.changes.pod(uid)
 
     def node_changed(self, name: core.NodeName) -> None:
-        """The cluster has other devices there now."""
+        """Recompute reservations for tokens on a node whose devices changed."""
         self._reservations.recompute(name)
         self.changes.node(name)
 
     def lingering_on(self, node: core.NodeName, holders: Mapping[str, Lingering]) -> None:
-        """These pods, by UID, linger on a node and no others."""
+        """Replace the lingering pods of a node by these, by UID."""
         before = self.lingering.pop(node, {})
         if holders:
             self.lingering[node] = holders
@@ -270,7 +271,7 @@ class ClaimTable:
             self._book_lingering(node, uid)
 
     def allocation(self, placement: core.Placement) -> Allocation:
-        """What a decision of core's holds: of observed GPUs so many, whichever they are."""
+        """Return what a decision of core holds: of observed GPUs only their number."""
         resource = self._resource_of(placement)
         if not resource:
             return Allocation(placement)
@@ -278,19 +279,19 @@ class ClaimTable:
         return Allocation(unnamed, {resource: len(placement.devices)})
 
     def _resource_of(self, placement: core.Placement) -> str:
-        """By which name another plugin hands its devices out, all by the same one; empty: ours."""
+        """Return the name under which another plugin hands out all devices; empty: gpupack does."""
         node, granted = self.cluster.node(placement.node), {g.uuid for g in placement.devices}
         devices = node.devices if node else ()
         found = next((device.resource for device in devices if device.uuid in granted), "")
         return "" if found == ACCEPTANCE else found
 
     def obstacle(self, allocation: Allocation, *, may_be_left: bool = False) -> str:
-        """Why a held place cannot be used now; empty if it can.
+        """Return why a held place cannot be used now; empty if it can.
 
         Args:
             allocation: the place.
-            may_be_left: nobody has gone there yet, so that another may be found where its GPUs
-                get no new work any more.
+            may_be_left: nothing runs there yet, so another place may be found. GPUs that get no new
+                work are then obstacles too.
         """
         node = self.cluster.node(allocation.node)
         if node is None:
@@ -328,9 +329,10 @@ class ClaimTable:
         return ""
 
     def report_overbooked(self, placement: core.Placement, *, of: str) -> None:
-        """Log and count it when a place just adopted from the API is not free: nobody may.
+        """Log and count a contradiction: a place just adopted from the API that is not free.
 
-        With what lingers there is no contradiction: it may be reported after the place was given.
+        An overlap with a lingering pod is no contradiction: the agent may report the pod after the
+        place was given.
         """
         node = self.cluster.node(placement.node)
         granted = {grant.uuid for grant in placement.devices}
@@ -371,7 +373,7 @@ class ClaimTable:
         self.changes.attempt(worker.attempt)
 
     def _book_workers(self, changed: Iterable[WorkerKey]) -> None:
-        """Hold what these workers, and those that share their pods, have and no pod covers."""
+        """Hold the uncovered places of these workers, and of those that share their pods."""
         listed = tuple(changed)
         covered: set[WorkerKey] = set()
         found = dict.fromkeys(listed)
@@ -402,7 +404,7 @@ class ClaimTable:
         self.changes.lingers(node, uid)
 
     def _book(self, holder: core.Holder, allocation: Allocation | None) -> None:
-        """Make a holder hold exactly this place."""
+        """Change what a holder holds into exactly this place."""
         held, wanted = (
             self.cluster.placement_of(holder),
             allocation.placement if allocation else None,
@@ -419,7 +421,7 @@ class ClaimTable:
 
 
 def _covers(pod: Allocation, worker: Allocation) -> bool:
-    """Whether a pod's place is its worker's: the same devices, or at least as many GPUs."""
+    """Tell whether a pod's place is its worker's: the same devices, or at least as many GPUs."""
     return (
         pod.node == worker.node
         and set(pod.placement.devices) == set(worker.placement.devices)
@@ -428,13 +430,13 @@ def _covers(pod: Allocation, worker: Allocation) -> bool:
 
 
 def _names_all(claimed: core.Placement, lingering: core.Placement) -> bool:
-    """Whether a pod's claim holds every device that it is said to linger on."""
+    """Tell whether a pod's claim holds every device on which the pod is said to linger."""
     uuids = {grant.uuid for grant in claimed.devices}
     return claimed.node == lingering.node and all(g.uuid in uuids for g in lingering.devices)
 
 
 def _mark(with_deadline: set[K], key: K, *, deadline: float) -> None:
-    """Keep the keys of claims that end by themselves apart: there are few at a time."""
+    """Keep the keys of claims with a deadline in a separate set: there are few at a time."""
     if math.isfinite(deadline):
         with_deadline.add(key)
     else:

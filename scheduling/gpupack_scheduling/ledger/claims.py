@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One place and who claims it."""
+"""One place and its claimant."""
 
 import dataclasses
 import enum
@@ -21,34 +21,35 @@ Tickets = Mapping[str, int]
 
 
 class State(enum.StrEnum):
-    """How a claim came about, which decides how it ends."""
+    """The origin of a claim, which determines how it ends."""
 
     PLANNED = "planned"
-    """The plan API answered it. Ends when it is known that nobody wrote it, or becomes written."""
+    """The plan API returned the place. It ends when known to be unwritten, or becomes written."""
     WRITTEN = "written"
-    """It stands in a GPUJob's status. Ends with the attempt."""
+    """The place is in a GPUJob's status. It ends with the attempt."""
     ASSUMED = "assumed"
-    """filter answered it. Ends at its deadline, or becomes binding."""
+    """filter returned the place. It ends at its deadline, or becomes binding."""
     BINDING = "binding"
-    """A Binding is on its way. Ends when it is known what became of it."""
+    """A Binding is being sent. The state ends when its result is known."""
     UNANSWERED = "unanswered"
-    """A Binding was sent and not answered. Ends when it is known what became of it."""
+    """A Binding was sent and not answered. The state ends when its result is known."""
     LANDED = "landed"
     """The Binding was written; the watch has not shown it yet."""
     BOUND = "bound"
-    """The API shows the pod bound. Ends when the pod is terminal or gone."""
+    """The API shows the pod bound. The claim ends when the pod is terminal or gone."""
     FINISHED = "finished"
-    """The API calls the pod finished while its kubelet has not said that its containers ended. Ends
-    at its deadline: by then the node's agent has listed the pod, if processes of it still run."""
+    """The API shows the pod as finished, and its kubelet has not reported the end of its
+    containers. The claim ends at its deadline: by then the node's agent has listed the pod, if
+    processes of it still run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allocation:
-    """What is held on a node.
+    """Resources that are held on a node.
 
-    `tickets`: what the kubelet counts there beyond the devices of the placement, by resource name.
-    They are all that is known of a pod's GPUs where another device plugin hands them out, or where
-    somebody else bound the pod.
+    `tickets`: the number of GPUs that the kubelet counts there beyond the devices of the placement,
+    by resource name. Nothing else is known of a pod's GPUs where another device plugin hands them
+    out, or where another scheduler bound the pod.
     """
 
     placement: core.Placement
@@ -56,7 +57,7 @@ class Allocation:
 
     @property
     def node(self) -> core.NodeName:
-        """Where it is."""
+        """The node of the placement."""
         return self.placement.node
 
 
@@ -68,19 +69,19 @@ class WorkerClaim:
     allocation: Allocation
     state: State
     since: float = 0.0
-    """When the plan API last answered it, ledger's clock, seconds."""
+    """Time at which the plan API last returned the claim; ledger's clock, seconds."""
     deadline: float = math.inf
-    """Of a planned claim: by then it should be written. Ledger's clock, seconds."""
+    """Time by which a planned claim should be written; ledger's clock, seconds."""
     version: str = ""
-    """Of a planned claim: the GPUJob's resourceVersion, the precondition of the write that makes it
+    """The GPUJob's resourceVersion of a planned claim, the precondition of the write that makes it
     written; empty: not known."""
     pod_index: int | None = None
-    """Of a written claim: index of the first worker of the pod in which the worker runs with
-    others; None: it has a pod to itself."""
+    """Index of the first worker of the pod, for a written claim of a worker that shares its pod;
+    None: the worker has a pod to itself."""
 
     @property
     def pod(self) -> WorkerKey:
-        """The worker whose labels the worker's pod has: the first of those that run in it."""
+        """The first worker of this worker's pod, whose labels the pod has."""
         return self.worker if self.pod_index is None else self.worker.peer(self.pod_index)
 
     @property
@@ -100,18 +101,18 @@ class PodClaim:
     state: State
     worker: WorkerKey | None = None
     deadline: float = math.inf
-    """Ledger's clock, seconds; of an assumed claim, or of a finished pod's."""
+    """Deadline of an assumed claim or of a finished pod's claim; ledger's clock, seconds."""
     since: float = 0.0
-    """When the claim came into its state, ledger's clock."""
+    """Time at which the claim came into its state; ledger's clock."""
     may_have_landed: bool = False
-    """A Binding was sent earlier and not answered: it may still land."""
+    """True if a Binding was sent earlier and not answered: it may still land."""
     priority: int = 0
     created: float = 0.0
-    """Of the pod, seconds since the epoch."""
+    """Creation time of the pod, seconds since the epoch."""
     leaves: bool = False
-    """It is being deleted."""
+    """True if the pod is being deleted."""
     begun: float | None = None
-    """When its kubelet took it, likewise."""
+    """Time at which the kubelet accepted the pod, seconds since the epoch."""
 
     @property
     def placement(self) -> core.Placement:
@@ -120,7 +121,7 @@ class PodClaim:
 
 
 def together(parts: Sequence[Allocation]) -> Allocation:
-    """Add up what the workers of one pod hold, on one node and in their order; one at least."""
+    """Add up what the workers of one pod hold, on one node, in their order; at least one part."""
     if len(parts) == 1:
         return parts[0]
     placed = [part.placement for part in parts]
@@ -140,7 +141,7 @@ def together(parts: Sequence[Allocation]) -> Allocation:
 
 
 def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
-    """A placement's devices as annotation and status spell them."""
+    """Convert a placement's devices into their form in annotation and status."""
     return tuple(map(_share, placement.devices))
 
 
@@ -156,9 +157,9 @@ def _share(grant: core.Grant) -> devices.DeviceShare:
 
 
 def believed(held: tuple[devices.DeviceShare, ...]) -> tuple[devices.DeviceShare, ...]:
-    """Devices that a status names, each once and no larger than any GPU, whoever wrote it.
+    """Return the devices of a status, each once and no larger than any GPU.
 
-    To leave out what cannot be right would give the device away.
+    The status may be wrong. To omit an implausible device would give the device away.
     """
     once = {share.uuid: share for share in held}
     return tuple(
@@ -174,7 +175,7 @@ def placement(
     needs: Needs,
     pods: int = 1,
 ) -> core.Placement:
-    """Devices as annotation and status spell them, as a placement."""
+    """Convert devices from annotation or status into a placement."""
     grants = tuple(
         core.Grant(
             core.DeviceUuid(share.uuid),

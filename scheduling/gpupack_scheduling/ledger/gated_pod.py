@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod of its own behind the queue's gate, as far as the watch keeps it.
+"""A standalone pod behind the queue's gate, as far as the watch keeps it.
 
-The queue knows neither volumes nor ports nor other pods' labels. A pod that has to do with those is
-let in by it all the same, and finds its node among those that kube-scheduler's own filters leave.
+The queue knows neither volumes nor ports nor other pods' labels. It admits a pod that depends on
+these all the same, and kube-scheduler's own filters choose among the nodes that remain.
 """
 
 from typing import Final
@@ -14,26 +14,28 @@ from gpupack_kube import objects
 from gpupack_scheduling.asks.node_rules import RawRules
 
 MAX_BYTES: Final = 2048
-"""Of rules about nodes, as JSON. All pods that wait keep theirs; one with longer rules is let
-through to filter, which reads them in kube-scheduler's call and asks the queue then."""
+"""Maximum size of rules about nodes, as JSON. All pending pods keep theirs. A pod with longer rules
+is let through to filter, which reads them in kube-scheduler's call and adds the pod to the queue
+then."""
 
 MAX_PARTS: Final = 256
-"""Containers, and resources that they name; of pods with more no more is kept, likewise."""
+"""Maximum number of containers and of resources that they name. Of a pod with more only the gates
+are kept, and it is let through to filter, too."""
 
 _NULL: Final = msgspec.Raw(b"null")
 _ANYWHERE: Final = frozenset(
     {"name", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "image"}
 )
-"""Volumes that every node can have; of the others kube-scheduler knows where they are."""
+"""Volumes that every node can have; only kube-scheduler knows where the others are."""
 _NOTHING: Final = frozenset({b"null", b"{}", b"[]"})
 
 
 class GatedPodSpec(objects.PodSpec, frozen=True):
-    """Of a pod that nothing but the queue's gate keeps from its scheduler.
+    """The spec of a pod that only the queue's gate keeps from its scheduler.
 
     Attributes:
-        rules: which nodes it may use, as bytes; they are parsed when the pod is to wait.
-        pinnable: nothing else that kube-scheduler filters nodes by depends on the node.
+        rules: nodes that the pod may use, as bytes; parsed when the pod enters the queue.
+        pinnable: nothing else by which kube-scheduler filters depends on the node.
     """
 
     rules: RawRules = RawRules(node_selector=_NULL, tolerations=_NULL, affinity=_NULL)
@@ -50,7 +52,7 @@ class _Affinity(objects.View, frozen=True):
 
 
 class RawPodSpec(objects.PodSpec, frozen=True):
-    """As the watch sends it; `reduced` is what is kept."""
+    """The spec as the watch sends it; `reduced` returns what is kept."""
 
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] = ()
@@ -62,7 +64,9 @@ class RawPodSpec(objects.PodSpec, frozen=True):
     volumes: msgspec.Raw = _NULL
 
     def reduced(self) -> objects.PodSpec:
-        """Without its rules about nodes, unless it waits behind our gate and they are short."""
+        """Return the spec; with rules about nodes only if the queue waits for it and they are
+        short.
+        """
         kept = {name: getattr(self, name) for name in objects.PodSpec.__struct_fields__}
         kept["containers"] = _without_ports(self.containers)
         kept["init_containers"] = _without_ports(self.init_containers)
@@ -70,7 +74,7 @@ class RawPodSpec(objects.PodSpec, frozen=True):
         is_short = sum(len(bytes(each)) for each in rules) <= MAX_BYTES
         if not (is_gated(self) and is_short):
             return objects.PodSpec(**kept)
-        # A Raw is a view of the whole answer, which would be kept with it.
+        # A Raw is a view of the whole response and would keep it in memory.
         copies = dict(zip(RawRules.__struct_fields__, (raw.copy() for raw in rules), strict=True))
         return GatedPodSpec(rules=RawRules(**copies), pinnable=self._is_pinnable(), **kept)
 
@@ -101,7 +105,7 @@ def _without_ports(containers: tuple[_Container, ...]) -> tuple[objects.Containe
 
 
 def bounded(pod: objects.Pod) -> objects.Pod:
-    """The pod as it is kept while it waits; of one with too many parts no more than its gate."""
+    """Return the pod as it is kept while it waits; only its gates if it has too many parts."""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     parts = len(containers) + len(pod.spec.overhead)
     parts += sum(len(c.resources.requests) + len(c.resources.limits) for c in containers)
@@ -112,7 +116,7 @@ def bounded(pod: objects.Pod) -> objects.Pod:
 
 
 def is_gated(spec: objects.PodSpec) -> bool:
-    """Whether our gate is the only one: a pod that waits for others, too, would hold GPUs idle."""
+    """Tell whether gpupack's gate is the only one; behind others a pod would hold idle GPUs."""
     return tuple(gate.name for gate in spec.scheduling_gates) == (names.QUEUE_GATE,)
 
 

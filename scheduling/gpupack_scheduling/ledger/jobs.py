@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs as the watch shows them: which attempt is admitted, and where it is placed."""
+"""GPUJobs from the watch: the admitted attempt of each and its placement."""
 
 import dataclasses
 import datetime as dt
@@ -16,30 +16,31 @@ from gpupack_scheduling.ledger.placed_job import PlacedAttempt, PlacedJob, Place
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
 
 ATTEMPTS_TOLD: Final = 4
-"""Of a job. Each change of it is seen, so more matter to nobody but after a start."""
+"""Number of attempts kept per job. Every change is seen, so more matter only after a start."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShownJob:
-    """What the watch last showed of a GPUJob, as far as the queue asks.
+    """The last state of a GPUJob in the watch, as far as the queue reads it.
 
     Attributes:
-        attempt: the current one.
-        may_wait: False: it has ended, is suspended or is being deleted.
-        created_at, started_at: of the job, and of the current attempt.
-        seconds_left: until its deadline, from when the attempt began that runs or is next.
-        ends_at: when its deadline is over, while an attempt runs.
-        priority: by which it was admitted.
-        preemption: who is stopped for it while it waits.
-        needs: what a worker takes besides GPUs, where there is a preemption for it.
-        attempts: the last few, the newest last.
+        attempt: the current attempt.
+        may_wait: False if the job has ended, is suspended or is being deleted.
+        created_at, started_at: creation of the job, and start of the current attempt.
+        seconds_left: time until its deadline, from the start of the running or the next attempt.
+        ends_at: time at which its deadline is over, while an attempt runs.
+        priority: priority with which it was admitted.
+        preemption: preemption for this job while it waits.
+        needs: resources of a worker besides GPUs, where there is a preemption for it.
+        attempts: the last few attempts, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
-        movable: as it was shown, where it has places and may be moved to others.
-        growing: likewise, where more workers may get places.
-        least, extra: workers that start together, and those that may run beside them.
-        has_gang_memory: whether pods of the attempt that are on one node have one /dev/shm.
-        runs: all workers that start together have started.
-        held_since: since when it has its GPUs, over its revisions; None: since the attempt began.
+        movable: the job from the watch, if it has places and may move to others.
+        growing: the job from the watch, if it has places and more workers may get places.
+        least, extra: workers that start together, and the maximum of extra workers.
+        has_gang_memory: whether pods of the attempt on one node have one /dev/shm.
+        runs: whether all workers that start together have started.
+        held_since: time since which it has its GPUs, over its revisions; None: since the attempt
+            began.
     """
 
     attempt: AttemptKey
@@ -63,28 +64,28 @@ class ShownJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its status says so of its last attempt, whose pods may not be gone yet."""
+        """True if the status shows the end of its last attempt; its pods may still exist."""
         return bool(self.attempts) and self.attempts[-1].finished_at is not None
 
 
 class Jobs:
-    """A reflector's store."""
+    """A reflector's store of GPUJobs."""
 
     def __init__(self, table: ClaimTable) -> None:
         self._claims = table
         self._shown: dict[str, ShownJob] = {}
 
     def shown(self, job_uid: str) -> ShownJob | None:
-        """What is known of a GPUJob; None: the watch has not shown it, or it is gone."""
+        """Return what is known of a GPUJob; None if the watch has not shown it, or it is gone."""
         return self._shown.get(job_uid)
 
     def is_known(self, attempt: AttemptKey) -> bool:
-        """Whether the watch has shown this attempt, or a later one of the same job."""
+        """Tell whether the watch has shown this attempt, or a later one of the same job."""
         shown = self._shown.get(attempt.job_uid)
         return shown is not None and shown.attempt.number >= attempt.number
 
     def is_behind(self, attempt: AttemptKey) -> bool:
-        """Whether the watch has yet to show that the attempt before this one has ended."""
+        """Tell whether the watch has yet to show that the attempt before this one has ended."""
         shown = self._shown.get(attempt.job_uid)
         if shown is None or shown.attempt.number >= attempt.number:
             return False
@@ -93,12 +94,12 @@ class Jobs:
         return has_begun or shown.attempt.number < attempt.number - 1
 
     def see_all(self) -> None:
-        """Whoever follows the changes is told of everything."""
+        """Add all jobs to the changes, for their reader."""
         for uid in self._shown:
             self._claims.changes.job(uid)
 
     def upsert(self, job: PlacedJob) -> None:
-        """A GPUJob appeared or changed."""
+        """Add or update a GPUJob."""
         attempt = _attempt(job)
         pods = pods_of(job.status, least=job.spec.least) if job.status.holds_placement else ()
         self._shown[attempt.job_uid] = _shown(job, attempt, pods)
@@ -120,11 +121,11 @@ class Jobs:
             self._claims.report_overbooked(claim.placement, of=name)
 
     def remove(self, job: PlacedJob) -> None:
-        """A GPUJob is gone; its pods hold what they hold until they are gone too."""
+        """Remove a GPUJob. Its pods hold their GPUs until they are gone too."""
         self._forget(job.metadata.uid)
 
     def replace(self, jobs: list[PlacedJob]) -> None:
-        """These are all GPUJobs. A plan may be for one younger than the list."""
+        """Replace all GPUJobs by these. A plan may be for a job younger than the list."""
         listed = {job.metadata.uid for job in jobs}
         for uid in sorted(self._shown.keys() - listed):
             self._forget(uid)
@@ -164,7 +165,11 @@ class Jobs:
         placed: WorkerPlacement,
         needs: Needs,
     ) -> WorkerClaim:
-        """What it needs is that of the plan; the status does not tell it after a restart."""
+        """Return the claim of a placed worker.
+
+        Its needs are those of the plan. After a restart there is no plan, and they are the job's
+        own.
+        """
         worker = WorkerKey(attempt, placed.worker)
         planned = self._claims.workers.get(worker)
         held = claims.believed(placed.devices)

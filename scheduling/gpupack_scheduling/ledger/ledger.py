@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls do to the claims: plans, assumptions, binds. See the package for the picture."""
+"""The effects of calls on claims: plans, assumptions, binds. The package has a diagram."""
 
 import dataclasses
 import enum
@@ -19,42 +19,42 @@ from gpupack_scheduling.ledger.pods import Pods
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
 
 Clock = Callable[[], float]
-"""Monotonic seconds."""
+"""A clock of monotonic seconds."""
 
 ASK_AGAIN_SECONDS: Final = 5.0
-"""After an answer that does not end an overdue plan."""
+"""Delay until an overdue plan is read again, if the last read did not end it."""
 
 UNTOLD: Final = "untold"
-"""Instead of the version under which a place will be written: nobody knows of it yet."""
+"""A place's version until a component that can write the place learns of it."""
 
 TIE_SEED: Final = 0
-"""Ties between nodes go by an order drawn from this and the names: the same after every start,
-whatever order the API lists nodes in, and the same in gpupack-simulator."""
+"""Seed of the order that breaks ties between nodes, together with their names. The order is the
+same after every start, in whatever order the API lists nodes, and in gpupack-simulator."""
 
 
 class Outcome(enum.Enum):
-    """What became of a write: a Binding, a plan into a GPUJob's status, an opened gate."""
+    """The result of a write: of a Binding, of a plan in a GPUJob's status, or of an opened gate."""
 
     LANDED = enum.auto()
     NOT_LANDED = enum.auto()
     """It is known that it was not written and never will be."""
     GONE = enum.auto()
-    """The object is gone, whether it was written or not; the watch may not have shown that yet."""
+    """The object is gone, whether it was written or not. The watch may not have shown that yet."""
     UNKNOWN = enum.auto()
 
 
 class Ledger:
-    """Who holds what, and for how long.
+    """The record of all claims on GPUs and of how long they are held.
 
     Attributes:
-        cluster: what is free, as arrays; read it, never change it.
-        claims: who claims what.
+        cluster: the free resources, as arrays; read-only for callers.
+        claims: the claims.
         nodes, gpus, jobs, pods: stores for reflectors.
-        maintained: GPUNodes of which something is in maintenance, by name; to be read.
-        failed: GPUs that failed, by node, and why; to be read.
-        rejected: nodes that get no work because of their inventory, and why; to be read.
-        learner: what pods have asked for so far.
-        changes: what has changed since somebody last looked.
+        maintained: GPUNodes of which something is in maintenance, by name; read-only.
+        failed: GPUs that failed, by node, and why; read-only.
+        rejected: nodes that get no work because of their inventory, and why; read-only.
+        learner: the requests of pods so far.
+        changes: what has changed since the changes were last taken.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Ledger:
         self._stores.expire()
 
     def simulated(self, node: str) -> frozenset[str]:
-        """UUIDs of a node's GPUs that do not exist."""
+        """Return the UUIDs of a node's GPUs that do not exist."""
         told = self.gpus.items.get(node)
         return (
             frozenset(each.uuid for each in told.status.devices if each.simulated)
@@ -103,11 +103,11 @@ class Ledger:
         )
 
     def is_planned(self, attempt: AttemptKey) -> bool:
-        """Whether places are held for it that nobody has shown as written yet."""
+        """Tell whether places are held for an attempt that are not yet shown as written."""
         return bool(self._unwritten(attempt))
 
     def plan_of(self, attempt: AttemptKey) -> tuple[WorkerClaim, ...]:
-        """What is held for an attempt, planned or written, by worker index."""
+        """Return the claims of an attempt, planned or written, by worker index."""
         workers = [w for w in self.claims.workers_of(attempt.job_uid) if w.attempt == attempt]
         return tuple(self.claims.workers[w] for w in sorted(workers, key=lambda w: w.index))
 
@@ -121,7 +121,8 @@ class Ledger:
     ) -> None:
         """Hold places for all workers until the watch shows them written.
 
-        If it has not after `seconds` they are overdue, and whoever can ask the API settles it.
+        After `seconds` without that the places are overdue, and a component that can read the API
+        settles them.
         """
         self.drop_plans(attempt.job_uid)
         now = self._clock()
@@ -139,8 +140,9 @@ class Ledger:
     def hold_beside(self, worker: WorkerKey, placement: core.Placement, *, seconds: float) -> None:
         """Hold a place for one more worker of an attempt that is planned or written.
 
-        With what is still to be written of it; else for `seconds`, and under no version: nobody
-        has been told of it who could write it.
+        The place gets the deadline and version of the attempt's unwritten places. If there are none
+        it is held for `seconds`, without a version: no component that could write it has learned of
+        it.
         """
         now = self._clock()
         beside = next(iter(self._unwritten(worker.attempt)), None)
@@ -155,7 +157,7 @@ class Ledger:
         self.claims.put_worker(claim)
 
     def renew_plan(self, attempt: AttemptKey, *, seconds: float, version: str = "") -> None:
-        """Hold a plan for `seconds` from now; what is written needs no deadline."""
+        """Hold a plan for `seconds` from now. Written places need no deadline."""
         now = self._clock()
         for claim in self.plan_of(attempt):
             if claim.state is State.PLANNED:
@@ -165,14 +167,15 @@ class Ledger:
                 self.claims.put_worker(renewed)
 
     def overdue_plans(self) -> tuple[tuple[WorkerClaim, ...], ...]:
-        """What should have been written by now and is not, by attempt and worker index."""
+        """Return plans that should have been written by now, by attempt and worker index."""
         overdue = self.claims.overdue(self._clock())
         return tuple(map(self._unwritten, dict.fromkeys(worker.attempt for worker in overdue)))
 
     def settle_plan(self, plan: tuple[WorkerClaim, ...], outcome: Outcome) -> None:
-        """Say what a read told about an overdue plan, unless it has changed meanwhile.
+        """Settle an overdue plan by the result of a read, unless the plan has changed since.
 
-        What landed is held until the watch shows it, and asked about again, as the unknown is.
+        A plan that was not written is dropped. Any other plan stays held until the watch shows it,
+        and is read again after ASK_AGAIN_SECONDS.
         """
         if self._unwritten(plan[0].worker.attempt) != plan:
             return
@@ -188,13 +191,13 @@ class Ledger:
         return tuple(claim for claim in held if claim.state is State.PLANNED)
 
     def drop_plans(self, job_uid: str) -> None:
-        """End the job's planned claims; written ones end with their attempt alone."""
+        """End the job's planned claims; written ones end only with their attempt."""
         for worker in self.claims.workers_of(job_uid):
             if self.claims.workers[worker].state is State.PLANNED:
                 self.claims.drop_worker(worker)
 
     def drop_unusable(self, attempt: AttemptKey) -> None:
-        """End its planned claims of places where no new work is to go any more."""
+        """End the attempt's planned claims of places that get no new work any more."""
         for claim in self._unwritten(attempt):
             if self.claims.obstacle(claim.allocation, may_be_left=True):
                 self.claims.drop_worker(claim.worker)
@@ -204,7 +207,7 @@ class Ledger:
         return self.hold(ask, self.claims.allocation(placement), seconds=seconds)
 
     def hold(self, ask: PodAsk, allocation: Allocation, *, seconds: float) -> PodClaim:
-        """Hold what a decision made before has given it, until its bind comes, or for `seconds`."""
+        """Hold the place of an earlier decision until its bind comes, or for `seconds`."""
         claim = self._claim(ask, allocation, State.ASSUMED)
         held = dataclasses.replace(claim, deadline=self._clock() + seconds)
         self.claims.put_pod(held)
@@ -216,12 +219,12 @@ class Ledger:
             self.claims.put_pod(dataclasses.replace(claim, deadline=self._clock() + seconds))
 
     def release(self, claim: PodClaim) -> None:
-        """Give an assumed place back."""
+        """Release an assumed place."""
         if claim.state is State.ASSUMED:
             self.claims.drop_pod(claim.uid)
 
     def start_bind(self, ask: PodAsk, allocation: Allocation) -> PodClaim:
-        """Hold a place while its Binding is on the way."""
+        """Hold a place while its Binding is being sent."""
         before = self.claims.pods.get(ask.uid)
         claim = dataclasses.replace(
             self._claim(ask, allocation, State.BINDING),
@@ -231,7 +234,7 @@ class Ledger:
         return claim
 
     def end_bind(self, uid: str, outcome: Outcome) -> None:
-        """Say what became of a Binding. What a watch event said meanwhile stands."""
+        """Record the result of a Binding. The state from a later watch event is kept."""
         claim = self.claims.pods.get(uid)
         if claim is None or claim.state not in {State.BINDING, State.UNANSWERED}:
             return
@@ -240,14 +243,14 @@ class Ledger:
         self.settle(claim, outcome)
 
     def unconfirmed(self, *, older_than_seconds: float) -> tuple[PodClaim, ...]:
-        """Claims whose Binding was sent and that no watch event has shown for so long."""
+        """Return claims whose Binding was sent and that no watch event has shown for so long."""
         before = self._clock() - older_than_seconds
         states = {State.UNANSWERED, State.LANDED}
         pods = self.claims.pods.values()
         return tuple(c for c in pods if c.state in states and c.since <= before)
 
     def settle(self, claim: PodClaim, outcome: Outcome) -> None:
-        """Say what a read told about an unconfirmed claim, unless it has changed meanwhile."""
+        """Record what a read showed of an unconfirmed claim, unless the claim has changed since."""
         if self.claims.pods.get(claim.uid) is not claim:
             return
         if outcome is Outcome.GONE:
@@ -258,7 +261,7 @@ class Ledger:
             self._move(claim, State.LANDED)
 
     def age_seconds(self, claim: PodClaim | WorkerClaim) -> float:
-        """How long the claim has been in its state, or since its plan was last answered."""
+        """Return the seconds since the claim came into its state, or since its last plan answer."""
         return self._clock() - claim.since
 
     def _move(self, claim: PodClaim, state: State) -> None:

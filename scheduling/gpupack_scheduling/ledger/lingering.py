@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that the API does not know any more and whose processes still hold GPUs.
+"""Pods that are gone from the API and whose processes still hold GPUs.
 
-A force-deleted pod is gone from the API at once; its containers are not. The node's agent sees
-both, and lists such pods in the status of its GPUNode until their processes are gone. Between the
-deletion and that report their GPUs look free here: the agent refuses to start what is bound in
-that moment, until the old processes are gone.
+A pod that was deleted by force is gone from the API at once; its containers are not. The node's
+agent sees both, and lists such pods in the status of its GPUNode until their processes are gone.
+Between the deletion and that report their GPUs look free here. The agent refuses to start a pod
+that is bound in this time until the old processes are gone.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from gpupack_scheduling.ledger import claims
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lingering:
-    """One such pod, and what it holds."""
+    """One lingering pod and the GPUs that it holds."""
 
     namespace: str
     name: str
@@ -26,7 +26,7 @@ class Lingering:
 
 
 def lingering(gpus: GpuNode) -> dict[str, Lingering]:
-    """Such pods, by UID. On observed nodes holders are all pods, and none is a claim."""
+    """Return the lingering pods by UID; none on observed nodes, where holders are all pods."""
     if gpus.status.mode != "owned":
         return {}
     node = gpus.metadata.name
@@ -39,6 +39,9 @@ def lingering(gpus: GpuNode) -> dict[str, Lingering]:
 
 
 def _placement(node: str, holder: GpuHolder) -> core.Placement:
-    """CPU and memory are not known, and the kubelet counts it among its pods no more."""
+    """Return the devices without CPU and memory, which are unknown, and without a pod.
+
+    The kubelet no longer counts the pod among its pods.
+    """
     held = claims.believed(holder.devices)
     return claims.placement(node, held, needs=NO_NEEDS, pods=0)

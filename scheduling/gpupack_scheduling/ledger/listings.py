@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes' agents list which GPUs.
+"""The GPUs that each node's agent lists.
 
-A GPU is on one node; where two agents list it, one of them lies, or is mistaken.
+A GPU is on one node. Where two agents list it, one of them is wrong or malicious.
 """
 
 from collections import defaultdict
@@ -11,14 +11,15 @@ from gpupack_crds.kinds import GpuNode
 
 
 class Listings:
-    """The UUIDs that each GPUNode lists, whether or not there is a Node of its name."""
+    """The UUIDs in each GPUNode, whether or not a Node of its name exists."""
 
     def __init__(self) -> None:
         self._uuids: dict[str, frozenset[str]] = {}
         self._nodes: dict[str, set[str]] = defaultdict(set)
 
     def put(self, name: str, gpus: GpuNode | None) -> None:
-        """What a node's agent lists now; on an observed node GPUs are known by number alone."""
+        """Update what a node's agent lists; on an observed node only the number of GPUs is known.
+        """
         for uuid in self._uuids.pop(name, frozenset()):
             self._nodes[uuid].discard(name)
             if not self._nodes[uuid]:
@@ -29,7 +30,7 @@ class Listings:
                 self._nodes[uuid].add(name)
 
     def rivals(self, name: str) -> dict[str, AbstractSet[str]]:
-        """Other nodes that list GPUs of this one, and which; in order of their names."""
+        """Return other nodes that list GPUs of this one, and these GPUs; in order of names."""
         here = self._uuids.get(name, frozenset())
         others = {other for uuid in here for other in self._nodes[uuid]} - {name}
         return {other: here & self._uuids[other] for other in sorted(others)}

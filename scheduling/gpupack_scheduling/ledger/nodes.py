@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes and GPUNodes, joined into core's nodes.
 
-A node is known to core while both are there. One whose inventory contradicts itself or another's
+Core knows a node while both objects exist. A node whose inventory contradicts itself or another's
 gets no work, and is tried again whenever any node changes.
 
 A GPU that the agents of two nodes list belongs to the node that had it before, as long as this
-process runs; else to the one on which gpupack has bound pods to the GPUs in dispute; else neither
-node gets work. A node that is gone, was replaced by another of its name, or whose kubelet has been
-silent for long has no say: its GPUNode is what is left of it. No other times decide: those in a
-status are its agent's own word, and when a GPUNode was made says nothing about what was listed
-later. `rejected` says why a node gets no work; its GPUNode gets it as a condition.
+process runs; else to the node on which gpupack has bound pods to the GPUs in dispute; else neither
+node gets work. A node has no say if it is gone, was replaced by another of its name, or its kubelet
+has been silent for long: only its GPUNode is left. No other times decide: those in a status come
+from its agent alone, and the creation time of a GPUNode says nothing about what was listed later.
+`rejected` has the reason why a node gets no work; its GPUNode gets it as a condition.
 
-Of an owned node its GPUNode also tells which pods linger there. Those of an observed node are no
+The GPUNode of an owned node also lists the pods that linger there. Those of an observed node are no
 claims: its pods count by their requests.
 """
 
@@ -48,24 +48,24 @@ class ByName(Generic[T]):
         self._changed = changed
 
     def upsert(self, item: T) -> None:
-        """An object appeared or changed."""
+        """Add or update an object."""
         self.items[item.metadata.name] = item
         self._changed([item.metadata.name])
 
     def remove(self, item: T) -> None:
-        """An object is gone; what is held on that node stays held."""
+        """Remove an object. What is held on that node stays held."""
         self.items.pop(item.metadata.name, None)
         self._changed([item.metadata.name])
 
     def replace(self, items: list[T]) -> None:
-        """These are all."""
+        """Replace all objects by these."""
         before = self.items
         self.items = {item.metadata.name: item for item in items}
         self._changed([*sorted(before.keys() - self.items.keys()), *self.items])
 
 
 class NodeStores:
-    """Keeps the cluster's nodes as the API has them."""
+    """Keeps the nodes of the cluster equal to those of the API."""
 
     def __init__(
         self,
@@ -81,22 +81,22 @@ class NodeStores:
         self._observed = observed_resources
         self._silences = Silences(clock)
         self.rejected: dict[str, InventoryInvalid] = {}
-        """Why a node gets no work."""
+        """Nodes that get no work, and why."""
         self._listings = Listings()
         self._speeds = Speeds()
         self.maintained: dict[str, GpuNode] = {}
         """GPUNodes of which something is in maintenance, by name."""
         self.failed: dict[core.NodeName, dict[core.DeviceUuid, str]] = {}
-        """GPUs that failed, on nodes whose GPUs we hand out, and why."""
+        """Failed GPUs on nodes whose GPUs gpupack hands out, and why."""
         self.nodes: ByName[objects.Node] = ByName(self._nodes_changed)
         self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
 
     def retry(self) -> None:
-        """More is known of who holds what."""
+        """Join rejected nodes again, since more claims are known."""
         self._join(())
 
     def expire(self) -> None:
-        """Let the GPUs of nodes that have become silent for long go to others that list them."""
+        """Release GPUs of nodes that have become silent for long to other nodes that list them."""
         if self._silences.became_long() and self.rejected:
             self._join(())
 
@@ -117,7 +117,7 @@ class NodeStores:
         self._join([*names, *sorted(faster.difference(names))])
 
     def _see_maintenance(self, name: str, gpus: GpuNode | None) -> None:
-        """Who is to leave GPUs is news, although the GPUs are as they were."""
+        """Report a node whose spec changed: other jobs may have to leave its unchanged GPUs."""
         before = self.maintained.pop(name, None)
         if gpus is not None and gpus.spec.maintenance:
             self.maintained[name] = gpus
@@ -125,7 +125,7 @@ class NodeStores:
             self._claims.changes.node(core.NodeName(name))
 
     def _see_failures(self, name: core.NodeName, gpus: GpuNode | None) -> None:
-        """Who holds such a GPU is looked at again when the cause is another one, too."""
+        """Report a node whose failed GPUs or causes changed, so that holders are checked again."""
         before = self.failed.pop(name, {})
         failed = _failed(gpus) if gpus else {}
         if failed:
@@ -162,7 +162,7 @@ class NodeStores:
         self.rejected[name] = why
 
     def _require_undisputed(self, name: str) -> None:
-        """Require that the node's GPUs are on no other; one that has no say gives way."""
+        """Require that the node's GPUs are on no other node; a node without a say gives way."""
         for rival, uuids in self._listings.rivals(name).items():
             if self._has_say(name) and not self._has_say(rival):
                 if rival in self._cluster:
@@ -171,20 +171,20 @@ class NodeStores:
                 raise _disputed(uuids, rival=rival)
 
     def _has_say(self, name: str) -> bool:
-        """Tell whether what a GPUNode lists still counts against other nodes."""
+        """Tell whether the list in a GPUNode still counts against other nodes."""
         node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
         is_there = node is not None and gpus is not None and gpus.is_of(node)
         return is_there and not self._silences.is_long(name)
 
     def _is_home(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
-        """Whether GPUs that both list are on this node and not on the other."""
+        """Tell whether GPUs that both nodes list are on this node and not on the other."""
         homes = {self._cluster.home_of(core.DeviceUuid(uuid)) for uuid in uuids}
         if homes & {name, rival}:
             return rival not in homes
         return self._is_held(name, uuids) and not self._is_held(rival, uuids)
 
     def _is_held(self, name: str, uuids: AbstractSet[str]) -> bool:
-        """Whether somebody has any of these GPUs there by a decision, not by an agent's word."""
+        """Tell whether any of these GPUs is held there by a decision, not by an agent's report."""
         held = (
             self._cluster.holders_of(node=core.NodeName(name), uuid=core.DeviceUuid(uuid))
             for uuid in uuids

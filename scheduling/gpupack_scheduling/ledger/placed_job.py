@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs with nothing but what ledger and queue read: hardly anything makes one unreadable.
+"""GPUJobs with only the fields that ledger and queue read: hardly anything is unreadable.
 
 `gpupack_crds.kinds.GpuJob` was rejected here: its enums refuse an object that a newer release
 wrote, and places that the ledger does not see are given away.
@@ -22,7 +22,7 @@ from gpupack_scheduling.asks.node_rules import MAX_BYTES, NodeRules
 from gpupack_scheduling.errors import AskInvalid
 
 _LONGEST_SECONDS: Final = 31_536_000.0
-"""A year, as the CRD has it."""
+"""One year, as in the CRD."""
 
 _NOT_PLACED: Final = frozenset({"Pending", "Suspended", "Succeeded", "Failed"})
 
@@ -32,16 +32,16 @@ UNREADABLE_RULES: Final = msgspec.Raw(b"null")
 
 
 class PlacedJobTemplate(objects.View, frozen=True):
-    """The partial pod template; nothing is kept of it but what its resources are counted by.
+    """The partial pod template: only the fields by which its resources are counted.
 
-    And of a job that may be moved, on which nodes it may run.
+    Of a job that may move, it also has the rules about nodes.
     """
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     rules: msgspec.Raw = NO_RULES
 
     def __post_init__(self) -> None:
-        """Drop the rest, which its author may have made as large as an object can be."""
+        """Drop the other fields, which their author may have made as large as an object can be."""
         msgspec.structs.force_setattr(self, "rules", _rules(self.spec))
         try:
             kept = msgspec.json.encode(msgspec.json.decode(self.spec, type=objects.PodSpec))
@@ -51,17 +51,20 @@ class PlacedJobTemplate(objects.View, frozen=True):
 
 
 class PlacedPlannedPod(PlacedJobTemplate, frozen=True):
-    """The pod as the operator planned it: the template, and what admission made of it.
+    """The pod as the operator planned it: the template after admission.
 
     Attributes:
-        omitted: it is too large to be written.
+        omitted: the pod is too large to be written.
     """
 
     omitted: bool = False
 
 
 def _rules(spec: msgspec.Raw) -> msgspec.Raw:
-    """What is too long, or cannot be read, names no nodes: nobody may be moved by it."""
+    """Return the rules about nodes; unreadable ones if they are too long or cannot be read.
+
+    A job with unreadable rules does not move.
+    """
     if len(bytes(spec)) > MAX_BYTES:
         return UNREADABLE_RULES
     try:
@@ -71,7 +74,7 @@ def _rules(spec: msgspec.Raw) -> msgspec.Raw:
 
 
 class PlacedJobSpec(objects.View, frozen=True):
-    """Of the spec, what tells CPU, memory and the GPUs of a worker, where they may be, how long."""
+    """The fields of the spec for a worker's CPU, memory and GPUs, their places and the duration."""
 
     template: PlacedJobTemplate | None = None
     workers: int = 1
@@ -91,18 +94,18 @@ class PlacedJobSpec(objects.View, frozen=True):
 
     @property
     def least(self) -> int:
-        """Workers that start together or not at all, of whatever the spec says."""
+        """Workers that start together or not at all, for any value in the spec."""
         workers = min(max(self.workers, 1), MAX_WORKERS)
         return workers if self.min_workers is None else min(max(self.min_workers, 1), workers)
 
     @property
     def extra(self) -> int:
-        """Workers that may run beside those."""
+        """Maximum number of extra workers besides those."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
 
 
 class PlacedAttempt(objects.View, frozen=True):
-    """One attempt."""
+    """One attempt of a GPUJob."""
 
     number: int = 0
     started_at: dt.datetime | None = None
@@ -113,9 +116,9 @@ class PlacedAttempt(objects.View, frozen=True):
 
     @property
     def last_ran_at(self) -> dt.datetime | None:
-        """When its last worker ended, or else when its end was written; None: it has not ended.
+        """End of the last worker, or else the time at which the end was written; None: not ended.
 
-        The end may be written much later, by an operator that was down.
+        An operator that was down may write the end much later.
         """
         if self.finished_at is None or self.ended_at is None:
             return self.finished_at
@@ -123,21 +126,21 @@ class PlacedAttempt(objects.View, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took; None: it has not ended."""
+        """Duration of the attempt; None if it has not ended."""
         if self.started_at is None or self.last_ran_at is None:
             return None
         return max((self.last_ran_at - self.started_at).total_seconds(), 0.0)
 
 
 class PlacedVictims(objects.View, frozen=True):
-    """Who is stopped with the same right."""
+    """Victims of a preemption with one reason."""
 
     ground: str = ""
     attempts: tuple[str, ...] = ()
 
 
 class PlacedPreemption(objects.View, frozen=True):
-    """Who is stopped for a job, and where it will run."""
+    """The preemption for a job: its victims, and the place where the job will run."""
 
     since: str = ""
     victims: tuple[PlacedVictims, ...] = ()
@@ -145,7 +148,7 @@ class PlacedPreemption(objects.View, frozen=True):
 
 
 class PlacedJobStatus(objects.View, frozen=True):
-    """Of the status, who is placed where, and since when."""
+    """The fields of the status for the placement, and since when it exists."""
 
     phase: str = "Pending"
     attempt: int = 0
@@ -160,7 +163,7 @@ class PlacedJobStatus(objects.View, frozen=True):
 
     @property
     def holds_placement(self) -> bool:
-        """Whether the places belong to the job; in a phase that is not known they do."""
+        """Whether the places belong to the job; in an unknown phase they do."""
         return self.phase not in _NOT_PLACED and bool(self.placement)
 
 
@@ -171,9 +174,10 @@ class PlacedJob(objects.Object, frozen=True):
     status: PlacedJobStatus = PlacedJobStatus()
 
     def __post_init__(self) -> None:
-        """Keep one pod of the two, and where it may run only if the job itself is read for that.
+        """Keep one of the two pods, and its rules about nodes only if the job is read for them.
 
-        A job that waits says it when it asks; of the others, those that may move or grow are read.
+        A pending job sends its rules with its request. Of the others, those that may move or grow
+        are read.
         """
         planned = self.planned
         if planned is self.status.planned_pod:
@@ -183,7 +187,7 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def planned(self) -> PlacedJobTemplate:
-        """The pod that a worker is planned as, as far as that is written; or else its template."""
+        """The planned pod of a worker, if it is written; else the job's template."""
         pod = self.status.planned_pod
         if pod is not None and not pod.omitted:
             return pod
@@ -191,34 +195,34 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def keeps_rules(self) -> bool:
-        """Whether it is kept on which nodes it may run."""
+        """Whether the job's rules about nodes are kept."""
         return self.may_move or self.may_grow
 
     @property
     def may_move(self) -> bool:
-        """Whether it has places, and may be moved to others."""
+        """Whether the job has places and may move to others."""
         return self.spec.movable and self.status.holds_placement
 
     @property
     def may_grow(self) -> bool:
-        """Whether it has places, and more workers may get some."""
+        """Whether the job has places and more workers may get places."""
         return self.spec.extra > 0 and self.status.holds_placement
 
     @property
     def may_wait(self) -> bool:
-        """Whether it may be waiting for places: not ended, suspended or being deleted."""
+        """Whether the job may wait for places: it is not ended, suspended or being deleted."""
         ended = self.status.phase in ENDED_PHASES
         return not (ended or self.spec.suspend or self.metadata.deletion_timestamp)
 
     @property
     def started_at(self) -> dt.datetime | None:
-        """When the current attempt began."""
+        """Start of the current attempt."""
         current = (each for each in self.status.attempts if each.number == self.status.attempt)
         return next((each.started_at for each in current), None)
 
     @property
     def ends_at(self) -> dt.datetime | None:
-        """When its deadline is over, if it goes on; None: it has none, or no attempt runs."""
+        """Time at which its deadline is over; None if it has none, or no attempt runs."""
         left, begun = self.seconds_left, self.started_at
         if left is None or begun is None or self.has_ended:
             return None
@@ -226,13 +230,13 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its last attempt has."""
+        """Whether its last attempt has ended."""
         attempts = self.status.attempts
         return bool(attempts) and attempts[-1].finished_at is not None
 
     @property
     def seconds_left(self) -> float | None:
-        """What is left of its deadline for the attempt that runs, or for the next; None: none."""
+        """Seconds until its deadline for the running or the next attempt; None if it has none."""
         limit = self.spec.active_deadline_seconds
         limit = None if limit is None else min(max(limit, 0.0), _LONGEST_SECONDS)
         left = job_times.seconds_left(limit, max(self.status.active_seconds, 0.0))
@@ -240,14 +244,14 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def waits_since(self) -> dt.datetime | None:
-        """Since when its next attempt waits, as far as is shown."""
+        """Time since which its next attempt waits, as far as the status shows it."""
         ends = (each.finished_at for each in self.status.attempts)
         made = self.metadata.creation_timestamp
         return job_times.waits_since((made, self.status.resumed_at, *ends))
 
     @property
     def needs(self) -> Needs:
-        """What a worker needs as far as the job tells; nothing where it cannot be read."""
+        """Needs of a worker as far as the job shows them; nothing if they cannot be read."""
         try:
             spec = msgspec.json.decode(self.planned.spec, type=objects.PodSpec)
             return pod_resources.needs(spec, (self.spec.resource_name,)).bounded()

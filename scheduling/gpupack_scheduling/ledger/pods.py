@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods as the watch shows them: who is bound where, who waits, who is gone.
+"""Pods from the watch: which are bound where, which wait, which are gone.
 
-Every pod of the cluster counts, ours or not: the others take CPU and memory. A pod's devices are
-those of its annotation, whoever its scheduler was: to count a device as free that the annotation
-names would be the only unsafe reading. GPUs that it asks for beyond those are tickets of the
-kubelet's that somebody else's binding spent.
+Every pod of the cluster counts, with GPUs or not: the others take CPU and memory. A pod's devices
+are those of its annotation, whichever scheduler it had: the only unsafe reading would be to count a
+device as free that the annotation names. GPUs that it requests beyond those are device tokens of
+the kubelet that another scheduler's Binding used.
 
-Pods of their own that wait behind the queue's gate, or that it has let in, are kept for the queue
-to look at; `changes` tells it of each.
+Standalone pods that wait behind the queue's gate, or that the queue has admitted, are kept for the
+queue to read; `changes` lists each.
 
-A finished pod whose containers the kubelet still shows running was called so by somebody else: by
-who gave its node up, or by the kubelet itself, which evicts it and has not ended it. Its GPUs stay
-held until the agent has had the time to list it as lingering.
+A pod can be finished while the kubelet still shows running containers: another component gave up
+its node, or the kubelet itself evicts the pod and has not ended it. Its GPUs stay held until the
+agent has had the time to list it as lingering.
 """
 
 import dataclasses
@@ -38,11 +38,11 @@ from gpupack_scheduling.ledger.workers import worker_of
 log = logging.getLogger(__name__)
 
 FINISHED_HOLD_SECONDS: Final = 15.0
-"""Its agent lists a finished pod that still runs after 5 s; the rest is for that to come here."""
+"""Hold on a finished pod: its agent lists it after 5 s if it runs; the rest is for the report."""
 
 
 class Pods:
-    """A reflector's store."""
+    """A reflector's store of pods."""
 
     def __init__(
         self,
@@ -58,39 +58,41 @@ class Pods:
         self._observed, self._max_priority = observed_resources, max_priority
         self._listed = listed
         self.gated: dict[str, objects.Pod] = {}
-        """By UID, those that nothing but the queue's gate keeps from their scheduler."""
+        """Pods that only the queue's gate keeps from their scheduler, by UID."""
         self.reclaimable: set[str] = set()
-        """UIDs of bound pods whose owners have them evicted where their GPUs are idle for long. No
-        part of a claim: whoever annotates a pod again and again makes the queue look at nothing."""
+        """UIDs of bound pods whose owners permit eviction when their GPUs are idle for long. They
+        are no part of a claim: otherwise repeated annotations of a pod would wake the queue for
+        nothing."""
         self.called_idle: set[str] = set()
-        """UIDs of bound pods whose condition says that their GPUs are."""
+        """UIDs of bound pods whose condition says that their GPUs are idle."""
         self.called_failed: set[str] = set()
-        """The same of their condition that a GPU failed."""
+        """UIDs of bound pods whose condition says that a GPU failed."""
         self.held_by_others: set[str] = set()
-        """UIDs of pods that were shown behind gates of others, too, since this process began."""
+        """UIDs of pods that were seen with other gates, too, since this process started."""
         self.called_stranded: set[str] = set()
-        """The same of their condition that their only node cannot take them: it could."""
+        """UIDs of bound pods whose condition says that their only node cannot take them, which it
+        did."""
         self.let_in: dict[str, objects.Pod] = {}
-        """By UID, those that a queue has let in and that are not bound yet."""
+        """Pods that a queue has admitted and that are not bound yet, by UID."""
         self._waiting: dict[str, PodAsk] = {}
         self._seen_at: dict[str, float] = {}
         self._gone: set[str] = set()
-        """UIDs of those whose end a read has told, until the watch shows it."""
+        """UIDs of pods that a read found gone, until the watch shows it."""
 
     def waiting(self, uid: str) -> PodAsk | None:
-        """What a pod asks for that is not bound yet."""
+        """Return the request of a pod that is not bound yet."""
         return self._waiting.get(uid)
 
     def seen_at(self, uid: str) -> float | None:
-        """When a pod that asks for GPUs and is not bound was first shown, ledger's clock."""
+        """Return when a pod that requests GPUs and is not bound was first seen; ledger's clock."""
         return self._seen_at.get(uid)
 
     def is_gone(self, uid: str) -> None:
-        """A read has told that there is no such pod: what the watch still shows is of before."""
+        """Record that a read found no such pod: what the watch still shows is older."""
         self._gone.add(uid)
 
     def upsert(self, pod: objects.Pod) -> None:
-        """A pod appeared or changed."""
+        """Add or update a pod."""
         if pod.metadata.uid in self._gone:
             return
         if pod.finished:
@@ -120,16 +122,16 @@ class Pods:
             self._drop_assumption_if_deleting(pod)
 
     def remove(self, pod: objects.Pod) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         self._gone.discard(pod.metadata.uid)
         self._forget(pod.metadata.uid)
         self._free(pod.metadata.uid)
 
     def replace(self, pods: list[objects.Pod]) -> None:
-        """These are all pods.
+        """Replace all pods by these.
 
-        Only what the watch once showed bound can be missed in a list: a pod that was just
-        assumed or bound by us may be younger than the list is.
+        Only a pod that the watch once showed as bound can be missing from the list: a pod that was
+        just assumed or bound here may be younger than the list.
         """
         listed = {pod.metadata.uid for pod in pods}
         self._gone &= listed
@@ -163,12 +165,12 @@ class Pods:
         self.called_stranded.discard(uid)
 
     def see_gates(self) -> None:
-        """Whoever follows the changes is told of all pods that wait, and of those let in."""
+        """Add all pending and admitted pods to the changes, for their reader."""
         for uid in (*self.gated, *self.let_in):
             self._claims.changes.gate(uid)
 
     def _see_gate(self, pod: objects.Pod) -> None:
-        """It waits for the queue, was let in by one, or does neither."""
+        """Sort the pod into those that wait for the queue, those it admitted, or neither."""
         uid = pod.metadata.uid
         if any(gate.name != names.QUEUE_GATE for gate in pod.spec.scheduling_gates):
             self.held_by_others.add(uid)
@@ -189,17 +191,17 @@ class Pods:
             self._claims.changes.gate(uid)
 
     def _free(self, uid: str) -> None:
-        """What a pod held that the API does not know any more.
+        """Release what a pod held that is no longer in the API.
 
-        A force-deleted pod is gone from the API before its containers are: where the agent says
-        that they still run, `lingering` takes the pod's GPUs over.
+        A pod that was deleted by force is gone from the API before its containers are. Where the
+        agent reports that they still run, `lingering` takes over the pod's GPUs.
         """
         claim = self._claims.pods.get(uid)
         if claim is None or claim.state is not State.FINISHED:
             self._claims.drop_pod(uid)
 
     def _see_given_up(self, uid: str) -> None:
-        """A pod is called finished while its containers may run."""
+        """Hold the GPUs of a finished pod whose containers may still run."""
         claim = self._claims.pods.get(uid)
         if claim and claim.state is not State.FINISHED:
             deadline = self._clock() + FINISHED_HOLD_SECONDS
@@ -248,7 +250,7 @@ class Pods:
             return ()
 
     def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> dict[str, int]:
-        """What the kubelet counts for the pod beyond the devices of its annotation."""
+        """Return what the kubelet counts for the pod beyond the devices of its annotation."""
         if not pod_ask.asks_for_gpus(pod.spec, self._observed):
             return {}
         try:
@@ -256,7 +258,7 @@ class Pods:
         except AskInvalid as error:
             self._complain(pod, f"is counted without GPUs: {error}")
             return {}
-        # A pod asks for one resource; what an annotation names of slices is of the profile asked.
+        # A pod requests one resource; slices in an annotation have the requested profile.
         whole = next((name for name in counted if names.mig_profile(name)), names.GPU)
         named = Counter(whole if share.whole else names.GPU_SHARE for share in held)
         beyond = {name: number - named[name] for name, number in counted.items()}
@@ -275,7 +277,7 @@ class Pods:
             return NO_NEEDS
 
     def _complain(self, pod: objects.Pod, text: str) -> None:
-        """Once for a pod: each of its kubelet's status writes comes by here."""
+        """Log an error once per pod: each status write of its kubelet causes a call."""
         if pod.metadata.uid not in self._claims.pods:
             log.error("pod %s/%s %s", *pod.key, text)
 
@@ -286,7 +288,7 @@ class Pods:
 
 
 def _moment(written: dt.datetime | None) -> float | None:
-    """Seconds since the epoch."""
+    """Return seconds since the epoch."""
     return None if written is None else written.timestamp()
 
 

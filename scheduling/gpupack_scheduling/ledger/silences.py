@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes whose kubelet is silent, and for how long.
 
-Kubernetes says so: its node controller sets Ready to Unknown. A node that is silent for long says
-nothing about its GPUs any more, whatever its GPUNode lists: the agent could not have changed it.
-The time counts from the moment on at which this process saw the silence, by its own clock.
+Kubernetes' node controller sets Ready to Unknown for such a node. A node that is silent for long
+says nothing about its GPUs any more, whatever its GPUNode lists: the agent could not have changed
+it. The time counts from the moment at which this process saw the silence, by its own clock.
 """
 
 import math
@@ -13,11 +13,11 @@ from typing import Final
 from gpupack_kube import objects
 
 LONG_SECONDS: Final = 300.0
-"""As long as Kubernetes leaves pods on a node that is unreachable."""
+"""The time for which Kubernetes leaves pods on an unreachable node."""
 
 
 class Silences:
-    """Since when which nodes are silent.
+    """The silent nodes, and since when they are silent.
 
     Args:
         clock: monotonic seconds.
@@ -29,7 +29,7 @@ class Silences:
         self._due_at = math.inf
 
     def put(self, name: str, node: objects.Node | None) -> None:
-        """Take in a node as it is now; None: there is no such node."""
+        """Update a node; None if there is no such node."""
         if node is None or not _is_silent(node):
             self._since.pop(name, None)
         elif name not in self._since:
@@ -42,7 +42,7 @@ class Silences:
         return since is not None and self._clock() - since >= LONG_SECONDS
 
     def became_long(self) -> bool:
-        """Tell whether a silence may have become long since this was last asked."""
+        """Tell whether a silence may have become long since the last call."""
         now = self._clock()
         if now < self._due_at:
             return False

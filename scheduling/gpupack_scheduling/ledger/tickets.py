@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs set aside for tickets of the kubelet's that no device is known for.
+"""GPUs set aside for the kubelet's device tokens whose devices are unknown.
 
-    owned node      pods that somebody else bound: their annotation is missing or wrong
+    owned node      pods that another scheduler bound: their annotation is missing or wrong
     observed node   every pod and every planned worker: another plugin chooses the devices
 
-The kubelet counts them, each resource for itself, and would reject for good one pod of ours for
-each GPU that we gave out beyond what it has left. Which GPUs of the resource are set aside does not
-matter, so they are always ones that nobody else holds: they make room for every other claim.
+The kubelet counts the tokens of each resource. It would reject one gpupack pod for good for each
+GPU that gpupack gives out beyond the kubelet's remaining tokens. Which GPUs of the resource are set
+aside does not matter, so they are always GPUs without another holder: every other claim takes
+precedence.
 
-A ticket for a share that no annotation explains sets aside a whole GPU's worth of slots, although
-it is one slot: to keep single slots was rejected, since such a pod never starts (the agent has
-nothing to give it) and such a claim would be the only one that holds no percent.
+A token for a share without an annotation sets aside a whole GPU's slots, although it is one slot.
+To set aside single slots was rejected: such a pod never starts (the agent has nothing to give it),
+and such a claim would be the only one that holds no percent.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from gpupack_scheduling.ledger.workers import ticket_holder
 
 
 class TicketReservations:
-    """Keeps as many whole free GPUs of a node held as such tickets need, or all."""
+    """Holds as many whole free GPUs of a node as such tokens need, or all of its free GPUs."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self._cluster = cluster
@@ -32,14 +33,14 @@ class TicketReservations:
         self._on: dict[core.NodeName, dict[core.Holder, Tickets]] = defaultdict(dict)
 
     def on(self, fork: core.Cluster) -> "TicketReservations":
-        """The same tickets, set aside on a fork of the cluster from now on."""
+        """Return the same tokens on a fork of the cluster; the two are independent from now on."""
         twin = TicketReservations(fork)
         twin._nodes = self._nodes.copy()
         twin._on.update({node: held.copy() for node, held in self._on.items()})
         return twin
 
     def put(self, holder: core.Holder, allocation: Allocation | None) -> None:
-        """A holder has the tickets of this place, and no others."""
+        """Replace the tokens of a holder by those of this place."""
         before = self._nodes.pop(holder, None)
         if before is not None:
             del self._on[before][holder]
@@ -51,7 +52,7 @@ class TicketReservations:
             self.recompute(node)
 
     def needed(self, node: core.NodeName, resource: str) -> int:
-        """How many GPUs of a resource, as core spells it, the tickets on the node need."""
+        """Return how many GPUs of a resource (core's name) the tokens on the node need."""
         held = self._on[node].values() if node in self._on else ()
         if resource:
             return _total(held, resource)
@@ -59,7 +60,7 @@ class TicketReservations:
         return _total(held, names.GPU) - -slots // names.SHARE_SLOTS_PER_GPU
 
     def recompute(self, name: core.NodeName) -> None:
-        """Choose the GPUs of a node anew; to be called when anything changed there."""
+        """Choose a node's GPUs again; call this after any change there."""
         holder = ticket_holder(name)
         if name not in self._on:
             return

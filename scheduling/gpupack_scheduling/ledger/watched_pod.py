@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods with nothing but what the ledger reads.
+"""Pods with only the fields that the ledger reads.
 
-A list holds all pods at once before the ledger has seen any, and labels are anybody's words: a
+A list holds all pods at once before the ledger has seen any. Any user can write labels, and one
 megabyte of them takes fifteen in memory.
 """
 
@@ -27,10 +27,10 @@ class WatchedPod(objects.Pod, frozen=True):
     """A pod as far as the ledger reads it."""
 
     spec: RawPodSpec = RawPodSpec()
-    """As it is decoded; whoever has the pod finds a PodSpec or a GatedPodSpec."""
+    """The spec as it is decoded; afterwards it is a PodSpec or a GatedPodSpec."""
 
     def __post_init__(self) -> None:
-        """Keep no other labels, annotations and owners than tell whose devices a pod holds."""
+        """Keep only labels, annotations and owners that identify the holder of a pod's devices."""
         spec: objects.PodSpec = self.spec
         if isinstance(spec, RawPodSpec):
             msgspec.structs.force_setattr(self, "spec", spec.reduced())

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which worker of which attempt a pod is.
+"""The worker and the attempt that a pod belongs to.
 
-A pod is a worker if its labels say so and its owner reference names the Job of that attempt as
-its controller, or the Job that such a worker, or a pod of several workers, has for itself. A pod of
-several workers has the index of the first. Its key holds the namespace and the
-GPUJob's UID: it gets a place only where that very GPUJob of its own namespace has one.
+A pod is a worker if its labels say so and its owner reference names the right Job as its
+controller: the Job of that attempt, or the Job that such a worker, or a pod of several workers, has
+for itself. A pod of several workers has the index of the first. Its key contains the namespace and
+the GPUJob's UID: it gets a place only where that very GPUJob of its own namespace has one.
 
-The namespace is the boundary of trust. Labels and owner references are the pod author's words,
-and the Job's UID is not known here: who may create pods in a namespace can take the place of a
-worker there with a pod that asks for the same GPUs (`mismatch`), but of no other namespace's.
+The namespace is the boundary of trust. The pod's author writes labels and owner references, and the
+Job's UID is not known here. A user who may create pods in a namespace can take the place of a
+worker there, with a pod that requests the same GPUs (`mismatch`), but no place of another
+namespace.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from gpupack_kube import objects
 _LINGERING = "lingering/"
 
 MAX_ATTEMPTS: Final = 2**31 - 1
-"""Of a GPUJob, by the numbers that are believed: who keeps them does so in 64 bits at the most."""
+"""Largest accepted attempt number of a GPUJob; other components store it in at most 64 bits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,41 +47,41 @@ class WorkerKey:
     index: int
 
     def peer(self, index: int) -> "WorkerKey":
-        """Another worker of the same attempt."""
+        """Return another worker of the same attempt."""
         return WorkerKey(self.attempt, index)
 
     @property
     def holder(self) -> core.Holder:
-        """The name under which core's cluster knows it."""
+        """The name of the worker in core's cluster."""
         a = self.attempt
         return core.Holder(f"worker/{a.namespace}/{a.job}/{a.job_uid}/{a.number}/{self.index}")
 
 
 def pod_holder(uid: str) -> core.Holder:
-    """The name under which core's cluster knows a pod."""
+    """Return the name of a pod in core's cluster."""
     return core.Holder(f"pod/{uid}")
 
 
 def ticket_holder(node: core.NodeName) -> core.Holder:
-    """The name under which core's cluster knows a node's pods that hold tickets alone."""
+    """Return the name, in core's cluster, of a node's pods that hold device tokens only."""
     return core.Holder(f"tickets/{node}")
 
 
 def lingering_holder(node: core.NodeName, uid: str) -> core.Holder:
-    """The name under which core's cluster knows a pod that is gone, and whose processes are not.
+    """Return the name, in core's cluster, of a pod that is gone and whose processes are not.
 
-    With the node: that no other node reports the same UID is its agent's word alone.
+    The name contains the node: only an agent's report says that no other node has the same UID.
     """
     return core.Holder(f"{_LINGERING}{node}/{uid}")
 
 
 def is_lingering(holder: core.Holder) -> bool:
-    """Whether `lingering_holder` made the name."""
+    """Tell whether `lingering_holder` made the name."""
     return holder.startswith(_LINGERING)
 
 
 def worker_of(pod: objects.Object) -> WorkerKey | None:
-    """Which worker the pod is; None for a pod of its own."""
+    """Return the worker that the pod is; None for a standalone pod."""
     labels = pod.metadata.labels
     try:
         attempt = AttemptKey(
@@ -98,7 +99,7 @@ def worker_of(pod: objects.Object) -> WorkerKey | None:
 
 
 def _number(label: str) -> int:
-    """As we write it; `int` alone would read `1_0` and `-1` too."""
+    """Parse a number as gpupack writes it; `int` alone would also accept `1_0` and `-1`."""
     if not label.isdecimal():
         raise ValueError(label)
     return int(label)
