@@ -20,7 +20,7 @@ class Mode(enum.StrEnum):
     """The component that chooses the node of a pod without a plan."""
 
     DECISIVE = "decisive"
-    """The extender: filter answers one node."""
+    """The extender: filter returns one node."""
     ADVISORY = "advisory"
     """kube-scheduler: filter passes every node that fits, prioritize ranks them."""
 
@@ -30,7 +30,7 @@ class Decisions:
     """Settings of how places are chosen, and for how long an answer holds them."""
 
     mode: Mode = Mode.DECISIVE
-    """GPUPACK_MODE."""
+    """GPUPACK_MODE: the component that chooses the node of a pod without a plan."""
     policy: str = core.DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
     outlook: core.Outlook | None = None

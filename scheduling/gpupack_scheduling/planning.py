@@ -27,7 +27,7 @@ from gpupack_scheduling.queueing.admissions import Admissions
 from gpupack_scheduling.queueing.ask import GangAsk
 
 UNBOUNDED_GPUS: Final = 1e9
-"""Threshold above which a quota counts as unlimited, since no limit is not exactly infinite."""
+"""Threshold above which a quota counts as unlimited: its number is not exactly infinite."""
 
 TOO_EARLY: Final = "the scheduler has not yet seen the last attempt end"
 

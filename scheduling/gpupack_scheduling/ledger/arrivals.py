@@ -8,7 +8,7 @@ from gpupack_scheduling.asks.pod_ask import PodAsk
 
 
 class Arrivals:
-    """Reports each pod to a learner once when it is first seen, and once when it is gone.
+    """The reports of pods to a learner: once when first seen, and once when gone.
 
     Pods that run already when the extender starts count as arrivals too: after a restart they are
     the best estimate of future requests.

@@ -25,8 +25,8 @@ from gpupack_scheduling.ledger.placed_job import (
 )
 
 MAX_RULES_BYTES: Final = 16 << 10
-"""Maximum size of the rules about nodes that are kept of a pending job, as JSON. All pending jobs
-are in memory, of every namespace."""
+"""Maximum size of the rules about nodes that are kept of a job that may not move, as JSON. All
+pending jobs are in memory, of every namespace."""
 
 STANDS_IN_QUEUE: Final = frozenset({*WaitReason, *core.Reason})
 """Reasons that the leading extender gives."""
@@ -87,7 +87,7 @@ class AskingJob(PlacedJob, frozen=True):
     status: AskingStatus = AskingStatus()
 
     def __post_init__(self) -> None:
-        """Drop a pending job's rules about nodes if they are larger than MAX_RULES_BYTES."""
+        """Drop rules about nodes larger than MAX_RULES_BYTES, unless the job may move."""
         super().__post_init__()
         planned = self.planned
         if not self.may_move and len(planned.rules) > MAX_RULES_BYTES:

@@ -114,7 +114,9 @@ class ClaimTable:
         return claims.together([each.allocation for each in held]) if held else None
 
     def has_workers(self, attempt: AttemptKey) -> bool:
-        """Tell whether an attempt's workers have places, planned or written: its pods need these.
+        """Tell whether an attempt's workers have places, planned or written.
+
+        Only places prove it: the authors of pods write their labels.
         """
         return any(worker.attempt == attempt for worker in self._of_job.get(attempt.job_uid, ()))
 

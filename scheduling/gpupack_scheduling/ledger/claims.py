@@ -57,7 +57,7 @@ class Allocation:
 
     @property
     def node(self) -> core.NodeName:
-        """The node of the placement."""
+        """Return the node of the placement."""
         return self.placement.node
 
 
@@ -81,12 +81,12 @@ class WorkerClaim:
 
     @property
     def pod(self) -> WorkerKey:
-        """The first worker of this worker's pod, whose labels the pod has."""
+        """Return the first worker of this worker's pod, whose labels the pod has."""
         return self.worker if self.pod_index is None else self.worker.peer(self.pod_index)
 
     @property
     def placement(self) -> core.Placement:
-        """The node, and the devices that are known."""
+        """Return the node, and the devices that are known."""
         return self.allocation.placement
 
 
@@ -116,7 +116,7 @@ class PodClaim:
 
     @property
     def placement(self) -> core.Placement:
-        """The node, and the devices that are known."""
+        """Return the node, and the devices that are known."""
         return self.allocation.placement
 
 

@@ -64,8 +64,9 @@ class RawPodSpec(objects.PodSpec, frozen=True):
     volumes: msgspec.Raw = _NULL
 
     def reduced(self) -> objects.PodSpec:
-        """Return the spec; with rules about nodes only if the queue waits for it and they are
-        short.
+        """Return the spec as it is kept, in most cases without rules about nodes.
+
+        The rules are kept if they are short and only gpupack's gate holds the pod.
         """
         kept = {name: getattr(self, name) for name in objects.PodSpec.__struct_fields__}
         kept["containers"] = _without_ports(self.containers)

@@ -64,7 +64,7 @@ class ShownJob:
 
     @property
     def has_ended(self) -> bool:
-        """True if the status shows the end of its last attempt; its pods may still exist."""
+        """Tell whether the status shows the end of its last attempt; its pods may still exist."""
         return bool(self.attempts) and self.attempts[-1].finished_at is not None
 
 

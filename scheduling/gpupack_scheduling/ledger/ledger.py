@@ -140,9 +140,9 @@ class Ledger:
     def hold_beside(self, worker: WorkerKey, placement: core.Placement, *, seconds: float) -> None:
         """Hold a place for one more worker of an attempt that is planned or written.
 
-        The place gets the deadline and version of the attempt's unwritten places. If there are none
-        it is held for `seconds`, without a version: no component that could write it has learned of
-        it.
+        The place gets the deadline and version of the attempt's unwritten places. If there are
+        none, it is held for `seconds` with version UNTOLD: no component that could write it knows
+        of it yet.
         """
         now = self._clock()
         beside = next(iter(self._unwritten(worker.attempt)), None)

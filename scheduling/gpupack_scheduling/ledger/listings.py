@@ -18,8 +18,7 @@ class Listings:
         self._nodes: dict[str, set[str]] = defaultdict(set)
 
     def put(self, name: str, gpus: GpuNode | None) -> None:
-        """Update what a node's agent lists; on an observed node only the number of GPUs is known.
-        """
+        """Update what a node's agent lists; on an observed node GPUs are known by number only."""
         for uuid in self._uuids.pop(name, frozenset()):
             self._nodes[uuid].discard(name)
             if not self._nodes[uuid]:

@@ -65,7 +65,7 @@ class ByName(Generic[T]):
 
 
 class NodeStores:
-    """Keeps the nodes of the cluster equal to those of the API."""
+    """The stores that keep the cluster's nodes equal to those of the API."""
 
     def __init__(
         self,

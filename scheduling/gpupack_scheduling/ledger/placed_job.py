@@ -94,13 +94,13 @@ class PlacedJobSpec(objects.View, frozen=True):
 
     @property
     def least(self) -> int:
-        """Workers that start together or not at all, for any value in the spec."""
+        """Return how many workers start together or not at all, for any value in the spec."""
         workers = min(max(self.workers, 1), MAX_WORKERS)
         return workers if self.min_workers is None else min(max(self.min_workers, 1), workers)
 
     @property
     def extra(self) -> int:
-        """Maximum number of extra workers besides those."""
+        """Return the maximum number of extra workers besides those."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
 
 
@@ -116,7 +116,7 @@ class PlacedAttempt(objects.View, frozen=True):
 
     @property
     def last_ran_at(self) -> dt.datetime | None:
-        """End of the last worker, or else the time at which the end was written; None: not ended.
+        """Return the end of the last worker, or else when the end was written; None: not ended.
 
         An operator that was down may write the end much later.
         """
@@ -126,7 +126,7 @@ class PlacedAttempt(objects.View, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """Duration of the attempt; None if it has not ended."""
+        """Return the duration of the attempt; None if it has not ended."""
         if self.started_at is None or self.last_ran_at is None:
             return None
         return max((self.last_ran_at - self.started_at).total_seconds(), 0.0)
@@ -163,7 +163,7 @@ class PlacedJobStatus(objects.View, frozen=True):
 
     @property
     def holds_placement(self) -> bool:
-        """Whether the places belong to the job; in an unknown phase they do."""
+        """Tell whether the places belong to the job; in an unknown phase they do."""
         return self.phase not in _NOT_PLACED and bool(self.placement)
 
 
@@ -187,7 +187,7 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def planned(self) -> PlacedJobTemplate:
-        """The planned pod of a worker, if it is written; else the job's template."""
+        """Return the planned pod of a worker, if it is written; else the job's template."""
         pod = self.status.planned_pod
         if pod is not None and not pod.omitted:
             return pod
@@ -195,34 +195,34 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def keeps_rules(self) -> bool:
-        """Whether the job's rules about nodes are kept."""
+        """Tell whether the job's rules about nodes are kept."""
         return self.may_move or self.may_grow
 
     @property
     def may_move(self) -> bool:
-        """Whether the job has places and may move to others."""
+        """Tell whether the job has places and may move to others."""
         return self.spec.movable and self.status.holds_placement
 
     @property
     def may_grow(self) -> bool:
-        """Whether the job has places and more workers may get places."""
+        """Tell whether the job has places and more workers may get places."""
         return self.spec.extra > 0 and self.status.holds_placement
 
     @property
     def may_wait(self) -> bool:
-        """Whether the job may wait for places: it is not ended, suspended or being deleted."""
+        """Tell whether the job may wait for places: not ended, suspended or being deleted."""
         ended = self.status.phase in ENDED_PHASES
         return not (ended or self.spec.suspend or self.metadata.deletion_timestamp)
 
     @property
     def started_at(self) -> dt.datetime | None:
-        """Start of the current attempt."""
+        """Return the start of the current attempt."""
         current = (each for each in self.status.attempts if each.number == self.status.attempt)
         return next((each.started_at for each in current), None)
 
     @property
     def ends_at(self) -> dt.datetime | None:
-        """Time at which its deadline is over; None if it has none, or no attempt runs."""
+        """Return when its deadline is over; None if it has none, or no attempt runs."""
         left, begun = self.seconds_left, self.started_at
         if left is None or begun is None or self.has_ended:
             return None
@@ -230,13 +230,13 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its last attempt has ended."""
+        """Tell whether its last attempt has ended."""
         attempts = self.status.attempts
         return bool(attempts) and attempts[-1].finished_at is not None
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until its deadline for the running or the next attempt; None if it has none."""
+        """Return the seconds until its deadline for the running or next attempt; None if none."""
         limit = self.spec.active_deadline_seconds
         limit = None if limit is None else min(max(limit, 0.0), _LONGEST_SECONDS)
         left = job_times.seconds_left(limit, max(self.status.active_seconds, 0.0))
@@ -244,14 +244,14 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def waits_since(self) -> dt.datetime | None:
-        """Time since which its next attempt waits, as far as the status shows it."""
+        """Return the time since which its next attempt waits, as far as the status shows it."""
         ends = (each.finished_at for each in self.status.attempts)
         made = self.metadata.creation_timestamp
         return job_times.waits_since((made, self.status.resumed_at, *ends))
 
     @property
     def needs(self) -> Needs:
-        """Needs of a worker as far as the job shows them; nothing if they cannot be read."""
+        """Return a worker's needs as far as the job shows them; nothing if they are unreadable."""
         try:
             spec = msgspec.json.decode(self.planned.spec, type=objects.PodSpec)
             return pod_resources.needs(spec, (self.spec.resource_name,)).bounded()
@@ -260,7 +260,7 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def tickets(self) -> dict[str, int]:
-        """What the kubelet counts for a worker whose devices the status does not name."""
+        """Return what the kubelet counts for a worker whose devices the status does not name."""
         mig, resource = self.spec.mig, self.spec.resource_name
         name = names.mig_resource(mig) if mig else resource
         return {name: self.spec.gpus} if self.spec.gpus else {}

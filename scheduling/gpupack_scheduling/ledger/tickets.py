@@ -25,7 +25,7 @@ from gpupack_scheduling.ledger.workers import ticket_holder
 
 
 class TicketReservations:
-    """Holds as many whole free GPUs of a node as such tokens need, or all of its free GPUs."""
+    """The whole free GPUs of each node that are held for such tokens: as many as needed, or all."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self._cluster = cluster

@@ -52,7 +52,7 @@ class WorkerKey:
 
     @property
     def holder(self) -> core.Holder:
-        """The name of the worker in core's cluster."""
+        """Return the name of the worker in core's cluster."""
         a = self.attempt
         return core.Holder(f"worker/{a.namespace}/{a.job}/{a.job_uid}/{a.number}/{self.index}")
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""core's queue beside the ledger: who goes next is decided where it is known what is free.
+"""core's queue over the ledger: the next job is chosen where the free GPUs are known.
 
     plan API ── submit ──► Admissions ── cycle ──► core.queueing.Queue
                               │   ▲
       places held in the      │   │ what has changed: claims, nodes, GPUJobs
-      ledger for who is let in▼   │
-                            Ledger ┘        Turns ──► the operator hears whose turn it is
+      ledger for admitted jobs▼   │
+                            Ledger ┘        Turns ──► the operator is notified of turns
 
-What runs is whatever holds GPUs by the ledger's claims; what waits is what the operator has asked
-for since this process leads. Nothing is written here: the operator writes what it is answered.
+Running jobs are those that hold GPUs by the ledger's claims. Pending jobs are those that the
+operator has submitted since this process leads. This package writes nothing: the operator writes
+the answers that it gets.
 """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue's owner: tells it what has changed, does what it decides, and says why others wait.
+"""The owner of the queue: it reports changes to it, carries out its decisions, and explains waits.
 
-    waits      an attempt that the operator has asked for; until it has its places, or ends, or
-               nobody knows it. A pod of its own, as long as it is shown behind our gate alone
-    runs       an attempt or a pod that holds GPUs by the ledger's claims; until it holds none
+    pending    an attempt that the operator has submitted; until it has its places, or ends, or
+               the watch does not know it. A standalone pod, while only gpupack's gate holds it
+    running    an attempt or a pod that holds GPUs by the ledger's claims; until it holds none
 
-An admission holds places in the ledger until the watch shows them written: as a plan does, or as
-filter's answer does for a pod whose gate is opened. Where they are not written the claims end, and
-with them the job's place in the queue: its operator asks again, or the watch shows the pod still.
+An admission holds places in the ledger until the watch shows them written: like a plan, or, for a
+pod whose gate is opened, like filter's answer. If they are not written the claims end, and with
+them the job's admission: its operator submits it again, or the watch still shows the pod.
 """
 
 import dataclasses
@@ -65,36 +65,35 @@ from gpupack_scheduling.queueing.turns import Orders
 from gpupack_scheduling.queueing.waiting import WaitingAsks
 
 UNKNOWN_SECONDS: Final = 60.0
-"""A GPUJob that the watch has not shown for so long is none."""
+"""Time after which a GPUJob that the watch has not shown counts as gone."""
 
 MAX_UNWRITTEN: Final = 32
-"""Admissions that the operator is to write at once: it asks for one after the other, and each is
-held for some seconds alone."""
+"""Maximum of admissions that the operator has yet to write: it submits one after the other, and
+each is held for a few seconds only."""
 
 MAX_ADMITTED: Final = 64
-"""By one cycle: other calls are answered in between."""
+"""Maximum of admissions per cycle: other calls are answered in between."""
 
 MAX_TOLD: Final = 512
-"""Attempts that are to end of which the operator is told at once; those that it has ended make room
-for others."""
+"""Maximum of attempts to end in one message to the operator; when these end, others follow."""
 
 LOOK_SECONDS: Final = 1.0
-"""While as many pods are let in as there may be, those behind the next ones are looked at as often:
-what is found for more pods than can go in is found in vain."""
+"""Interval at which the queue considers jobs behind the next pods, while the maximum of pods is
+being admitted: plans for more pods than can be admitted are useless."""
 
 Places = tuple[core.Placement, ...]
 
 
 class Admissions:
-    """Who waits, who is let in. Nothing here awaits.
+    """The pending jobs and the admissions. No method awaits.
 
     Args:
-        ledger: what is held, and by whom.
-        policies: where a gang goes.
-        hears: of those whose turn has come.
-        quotas: GPUQuotas and GPUCohorts; they count from the next look on.
+        ledger: the claims.
+        policies: the placement policies.
+        hears: the notifier of decisions.
+        quotas: GPUQuotas and GPUCohorts; changes count from the next call of `see` on.
         now: seconds since the epoch, by the API server's clock.
-        decisions: how the queue is run, and within what an admission is to be written.
+        decisions: settings of the queue, and the time within which an admission must be written.
     """
 
     def __init__(
@@ -115,14 +114,14 @@ class Admissions:
         self._queue = Queue(decisions.queue.as_rules())
         self._configured, self._recalled = -1, False
         self.problems: Mapping[tuple[str, str], str] = {}
-        """What of GPUQuotas and GPUCohorts does not count, by namespace and name."""
+        """Parts of GPUQuotas and GPUCohorts that do not count, by namespace and name."""
         self._waiting = WaitingAsks()
         self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
         self._running = self._follow()
         self._unshown: dict[str, AttemptKey] = {}
-        """By UID, attempts that asked before the end of the one before was shown."""
+        """Attempts, by UID, that were submitted before the end of the previous one was shown."""
         self._unwritten: set[AttemptKey] = set()
-        """Let in by us and not shown as written yet."""
+        """Attempts admitted here whose places are not yet shown as written."""
         self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
         self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
         self._draining = Draining(ledger)
@@ -131,50 +130,53 @@ class Admissions:
         self._consolidating = Consolidating(ledger, self._preempting, self._moving)
         self._growing = Growing(ledger, hold_seconds=self._hold_seconds)
         self._looked_at = -inf
-        """When it was last looked beyond the pods that may be let in."""
+        """Time at which jobs beyond the pods that may be admitted were last considered."""
         self._goes_on = False
-        """The last cycle ended before it had looked at all who wait."""
+        """True if the last cycle ended before it had considered all pending jobs."""
         self.look_at: float | None = None
-        """When time alone may make a decision due; None: never."""
+        """Time at which a decision may become due without an event; None: never."""
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of pending jobs."""
         return len(self._waiting)
 
     @property
     def consolidating(self) -> Consolidating:
-        """To be read."""
+        """Return the consolidations; read-only."""
         return self._consolidating
 
     @property
     def preempting(self) -> Preempting:
-        """To be read."""
+        """Return the preemptions; read-only."""
         return self._preempting
 
     def kinds(self) -> Mapping[str, int]:
-        """How many wait, of attempts of GPUJobs (gang) and of pods of their own (pod)."""
+        """Return the number of pending attempts of GPUJobs (gang) and standalone pods (pod)."""
         gangs = sum(1 for _ in self._waiting.gangs())
         return {"gang": gangs, "pod": len(self._waiting) - gangs}
 
     def starving(self) -> Mapping[Tenant, float]:
-        """Seconds for which a namespace's longest job waits within what its quota promises."""
+        """Return the seconds for which each namespace's oldest job waits within nominal quota."""
         return starving(self._queue.state, self._ledger.cluster, self.now())
 
     @property
     def queue(self) -> Queue:
-        """To be read."""
+        """Return the queue; read-only."""
         return self._queue
 
     def now(self) -> float:
-        """As the queue's time goes: never back."""
+        """Return the queue's time, which never goes back."""
         self._now = max(self._now, self._clock())
         return self._now
 
     def submit(self, ask: GangAsk) -> None:
-        """It waits since it came, as far as that is shown; what it asked for before is forgotten.
+        """Add an attempt to the queue, in place of earlier requests of its job.
+
+        Its waiting time counts from `ask.since`, if that is known.
 
         Raises:
-            QueueFull: its namespace has more in the queue than it may.
+            QueueFull: its namespace has as much in the queue as it may, or pods of this attempt
+                still hold GPUs.
         """
         self.see()
         ask = dataclasses.replace(ask, estimate=self._learned.estimate(ask.attempt))
@@ -198,19 +200,20 @@ class Admissions:
         self._see_preemption(uid)
 
     def admitted_gang(self, attempt: AttemptKey) -> core.Gang | None:
-        """What an attempt asked for that holds places; None: it holds none."""
+        """Return the request of an attempt that holds places; None if it holds none."""
         self.see()
         running = self._queue.state.running.get(job_id(attempt))
         return running.job.gang if running else None
 
     def obstacle(self, ask: GangAsk) -> str:
-        """Why it could not come into the queue; empty: it could."""
+        """Return why a request could not enter the queue; empty if it could."""
         return self._waiting.obstacle_to(ask)
 
     def is_too_early(self, attempt: AttemptKey) -> bool:
-        """Whether the end of the attempt before it is not shown here yet; it is called when it is.
+        """Tell whether the end of the previous attempt is not yet shown here.
 
-        Until then its last places count as held, and what its status reserves is not known.
+        Until then its last places count as held, and the reservation in its status is not known.
+        The operator is notified when the end is shown.
         """
         if not self._ledger.jobs.is_behind(attempt):
             return False
@@ -218,19 +221,19 @@ class Admissions:
         return True
 
     def withdraw(self, uid: str) -> None:
-        """No attempt of this GPUJob waits any more; of no effect where none does."""
+        """Remove all attempts of a GPUJob from the queue; no effect if there are none."""
         for job, _ in self._waiting.of_job(uid):
             self._withdraw(job)
 
     def withdraw_all(self) -> None:
-        """Nobody waits any more: whoever does asks again, or is shown."""
+        """Remove all pending jobs: each is submitted again, or shown by the watch."""
         for job in self._waiting:
             self._withdraw(job)
         self._ledger.pods.see_gates()
         self._ledger.jobs.see_all()
 
     def begin_anew(self) -> None:
-        """Forget who waits, and learn who runs from the ledger again; who waits asks."""
+        """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
         self.withdraw_all()
         history = self._queue.state.books.history
         self._queue = Queue(self._decisions.queue.as_rules(), history=history)
@@ -245,7 +248,7 @@ class Admissions:
         self._hears.turns.begin()
 
     def see(self) -> None:
-        """Take in what has changed in ledger and quotas."""
+        """Apply the changes of ledger and quotas."""
         self._see_quotas()
         seen = self._ledger.changes.take()
         self._learned.see(seen.jobs)
@@ -263,10 +266,10 @@ class Admissions:
             self._see_gate(uid)
 
     def decide(self, *, asking: AttemptKey | None = None) -> bool:
-        """One cycle: let in whoever can be. Whether there may be more to decide at once.
+        """Run one cycle that admits jobs; return whether more may be decided at once.
 
-        `asking` needs not hear of its turn: it is being answered. Only so many are let in, and
-        stopped for, as the operator can write while their places are held.
+        `asking` is not notified of its turn: this call answers it. The cycle admits and preempts
+        only as much as the operator can write while the places are held.
         """
         self.see()
         self._preempting.end_overdue(self._queue, self.now())
@@ -311,14 +314,14 @@ class Admissions:
     def place(
         self, pod: PodAsk, nodes: Collection[core.NodeName]
     ) -> core.Placement | PodClaim | Wait:
-        """Where a pod of its own may go now among these nodes, or why it may not.
+        """Return where a standalone pod may go now among these nodes, or why it may not.
 
-        kube-scheduler keeps it waiting, and asks again. What is answered is the caller's to hold,
-        but for a claim, which the queue has just given it. One that has been let in before goes
-        before those who wait.
+        kube-scheduler keeps such a pod pending, and calls again. The caller holds a returned
+        placement; a returned claim is already held, since the queue has just admitted the pod. A
+        pod that was admitted before precedes all pending jobs.
 
         Raises:
-            NotReady: the queue is still letting in others, who go first.
+            NotReady: the queue is still admitting other jobs, which go first.
         """
         if self._let_in.knows(pod.uid):
             self.see()
@@ -332,7 +335,7 @@ class Admissions:
         visitor = waiting_pod(pod)
 
         def plan(cluster: core.Cluster, job: Job) -> Places | None:
-            """Room for those who wait is foreseen meanwhile, on all nodes."""
+            """Place the pod among `nodes`; pending jobs are planned on all nodes."""
             if job.id != visitor.id:
                 return self._plan(cluster, job)
             return places_by(self._policies.named(), cluster, job, candidates=nodes)
@@ -341,14 +344,14 @@ class Admissions:
         return found if isinstance(found, Wait) else found[0]
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
-        """Who is to be stopped for it, as its status is to say."""
+        """Return the preemption for an attempt, as its status will show it."""
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
-        """Pods that are to end now.
+        """Return the pods that must end now.
 
-        For others, for maintenance, as their node cannot take them, as they use no GPU, or as one
-        of theirs failed.
+        They end for preemptors, for maintenance, because their node cannot take them, because they
+        use no GPU, or because one of their GPUs failed.
         """
         return (
             *self._preempting.evictions(self._queue),
@@ -363,28 +366,28 @@ class Admissions:
         return [each.note for each in self._let_in.stranded(self.now())]
 
     def failed_pods(self) -> list[Note]:
-        """Pods of their own one of whose GPUs failed."""
+        """Return standalone pods with a failed GPU."""
         return list(self._failing.notes(self._queue))
 
     def idle_pods(self) -> list[IdlePod]:
-        """Pods of their own that use none of their GPUs for longer than their cohort allows."""
+        """Return standalone pods that have used no GPU for longer than their cohort allows."""
         return list(self._idling.pods(self._queue, self.now()))
 
     def why(self, attempt: AttemptKey) -> Wait:
-        """Why it waits.
+        """Return why an attempt waits.
 
         Raises:
-            NotHeld: it does not.
+            NotHeld: it does not wait.
         """
         return self._queue.why(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
 
     @property
     def lets_in(self) -> bool:
-        """Whether as many pods are on their way in as there may be, or more will soon be."""
+        """Tell whether the maximum of pods is being admitted, or more will be soon."""
         return self._goes_on or not self._let_in.room()
 
     def why_pod(self, pod: objects.Pod) -> str:
-        """Why a pod behind our gate waits; empty: it does not."""
+        """Return why a pod behind gpupack's gate waits; empty if it does not."""
         job = pod_id(pod.metadata.uid)
         waiting = self._waiting.get(job)
         if waiting is not None and job in self._queue.state.waiting:
@@ -395,19 +398,19 @@ class Admissions:
         return self._waiting.obstacle(pod.metadata.uid)
 
     def obstacle_of_pod(self, uid: str) -> str:
-        """Why a pod behind our gate is not in the queue; empty: nothing keeps it out."""
+        """Return why a pod behind gpupack's gate is not in the queue; empty: no reason is known."""
         return self._waiting.obstacle(uid)
 
     def copy(self) -> tuple[Queue, core.Cluster]:
-        """Queue and cluster as they are, for what-if questions in whatever thread."""
+        """Return copies of queue and cluster, for what-if questions in any thread."""
         self._queue.drain(self._draining.movable())
         foreseen = max(self._queue.rules.kept, 1)
         return self._queue.copy(foreseen=foreseen), self._ledger.cluster.fork()
 
     def planner(self, also: Mapping[JobId, str | None]) -> Planner:
-        """Where those go who wait now, and others by the policies given; for a copy of the queue.
+        """Return a planner of pending jobs and of those in `also`, for a copy of the queue.
 
-        Policies are as they are informed now.
+        `also` has the policies of other jobs. Policies have the present outlook.
         """
         policy_of = {job: self._waiting[job].ask.policy for job in self._waiting} | dict(also)
         by_name = self._policies.all()
@@ -419,9 +422,9 @@ class Admissions:
         return plan
 
     def forget_unknown(self) -> None:
-        """Nobody waits for a GPUJob that the watch does not show: it is gone.
+        """Withdraw jobs whose GPUJob the watch does not show: it is gone.
 
-        And who waits outside is looked at again: who was before him may be gone, too.
+        Pods outside the queue are checked again, because pods before them may be gone, too.
         """
         now = self.now()
         for job, waiting, ask in self._waiting.gangs():
@@ -433,7 +436,7 @@ class Admissions:
             self._ledger.changes.gate(uid)
 
     def _order(self, *, settled: bool) -> None:
-        """Tell the operator which attempts are to end, where no status says so."""
+        """Notify the operator which attempts must end, move or grow, where no status says so."""
         drained = itertools.chain(
             self._failing.attempts(self._queue),
             self._draining.stopped(self._queue, self.now(), settled=settled),
@@ -444,7 +447,7 @@ class Admissions:
         self._hears.turns.order(Orders(stops, told, moves, grows))
 
     def _most(self, asking: AttemptKey | None) -> int:
-        """How many to let in now; 0: nobody is to be looked at."""
+        """Return how many jobs to admit now; 0: no job is considered."""
         room, now = min(self._let_in.at_once(), MAX_ADMITTED), self.now()
         if asking is None and now - self._looked_at < LOOK_SECONDS:
             return room
@@ -452,7 +455,7 @@ class Admissions:
         return MAX_ADMITTED if self._waiting.has_gangs else max(room, 1)
 
     def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
-        """Whether it is let in now; else there are enough whose places are to be written."""
+        """Admit a job; return False if enough admissions are yet to be written."""
         if extra := extra_worker(admit.job):
             return self._admit_beside(admit, *extra)
         ask = self._waiting[admit.job].ask
@@ -497,9 +500,10 @@ class Admissions:
         self._queue.configure(reading.quotas, self._ledger.cluster, self.now())
 
     def _recall(self) -> None:
-        """What tenants used before this process began.
+        """Recall what tenants used before this process started.
 
-        From then on it counts by itself: one that does not decide sees who runs, too.
+        From then on the queue counts usage by itself: a process that does not decide also sees
+        which jobs run.
         """
         if self._recalled:
             return
@@ -509,9 +513,10 @@ class Admissions:
             self._queue.recall(kept.averages, kept.at, self._ledger.cluster, self.now())
 
     def _see_lost(self, attempt: AttemptKey) -> None:
-        """Its places were given away unwritten: its job is in no queue, and asks.
+        """Restore the state of an attempt whose places were released unwritten, and notify its job.
 
-        What its status reserves for it is reserved again, before others are looked at.
+        The job is in no queue and is submitted again. The reservation in its status is restored
+        before other jobs are considered.
         """
         uid = attempt.job_uid
         self._moving.see(uid, self._queue, self.now())
@@ -521,7 +526,7 @@ class Admissions:
             self._hears.call(attempt)
 
     def _see_gate(self, uid: str) -> None:
-        """A pod came behind our gate, changed there or left it."""
+        """Update a pod that came behind gpupack's gate, changed there or left it."""
         pods = self._ledger.pods
         gated, let_in = pods.gated.get(uid), pods.let_in.get(uid)
         if gated is not None and uid not in self._ledger.claims.pods:
@@ -549,7 +554,7 @@ class Admissions:
         self._preempting.see(ask.job.id, tickets, self._queue, self.now())
 
     def _wait_at_gate(self, ask: GatedAsk) -> bool:
-        """Whether it waits in the queue; else it is outside, and looked at when one leaves."""
+        """Add a pod to the queue; return False if it stays outside until another job leaves."""
         before = self._waiting.get(ask.job.id)
         if before is not None and before.asks_for_the_same(ask):
             before.see_version(ask)
@@ -567,13 +572,13 @@ class Admissions:
         return True
 
     def _show_lack(self, pod: objects.Pod, waited: float) -> None:
-        """Whoever adds nodes looks at pods for which kube-scheduler finds none."""
+        """Show a pod to kube-scheduler, since autoscalers read pods that it cannot place."""
         after = self._decisions.queue.show_lack_after_seconds
         if after is not None and waited >= after:
             self._hears.gates.open(pod, None)
 
     def _see_jobs(self, uids: Collection[str]) -> None:
-        """A job that is gone, or was shown and may not wait, does not."""
+        """Withdraw jobs that are gone or may not wait; update moves and preemptions."""
         for uid in sorted(uids):
             self._moving.see(uid, self._queue, self.now())
         for uid in self._waiting.jobs() & set(uids):
@@ -589,7 +594,7 @@ class Admissions:
                 self._hears.call(self._unshown.pop(uid))
 
     def _see_preemption(self, uid: str) -> None:
-        """What stands in the status of one that waits."""
+        """Apply the preemption in the status of a pending job."""
         shown = self._ledger.jobs.shown(uid)
         if self._moving.is_over(uid, shown.preemption if shown else None):
             return
@@ -602,7 +607,7 @@ class Admissions:
             self._queue.withdraw(job, self._ledger.cluster)
 
     def _no_longer_waits(self, job: JobId) -> bool:
-        """Whether it did."""
+        """Remove a pending job; return whether it was one."""
         self._preempting.forget(job)
         if job not in self._waiting:
             return False
@@ -627,7 +632,7 @@ class Admissions:
         return places_by(self._policies.named(name), cluster, job)
 
     def _policy_of(self, job: Job) -> str | None:
-        """Of one that runs, and may be moved; None: the cluster's."""
+        """Return the policy of a running job that may move; None: the cluster's."""
         uid, _, _ = job.id.partition("/")
         shown = self._ledger.jobs.shown(uid) if job.movable else None
         name = shown.movable.spec.policy if shown and shown.movable else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits for its turn.
+"""Requests that wait in the queue.
 
-An attempt of a GPUJob, as the operator asks for it; a pod of its own behind its gate, as the watch
-shows it.
+A request is either an attempt of a GPUJob, from a call of the operator, or a standalone pod behind
+its gate, from the watch.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.ledger.workers import AttemptKey
 
 POD_NAME: Final = "pod "
-"""How the name of a pod of its own begins: that of no GPUJob does."""
+"""Prefix of the name of a standalone pod; no GPUJob has such a name."""
 
 _POD: Final = "pod/"
 _LINGERING: Final = "lingering/"
@@ -23,22 +23,23 @@ _LINGERING: Final = "lingering/"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GangAsk:
-    """All workers of one attempt.
+    """The request of all workers of one attempt.
 
     Attributes:
-        attempt: whose.
-        gang: what they ask for.
-        policy: by which placement policy; None: the cluster's.
-        priority: the larger goes first.
-        submitted: when the GPUJob was made, seconds since the epoch.
-        since: since when it waits, likewise; None: from now on.
+        attempt: the attempt.
+        gang: the request of its workers.
+        policy: the placement policy; None: the cluster's.
+        priority: priority in the queue; the larger goes first.
+        submitted: creation of the GPUJob, seconds since the epoch.
+        since: start of its waiting time, seconds since the epoch; None: now.
         duration: seconds from its start until its deadline; None: it has none.
-        estimate: seconds that jobs of its name took; None: too few have ended.
+        estimate: learned duration of jobs of its name, seconds; None: too few have ended.
         version: the GPUJob's resourceVersion, under which a plan will be written.
-        avoid: nodes on which it broke of late.
+        avoid: nodes on which it broke recently.
         movable: it may be stopped and started again elsewhere.
-        extra: so many workers more may run beside the gang.
-        held_since: since when it has the GPUs that are kept for it, seconds since the epoch.
+        extra: maximum number of extra workers besides the gang.
+        held_since: time since which it has the GPUs that are reserved for it, seconds since the
+            epoch.
     """
 
     attempt: AttemptKey
@@ -57,17 +58,17 @@ class GangAsk:
 
     @property
     def namespace(self) -> str:
-        """Whose quota it counts against."""
+        """Return the namespace whose quota it counts against."""
         return self.attempt.namespace
 
     @property
     def key(self) -> str:
-        """By which it is told from others of its namespace."""
+        """Return the name that identifies it in its namespace."""
         return self.attempt.job
 
     @property
     def job(self) -> Job:
-        """As the queue knows it."""
+        """Return the job of core's queue."""
         return Job(
             id=job_id(self.attempt),
             gang=self.gang,
@@ -86,12 +87,12 @@ class GangAsk:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GatedAsk:
-    """A gang of one.
+    """The request of a standalone pod: a gang of one worker.
 
     Attributes:
-        pod: as the watch shows it; what is written names its version.
-        ask: what it asks for, on which nodes.
-        gang: the same.
+        pod: the pod from the watch; writes name its version.
+        ask: its request, with the rules about nodes.
+        gang: its request as a gang.
     """
 
     pod: objects.Pod
@@ -101,17 +102,17 @@ class GatedAsk:
 
     @property
     def namespace(self) -> str:
-        """Whose quota it counts against."""
+        """Return the namespace whose quota it counts against."""
         return self.ask.namespace
 
     @property
     def key(self) -> str:
-        """By which it is told from others of its namespace; no GPUJob has such a name."""
+        """Return the name that identifies it in its namespace; no GPUJob has such a name."""
         return pod_id(self.ask.uid)
 
     @property
     def job(self) -> Job:
-        """As the queue knows it."""
+        """Return the job of core's queue."""
         return waiting_pod(self.ask)
 
 
@@ -119,7 +120,7 @@ Ask: TypeAlias = GangAsk | GatedAsk
 
 
 def waiting_pod(ask: PodAsk) -> Job:
-    """A pod that wants a place.
+    """Return the job of a pod that needs a place.
 
     Raises:
         AskInvalid: it cannot be served.
@@ -135,31 +136,34 @@ def waiting_pod(ask: PodAsk) -> Job:
 
 
 def job_id(attempt: AttemptKey) -> JobId:
-    """Of the attempt: the one before it may hold places while the next one waits."""
+    """Return the ID of an attempt: the previous one may hold places while the next one waits."""
     return JobId(f"{attempt.job_uid}/{attempt.number}")
 
 
 def lingering_id(node: str, uid: str) -> JobId:
-    """Of a pod that is gone, on one node: that no other reports it is an agent's word."""
+    """Return the ID of a lingering pod on one node.
+
+    The ID contains the node: only an agent's report says that no other node has the pod.
+    """
     return JobId(f"{_LINGERING}{node}/{uid}")
 
 
 def pod_id(uid: str) -> JobId:
-    """Of a pod of its own."""
+    """Return the ID of a standalone pod."""
     return JobId(f"{_POD}{uid}")
 
 
 def pod_uid(job: str) -> str | None:
-    """Of a pod of its own; None: it is something else."""
+    """Return the UID of a standalone pod; None if the job is something else."""
     return job.removeprefix(_POD) if job.startswith(_POD) else None
 
 
 def extra_worker(job: str) -> tuple[JobId, int] | None:
-    """Of an extra worker of a gang, as `gpupack_core` names it: the gang, and its number from 1."""
+    """Return the gang and the number (from 1) of an extra worker, from core's name of it."""
     gang, plus, number = job.rpartition("+")
     return (JobId(gang), int(number)) if plus and is_attempt(job) and number.isdecimal() else None
 
 
 def is_attempt(job: str) -> bool:
-    """Whether it is an attempt of a GPUJob, or an extra worker of one."""
+    """Tell whether the job is an attempt of a GPUJob, or an extra worker of one."""
     return not job.startswith((_POD, _LINGERING))

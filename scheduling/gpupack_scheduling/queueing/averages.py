@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants used of late, kept across restarts in the statuses of GPUCohorts.
+"""Average usage of tenants, kept across restarts in the statuses of GPUCohorts.
 
-    a namespace stands in   the GPUCohort that its quota names, where there is one; otherwise in
-                            the one called `cluster`, which is the cluster itself
-    written                 once in a period, whatever else a status says meanwhile
-    read                    once, when a process has seen all that runs: what runs then is taken to
-                            have run since the moment of the averages
+    place     a namespace is in the GPUCohort that its quota names, if it exists; otherwise in
+              the one called `cluster`, which is the cluster itself
+    write     once per period, whatever else changes in a status
+    read      once, when a process has seen all running jobs: they are assumed to have run since
+              the time of the averages
 
-A period is a hundredth of the half-life within bounds: averages move by less than a part in a
-hundred meanwhile, which is what a restart can lose. Nobody but the scheduler writes statuses; what
-stands there is believed as far as it can be true all the same.
+A period is a hundredth of the half-life, within bounds. In one period averages change by less than
+one percent, which is all that a restart can lose. Only the scheduler writes statuses. Their
+contents are nevertheless accepted only as far as they can be true.
 """
 
 import dataclasses
@@ -37,11 +37,11 @@ from gpupack_scheduling.queueing.usage import gpus
 SHORTEST_PERIOD_SECONDS: Final = 60.0
 LONGEST_PERIOD_SECONDS: Final = 600.0
 PERIODS: Final = 100
-"""In a half-life."""
+"""Number of periods in a half-life."""
 
 S = TypeVar("S", bound=QuotaStatus)
 ByModel = Mapping[Key, float]
-"""Milli-GPU."""
+"""Milli-GPU by model."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,17 +53,17 @@ class Kept:
 
 
 def read(statuses: Iterable[CohortStatus]) -> list[Kept]:
-    """All of them, the latest last: who moved to another cohort may stand in two."""
+    """Return all averages, the latest last: a namespace that changed its cohort may be in two."""
     found = [Kept(at, _by_tenant(each)) for each in statuses if (at := _moment(each)) is not None]
     return sorted(found, key=lambda kept: kept.at)
 
 
 class AverageReport:
-    """Of one moment; asked for each quota and cohort.
+    """The averages at one time, computed once for all quotas and cohorts.
 
     Args:
-        queue: whose averages.
-        cohorts: the names of the GPUCohorts that there are.
+        queue: the queue with the averages.
+        cohorts: names of the existing GPUCohorts.
         now: seconds since the epoch.
     """
 
@@ -84,11 +84,11 @@ class AverageReport:
             self._members[cohort if cohort in cohorts else CLUSTER_NAME][tenant] = averages
 
     def of_tenant(self, tenant: str, status: QuotaStatus, shown: QuotaStatus) -> QuotaStatus:
-        """A quota's status with the average; `shown`: as it was written last."""
+        """Return a quota's status with the average; `shown`: the status that was written last."""
         return self._averaged(NodeId(f"tenant/{tenant}"), status, shown)
 
     def of_cohort(self, name: str, status: CohortStatus, shown: CohortStatus) -> CohortStatus:
-        """A cohort's status with its average and those of its namespaces."""
+        """Return a cohort's status with its average and those of its namespaces."""
         node = TOP if name == CLUSTER_NAME else NodeId(f"cohort/{name}")
         averaged = self._averaged(node, status, shown)
         if not self._is_kept:
@@ -116,7 +116,7 @@ class AverageReport:
 
 
 def _moment(status: QuotaStatus) -> float | None:
-    """Of which its averages are; None: they are of none."""
+    """Return the time of a status's averages; None if it has none or no valid one."""
     try:
         at = dt.datetime.fromisoformat(status.averaged_at or "")
     except ValueError:
@@ -140,7 +140,7 @@ def _milli(written: str) -> float:
 
 
 def _written(members: Mapping[Tenant, ByModel]) -> tuple[TenantAverage, ...]:
-    """The largest of them, in order of their names."""
+    """Return the largest averages, in order of names."""
     amounts = [
         (round(milli), tenant, key)
         for tenant, averages in members.items()

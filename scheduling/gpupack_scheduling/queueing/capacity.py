@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the queue one namespace may take: memory for what it asks, time for looking at it.
+"""Limits on what one namespace may have in the queue: memory for its requests, time for plans.
 
-Jobs that ask for the same cost nothing more each. Those that differ are looked at one by one, and
-what a job says of nodes is kept for as long as it waits. Who is beyond these bounds waits outside:
-he is not in the queue, and asks again.
+Jobs with equal requests cost nothing more each. Different requests are planned one by one, and the
+rules about nodes of a job are kept for as long as it waits. A job beyond these limits is refused:
+it is not in the queue, and is submitted again later.
 """
 
 from collections import Counter
@@ -12,29 +12,31 @@ from typing import Final
 import gpupack_core as core
 
 MAX_KINDS: Final = 64
-"""Different requests of one namespace that wait: each may be planned anew at each end."""
+"""Maximum of different pending requests of one namespace. Each may be planned again at each end of
+a job."""
 
 MAX_VALUES: Final = 1 << 16
-"""Tolerations, and values that labels are compared with, in those of one namespace; each takes
-some hundred bytes."""
+"""Maximum of tolerations and label values in the pending requests of one namespace; each takes some
+hundred bytes."""
 
 MAX_JOBS: Final = 20_000
-"""Of one namespace."""
+"""Maximum of pending jobs of one namespace."""
 
 MAX_OUTSIDE: Final = 1_000
-"""Of one namespace are called when another has left the queue; the others ask by themselves."""
+"""Maximum of refused jobs of one namespace that are notified when another has left the queue; the
+others try again by themselves."""
 
 
 class Capacity:
-    """What waits, by namespace."""
+    """The pending requests by namespace."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, Counter[core.Gang]] = {}
         self._outside: dict[str, dict[str, None]] = {}
-        """Names of GPUJobs that were refused, in order."""
+        """Names of refused GPUJobs by namespace, in order."""
 
     def obstacle(self, namespace: str, gang: core.Gang) -> str:
-        """Why another cannot wait in the queue; empty: it can."""
+        """Return why another job cannot wait in the queue; empty if it can."""
         kinds = self._kinds.get(namespace, Counter())
         if kinds.total() >= MAX_JOBS:
             return f"{MAX_JOBS} jobs of its namespace wait, and no more stand in the queue"
@@ -53,13 +55,13 @@ class Capacity:
         return ""
 
     def refuse(self, namespace: str, name: str) -> None:
-        """It waits outside."""
+        """Record a refused job."""
         outside = self._outside.setdefault(namespace, {})
         if len(outside) < MAX_OUTSIDE:
             outside[name] = None
 
     def next_outside(self, namespace: str) -> str | None:
-        """Who may try again now that another has left the queue."""
+        """Return a refused job that may try again now that another has left the queue."""
         outside = self._outside.get(namespace)
         if not outside:
             return None
@@ -68,18 +70,18 @@ class Capacity:
         return name
 
     def comes_in(self, namespace: str, name: str) -> None:
-        """It is outside no longer."""
+        """Remove a job from the refused ones."""
         outside = self._outside.get(namespace, {})
         outside.pop(name, None)
         if not outside:
             self._outside.pop(namespace, None)
 
     def add(self, namespace: str, gang: core.Gang) -> None:
-        """It waits."""
+        """Add a pending job."""
         self._kinds.setdefault(namespace, Counter())[gang] += 1
 
     def remove(self, namespace: str, gang: core.Gang) -> None:
-        """It waits no longer."""
+        """Remove a pending job."""
         kinds = self._kinds[namespace]
         kinds[gang] -= 1
         if not kinds[gang]:
@@ -89,6 +91,6 @@ class Capacity:
 
 
 def values(gang: core.Gang) -> int:
-    """How many tolerations and values of labels the gang names."""
+    """Return the number of tolerations and label values of a gang."""
     selector, tolerations = gang.request.selector, len(gang.request.tolerations)
     return tolerations + (selector.requirements if selector is not None else 0)

@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Over:
-    """What is said once a condition is not true any more."""
+    """Reason and text of a condition that is no longer true."""
 
     reason: str
     text: str
@@ -23,12 +23,12 @@ class Over:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Called:
-    """A pod of which a condition is said to be true.
+    """A pod whose status says that a condition is true.
 
     Attributes:
         pod: name, namespace and UID.
-        over: what is said if it is not true any more.
-        reason: that stands there; empty: there is but one.
+        over: reason and text once the condition is no longer true.
+        reason: reason in the condition; empty: this condition has only one.
     """
 
     pod: objects.ObjectMeta
@@ -38,12 +38,12 @@ class Called:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """A condition.
+    """A kind of condition.
 
     Attributes:
         condition: its type.
-        called: the pods of which it is said, by UID.
-        look_seconds: between two looks.
+        called: function that returns the pods whose status has it, by UID.
+        look_seconds: interval between two checks.
     """
 
     condition: str
@@ -53,14 +53,14 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """A pod of which a condition is true.
+    """A pod for which a condition is true.
 
     Attributes:
         pod: name, namespace and UID.
-        reason: for programs; of the event, too.
-        text: for its owner; the same for as long as nothing changes.
-        advice: what follows, or what the owner may do; for the event alone.
-        gpus: how many it holds.
+        reason: reason for programs, in condition and event.
+        text: message for the owner; it stays the same while nothing changes.
+        advice: what follows, or what the owner can do; for the event only.
+        gpus: number of GPUs that the pod holds.
     """
 
     pod: objects.ObjectMeta

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries consolidations through: who is moved is moved once it is written for whom.
+"""Execution of consolidations: moves begin once the consolidation is written.
 
-    decided ─► the operator writes it into the status of the job that has room then
-            ─► the moves begin: each stands in one write, with which its attempt ends
-            ─► all have ended: the job runs in their place, and they where room is kept for them
+    decided ─► the operator writes it into the status of the job that it is for
+            ─► the moves begin: each is one write, with which its attempt ends
+            ─► all have ended: the job runs in their place, and they in the places reserved for them
 
-What is over before that is over as a whole, but for moves that are written: those go on. After a
-restart of this process too: where somebody was to be moved and his places are not written, nobody
-knows them, and it is decided anew.
+A consolidation that is over before that is over as a whole, except for moves that are written:
+these continue. A restart of this process has the same effect: if a job was to be moved and its new
+place is not written, the place is lost, and the queue decides again.
 """
 
 import logging
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class Consolidating:
-    """Those that stand, by the job that has room then.
+    """The consolidations in progress, by the job that each is for.
 
-    `begun`, `lost` and `gained`: consolidations that were written, and GPU-seconds, since this
-    process began.
+    `begun`, `moved`, `lost` and `gained`: written consolidations, their moved jobs, and
+    GPU-seconds, since this process started.
     """
 
     def __init__(self, ledger: Ledger, preempting: Preempting, moving: Moving) -> None:
@@ -40,7 +40,7 @@ class Consolidating:
     def decided(
         self, decision: Consolidate, queue: Queue, now: float, *, asking: AttemptKey | None
     ) -> None:
-        """Keep the room and all places; nobody is told of it yet but the job itself."""
+        """Reserve the place of the job and all new places; only the job itself is notified yet."""
         preempt = decision.preempt
         entry = queue.state.waiting.get(preempt.job)
         if entry is None:
@@ -51,7 +51,7 @@ class Consolidating:
         self._made[preempt.job] = decision
 
     def look(self, queue: Queue, now: float) -> None:
-        """Begin the moves of those that are written; end those of which something is over."""
+        """Begin the moves of written consolidations; end consolidations of which a part is over."""
         for job, decision in list(self._made.items()):
             if job not in self._preempting:
                 self._end(job, decision, queue)
@@ -63,7 +63,7 @@ class Consolidating:
                 self._begin(job, decision, now)
 
     def clear(self) -> None:
-        """The queue begins anew."""
+        """Forget all consolidations, because the queue is rebuilt."""
         self._made.clear()
         self._begun.clear()
 
@@ -84,7 +84,7 @@ class Consolidating:
         )
 
     def _stays(self, job: JobId, queue: Queue) -> bool:
-        """Whether it runs on: its move was not written in time."""
+        """Tell whether a job runs on, because its move was not written in time."""
         return job in queue.state.running and job not in self._moving
 
     def _end(self, job: JobId, decision: Consolidate, queue: Queue) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs in maintenance are to be left by, as the specs of GPUNodes say it.
+"""Drains for maintenance, from the specs of GPUNodes.
 
-The order stands in the spec for as long as it holds, so nothing of it is written down here: whoever
-decides reads it again. Attempts of GPUJobs are ended by the operator, pods of their own evicted.
+The order is in the spec for as long as it holds, so this module stores nothing: a new leader reads
+it again. The operator ends attempts of GPUJobs; standalone pods are evicted.
 """
 
 import datetime as dt
@@ -25,25 +25,26 @@ GROUND: Final = "Maintenance"
 
 
 class Draining:
-    """Reads specs and claims anew each time: seldom is anything in maintenance."""
+    """The drains in progress, read from specs and claims at each call: maintenance is rare."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def movable(self) -> Drains:
-        """What movable jobs leave as soon as they have another place."""
+        """Return the devices that movable jobs leave as soon as they have another place."""
         return self._drains({"Movable", "All"}, at=inf)
 
     def why(self, running: Running) -> tuple[core.NodeName, str]:
-        """On which node a job has something to leave, and the reason; the first of each."""
+        """Return the first node on which a job must leave devices, and the reason."""
         drains = self.movable()
         node = node_to_leave(running.placements, drains)
         return (core.NodeName(""), "") if node is None else (node, self._why(running, node, inf))
 
     def stopped(self, queue: Queue, now: float, *, settled: bool) -> Iterator[Drained]:
-        """Attempts that are to end and have not been ended yet.
+        """Yield attempts that must end and have not been ended yet.
 
-        `settled` False: the queue may still find that movable ones have another place.
+        If `settled` is False movable ones are omitted: the queue may still find another place for
+        them.
         """
         return (
             Drained(attempt=running.job.id, node=node, why=self._why(running, node, now))
@@ -54,7 +55,7 @@ class Draining:
         )
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
-        """Pods of their own that are to end, and are not being deleted yet."""
+        """Yield standalone pods that must end and are not being deleted yet."""
         for running, node in self._to_stop(queue, now):
             claim = self._ledger.claims.pods.get(pod_uid(running.job.id) or "")
             if claim is None or claim.leaves or claim.state is not State.BOUND:
@@ -63,7 +64,7 @@ class Draining:
             yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
 
     def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[Running, core.NodeName]]:
-        """Who holds what is to be left by now, and on which node."""
+        """Yield jobs that hold devices which must be free by now, with the node."""
         drains = self._drains({"All"}, at=now)
         cluster = self._ledger.cluster
         if not drains:
@@ -75,7 +76,7 @@ class Draining:
                 yield running, node
 
     def _is_moved(self, running: Running, queue: Queue) -> bool:
-        """Whether it is on its way to another place."""
+        """Tell whether a job is on its way to another place."""
         reserved = queue.state.reserved.get(running.job.id)
         return reserved is not None and running.job.id in reserved.victims
 
@@ -88,7 +89,7 @@ class Draining:
         return drains
 
     def _why(self, running: Running, node: core.NodeName, at: float) -> str:
-        """The reason of the first entry that is about what it holds there, and strikes by then."""
+        """Return the reason of the first entry that covers the job's devices and is due by `at`."""
         gpus = self._ledger.maintained[node]
         for entry in gpus.spec.maintenance:
             strikes = entry.drain != "Never" and _stop_at(entry) <= at
@@ -100,21 +101,24 @@ class Draining:
 def _is_held(
     cluster: core.Cluster, node: core.NodeName, devices: frozenset[core.DeviceUuid] | None
 ) -> bool:
-    """Whether anybody is to be looked for there."""
+    """Tell whether any holder has these devices."""
     if devices is None:
         return bool(cluster.holders_on(node))
     return any(cluster.holders_of(node=node, uuid=uuid) for uuid in devices)
 
 
 def _devices(gpus: GpuNode, entries: list[Maintenance]) -> frozenset[core.DeviceUuid] | None:
-    """None: all that the node has."""
+    """Return the devices of the entries; None: all devices of the node."""
     if gpus.status.mode == "observed" or not all(entry.gpus for entry in entries):
         return None
     return frozenset(core.DeviceUuid(uuid) for entry in entries for uuid in entry.gpus)
 
 
 def _stop_at(entry: Maintenance) -> float:
-    """Seconds since the epoch; of who stops nobody, and of what cannot be read, never."""
+    """Return when jobs must end, seconds since the epoch; -infinity: at once.
+
+    Infinity: the entry ends no jobs, or its time cannot be read.
+    """
     if entry.drain != "All":
         return inf
     if entry.stop_at is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an attempt has been ended, by what its GPUJob's status says; its pods may not be gone."""
+"""The end of an attempt in its GPUJob's status; its pods may still exist."""
 
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import WorkerKey
@@ -7,7 +7,10 @@ from gpupack_scheduling.queueing.ask import extra_worker
 
 
 def has_ended(ledger: Ledger, attempt: str) -> bool:
-    """Of an attempt, UID/NUMBER, or of one of its workers beyond the least, UID/NUMBER+WORKER."""
+    """Tell whether an attempt or an extra worker has been ended.
+
+    `attempt` is UID/NUMBER, or UID/NUMBER+WORKER for an extra worker.
+    """
     extra = extra_worker(attempt)
     uid, _, number = (extra[0] if extra else attempt).partition("/")
     shown = ledger.jobs.shown(uid)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod of its own that is to end."""
+"""The eviction of a standalone pod."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that is to end; `reason` and `why` (after «evicted») are for its owner."""
+    """A pod that must end; `reason` and `why` (after «evicted») are for its owner."""
 
     uid: str
     namespace: str

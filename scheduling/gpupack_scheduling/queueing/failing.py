@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds GPUs that failed, as agents report them.
+"""Holders of failed GPUs, as agents report the failures.
 
-Workers of GPUJobs are ended by the operator and start again elsewhere: a gang whose GPU is gone
-hangs as often as it fails. Pods of their own are told, by an event and a condition, and evicted
-where their cohort wants that. Nothing is written down here: the GPUNode says it.
+The operator ends workers of GPUJobs, and they start again elsewhere: a gang whose GPU is gone hangs
+as often as it fails. A standalone pod gets an event and a condition, and is evicted if its cohort
+says so. This module stores nothing: the GPUNode has the failure.
 """
 
 from collections.abc import Iterator
@@ -24,18 +24,20 @@ REASON: Final = "GpuFailed"
 
 
 class Failing:
-    """Reads GPUNodes, claims and cohorts anew each time: seldom does a GPU fail.
+    """The holders of failed GPUs, read from GPUNodes, claims and cohorts at each call.
+
+    Failures are rare, so this is cheap.
 
     Args:
-        ledger: who holds what, and which GPUs failed.
-        quotas: GPUCohorts, which say what becomes of pods of their own.
+        ledger: the claims, and the failed GPUs.
+        quotas: GPUCohorts, which have the rule for standalone pods.
     """
 
     def __init__(self, ledger: Ledger, quotas: QuotaStores) -> None:
         self._ledger, self._quotas = ledger, quotas
 
     def attempts(self, queue: Queue) -> Iterator[Drained]:
-        """Those that are to end and have not been ended yet."""
+        """Yield attempts that must end and have not been ended yet."""
         failed = {node: frozenset(of) for node, of in self._ledger.failed.items()}
         for running in queue.state.running if failed else ():
             node = node_to_leave(running.placements, failed)
@@ -46,14 +48,14 @@ class Failing:
                 yield Drained(attempt=running.job.id, node=node, why=why, failed=True)
 
     def notes(self, queue: Queue) -> Iterator[Note]:
-        """Pods of their own that hold one."""
+        """Yield standalone pods that hold a failed GPU."""
         for claim, text in self._pods(queue):
             evicts = self._evicts(claim.namespace)
             advice = "; it is evicted" if evicts else "; delete it to have it placed anew"
             yield Note(name_of(claim), REASON, text, advice, gpus=len(claim.placement.devices))
 
     def evictions(self, queue: Queue) -> Iterator[Eviction]:
-        """Those whose cohort wants it."""
+        """Yield standalone pods that hold a failed GPU and whose cohort evicts them."""
         for claim, text in self._pods(queue):
             if self._evicts(claim.namespace):
                 yield Eviction(claim.uid, claim.namespace, claim.name, REASON, f"since {text}")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue's gate on a pod: what the pod asks for behind it, and the write that opens it.
+"""The queue's gate of a pod: the request behind it, and the write that opens it.
 
     spec.schedulingGates: [{name: gpupack.dev/queue}]       set at creation, by the API server
-                    │ one patch, when the queue lets the pod in
+                    │ one patch, when the queue admits the pod
                     ▼
     spec.schedulingGates: []
     spec.affinity: …requiredDuringScheduling… metadata.name In [NODE]     in every term
     metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…],"pinned":true}
 
-kube-scheduler then looks at that one node. The annotation is what a new leader holds the place by.
+kube-scheduler then considers that one node. A new leader holds the place by the annotation.
 """
 
 from collections.abc import Collection
@@ -34,17 +34,17 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class PodPlace(NodePlacement, frozen=True):
-    """The annotation. `pinned`: the pod's affinity names the node, too."""
+    """The annotation with the place. `pinned`: the pod's affinity names the node, too."""
 
     pinned: bool = False
 
 
 def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) -> GatedAsk:
-    """What a pod behind the gate asks for.
+    """Return the request of a pod behind the gate.
 
     Raises:
         AskInvalid: it cannot be served, or its rules about nodes are too long to be kept; filter
-            tells its owner.
+            reports the reason to its owner.
     """
     if not isinstance(pod.spec, GatedPodSpec):
         raise AskInvalid("its rules about nodes are read when kube-scheduler asks")
@@ -53,7 +53,7 @@ def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) ->
 
 
 def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
-    """What the kubelet counts for the pod where no devices are named."""
+    """Return what the kubelet counts for the pod where no devices are named."""
     try:
         return pod_resources.tickets(pod.spec, observed)
     except AskInvalid:
@@ -61,7 +61,7 @@ def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
 
 
 def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> Allocation | None:
-    """Where a queue has let the pod in; None: that cannot be read."""
+    """Return the place with which a queue admitted the pod; None if it cannot be read."""
     written = _place(pod)
     placed = by_worker((written,)) if written else ()
     if len(placed) != 1:
@@ -75,19 +75,19 @@ def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> All
 
 
 def is_pinned(pod: objects.Pod) -> bool:
-    """Whether it can be on the node alone to which it was let in."""
+    """Tell whether the pod can be only on the node for which it was admitted."""
     written = _place(pod)
     return written is not None and written.pinned
 
 
 def node_of(pod: objects.Pod) -> str | None:
-    """Return the node to which it was let in; None: that cannot be read."""
+    """Return the node for which the pod was admitted; None if it cannot be read."""
     written = _place(pod)
     return written.node if written else None
 
 
 def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
-    """Who is stopped for it, as its annotation says."""
+    """Return the preemption for the pod from its annotation."""
     try:
         return msgspec.json.decode(recorded(pod) or "", type=PlacedPreemption)
     except (msgspec.MsgspecError, RecursionError):
@@ -95,24 +95,24 @@ def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
 
 
 def recorded(pod: objects.Pod) -> str | None:
-    """The same as it stands there."""
+    """Return the annotation with the preemption as text."""
     return pod.metadata.annotations.get(names.PREEMPTION_ANNOTATION)
 
 
 def text_of(preemption: Preemption) -> str:
-    """As it is to stand there."""
+    """Return the annotation's text for a preemption."""
     return msgspec.json.encode(preemption).decode()
 
 
 def recording(pod: objects.Pod, text: str | None) -> objects.Json:
-    """The merge patch that writes it; None: that nobody is stopped."""
+    """Return the merge patch that writes the annotation; `text` None removes it."""
     return {"metadata": {**_version(pod), "annotations": {names.PREEMPTION_ANNOTATION: text}}}
 
 
 def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
-    """The merge patch that opens the gate; it fails if the pod has changed meanwhile.
+    """Return the merge patch that opens the gate; it fails if the pod has changed.
 
-    `place` None: kube-scheduler asks filter about it as about any pod.
+    `place` None: kube-scheduler calls filter for it as for any pod.
     """
     annotations: dict[str, str | None] = {}
     if recorded(pod) is not None:
@@ -138,14 +138,14 @@ def _place(pod: objects.Pod) -> PodPlace | None:
 
 
 def _version(pod: objects.Pod) -> dict[str, str]:
-    """What makes the write fail if the pod is another by now."""
+    """Return the precondition that makes the write fail if the pod has changed."""
     return {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
 
 
 def _pinned(spec: objects.PodSpec, place: Allocation) -> objects.Json | None:
-    """Its node affinity, tightened to the node; None: it must stay as it is.
+    """Return the pod's node affinity, narrowed to the node; None: it must stay unchanged.
 
-    A term without conditions matches nothing, and would match with one: it is not touched.
+    A term without conditions matches nothing, and would match with one: it is not changed.
     """
     if not isinstance(spec, GatedPodSpec) or not spec.pinnable:
         return None

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries the growth of elastic gangs through: each extra worker's place is held beside the gang's.
+"""Growth of elastic gangs: the place of each extra worker is held together with the gang's.
 
-    beside a gang that starts   its place is in the gang's plan, and written with it
-    later                       the operator is told that there is more for the attempt; it asks,
-                                and writes the places into the status before anything runs there
+    with the gang's start   its place is in the gang's plan, and written with it
+    later                   the operator is notified that the attempt can grow; it calls, and
+                            writes the places into the status before anything runs there
 
-What is not written in time is settled as any plan is, and the queue may let the worker in again.
+Places that are not written in time are settled like any plan, and the queue may admit the worker
+again.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from gpupack_scheduling.queueing.running import RunningHolders
 
 
 class Growing:
-    """Keeps nothing: what is held and not written is in the ledger."""
+    """The growth in progress; it has no state, since the ledger has the unwritten places."""
 
     def __init__(self, ledger: Ledger, *, hold_seconds: float) -> None:
         self._ledger, self._hold_seconds = ledger, hold_seconds
@@ -33,7 +34,7 @@ class Growing:
         running.let_in_beside(worker, now)
 
     def orders(self, unwritten: Iterable[AttemptKey]) -> tuple[str, ...]:
-        """Attempts that run, of which places are not written yet, as UID/NUMBER."""
+        """Return running attempts with places that are not written yet, as UID/NUMBER."""
         return tuple(sorted(job_id(each) for each in unwritten if self._grows(each)))
 
     def _grows(self, attempt: AttemptKey) -> bool:

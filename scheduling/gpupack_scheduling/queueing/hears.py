@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who hears of what the queue decides."""
+"""Receivers of the queue's decisions."""
 
 import dataclasses
 from typing import Protocol
@@ -12,22 +12,22 @@ from gpupack_scheduling.queueing.turns import Turns
 
 
 class WritesPods(Protocol):
-    """Who writes what the queue decides into pods that wait; soon, not at once."""
+    """A writer of decisions into pending pods; it writes soon, not at once."""
 
     def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Let kube-scheduler see the pod; with a place: let in by the queue, to go there."""
+        """Open the gate of a pod for kube-scheduler; `place`: where the queue admitted it."""
 
     def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
-        """Write down who is stopped for it; None: nobody is any more."""
+        """Write the preemption for the pod; None: there is none any more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hears:
-    """Of a GPUJob's turn the operator; of a pod's kube-scheduler, by what is written into it."""
+    """The notifier of decisions: GPUJobs by a turn for the operator, pods by a write into them."""
 
     turns: Turns
     gates: WritesPods
 
     def call(self, attempt: AttemptKey) -> None:
-        """The GPUJob has something to hear."""
+        """Notify the operator that its next call for the GPUJob has a new answer."""
         self.turns.give(attempt.namespace, attempt.job)

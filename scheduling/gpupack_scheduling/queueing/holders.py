@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who run, as the queue knows them, from what the ledger's claims hold.
+"""Running jobs in core's terms, from the ledger's claims.
 
-Where another device plugin hands the GPUs out, or somebody else bound the pod, no devices are
-known. A quota counts them all the same: as if the holder had GPUs of its node that are supposed to
-be nobody else's.
+Where another device plugin hands out the GPUs, or another scheduler bound the pod, no devices are
+known. A quota counts them all the same: as if the holder had GPUs of its node that no other holder
+is assumed to have.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from gpupack_scheduling.queueing.ask import POD_NAME, job_id
 
 
 class Suppositions:
-    """Which GPUs are supposed to be whose, where only their number is known."""
+    """Assumed GPUs of holders of which only the number of GPUs is known."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self._cluster = cluster
@@ -32,12 +32,12 @@ class Suppositions:
     def places(
         self, holder: JobId, allocations: Iterable[Allocation]
     ) -> tuple[core.Placement, ...]:
-        """What it holds, with devices wherever there are as many."""
+        """Return what a holder holds, with devices if there are enough."""
         self.forget(holder)
         return tuple(self._place(holder, each) for each in allocations)
 
     def forget(self, holder: JobId) -> None:
-        """It holds nothing any more."""
+        """Forget a holder that holds nothing any more."""
         self._taken -= self._of.pop(holder, set())
 
     def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
@@ -67,7 +67,7 @@ class Suppositions:
 def _first(
     devices: Iterable[core.Device], resource: str, tickets: Tickets
 ) -> Iterator[core.Device]:
-    """Of the devices of a resource, as many as there are tickets for it."""
+    """Return as many devices of a resource as there are tokens for it."""
     serving = (device for device in devices if device.resource == resource)
     return itertools.islice(serving, tickets.get(resource or names.GPU, 0))
 
@@ -80,9 +80,9 @@ def gang_job(
     *,
     observed: Collection[str] = (),
 ) -> Job:
-    """An attempt that was found running: nobody here has let it in.
+    """Return the job of an attempt that was found running and was not admitted by this process.
 
-    It may be moved or grow if it says so, and it can be read where it may be.
+    It may move or grow if its spec says so and its rules about nodes can be read.
     """
     job = (shown.movable or shown.growing) if shown else None
     asked = gang_ask.of_placed(job, observed) if job else None
@@ -105,7 +105,7 @@ def gang_job(
 
 
 def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement, *, evicts: bool) -> Job:
-    """A pod of its own, or one that is gone and whose processes are not: nobody can stop that."""
+    """Return the job of a standalone or lingering pod; a lingering one cannot be preempted."""
     found = Job(
         id=job,
         gang=_gang((place,)),
@@ -126,7 +126,7 @@ def _asked(held: core.Grant) -> core.Share:
 
 
 def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
-    """As far as what was given tells what was asked for."""
+    """Return the request of a gang as far as its places show it."""
     first = places[0]
     share = next((grant for grant in first.devices if grant.milli < core.WHOLE_GPU), None)
     if share is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of their own that hold GPUs and have used none of them for longer than their cohort allows.
+"""Standalone pods that have used none of their GPUs for longer than their cohort allows.
 
-Since when a GPU is idle stands in GPUNode, as its agent has seen it. It counts for a pod if that
-was after the pod began: an agent may be away while the GPU goes from one pod to the next. Who has
-several is idle when all of them are, from when the last one is. Nothing of it is kept here, so a
-restart neither loses time nor adds any.
+GPUNode has the time since which a GPU is idle, as its agent has seen it. It counts for a pod if it
+is after the pod's start: an agent may be away while the GPU goes from one pod to the next. A pod
+with several GPUs is idle when all of them are, from the time of the last one on. This module stores
+nothing, so a restart neither loses time nor adds any.
 """
 
 import dataclasses
@@ -24,20 +24,21 @@ from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
 MAX_AT_ONCE: Final = 20
-"""Evictions of one namespace, whose budgets may hold them up; others come when these have gone."""
+"""Maximum of simultaneous evictions of one namespace, whose budgets may delay them; others follow
+when these pods have gone."""
 
 REASON: Final = "GpuIdle"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdlePod:
-    """One that is to be reported.
+    """An idle pod that must be reported.
 
     Attributes:
         since: seconds since the epoch.
-        rule: of its cohort.
-        cohort: whose rule it is.
-        is_reclaimed: whether it is to be evicted.
+        rule: the rule of its cohort.
+        cohort: name of the cohort with the rule.
+        is_reclaimed: whether the pod must be evicted.
     """
 
     claim: PodClaim
@@ -48,7 +49,7 @@ class IdlePod:
 
     @property
     def text(self) -> str:
-        """For its owner; the same for as long as it is idle."""
+        """Return the message for the owner; it stays the same while the pod is idle."""
         moment = dt.datetime.fromtimestamp(self.since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return (
             f"its GPUs have been idle since {moment}, longer than the {self.rule.after_seconds} s "
@@ -57,7 +58,7 @@ class IdlePod:
 
     @property
     def note(self) -> Note:
-        """What its owner is told."""
+        """Return the note for the pod's condition and event."""
         advice = f"; delete it, or annotate it {names.RECLAIM_ANNOTATION}=true to have that done"
         if self.is_reclaimed:
             advice = "; it is evicted, as its owner wants"
@@ -66,18 +67,18 @@ class IdlePod:
 
 
 class Idling:
-    """Reads claims, GPUNodes and cohorts anew each time.
+    """The idle pods, read from claims, GPUNodes and cohorts at each call.
 
     Args:
-        ledger: who holds what, and what agents say of the GPUs.
-        quotas: GPUQuotas and GPUCohorts, which say what is allowed.
+        ledger: the claims, and the state of GPUs that agents report.
+        quotas: GPUQuotas and GPUCohorts, which have the limits.
     """
 
     def __init__(self, ledger: Ledger, quotas: QuotaStores) -> None:
         self._ledger, self._quotas = ledger, quotas
 
     def pods(self, queue: Queue, now: float) -> Iterator[IdlePod]:
-        """Those that are idle for too long; workers of GPUJobs are none."""
+        """Yield standalone pods that have been idle for too long; workers of GPUJobs are none."""
         if not self._has_rules():
             return
         nodes = self._nodes_with_idle_gpus()
@@ -86,7 +87,7 @@ class Idling:
                 yield pod
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
-        """Those whose owner and whose cohort have them evicted, some at a time."""
+        """Yield idle pods to evict, by their owner's and their cohort's choice, a few at a time."""
         uids = self._ledger.pods.reclaimable if self._has_rules() else ()
         claims = (self._ledger.claims.pods.get(uid) for uid in sorted(uids))
         found = (self._judged(claim, queue, now) for claim in claims if claim is not None)
@@ -108,7 +109,7 @@ class Idling:
         }
 
     def _judged(self, claim: PodClaim, queue: Queue, now: float) -> IdlePod | None:
-        """None: it is no pod of its own, or not idle for too long."""
+        """Return the idle pod of a claim; None: no standalone pod, or not idle for too long."""
         if claim.state is not State.BOUND or claim.leaves:
             return None
         since, found = self._idle_since(claim), self._rule(claim.namespace)
@@ -125,7 +126,7 @@ class Idling:
         return self._quotas.rule_for(namespace, lambda cohort: cohort.idle_pods)
 
     def _idle_since(self, claim: PodClaim) -> float | None:
-        """None: something runs on one of them, or it is not known."""
+        """Return since when all GPUs of a claim are idle; None: one is in use, or it is unknown."""
         node = self._ledger.gpus.items.get(claim.placement.node)
         held = {str(grant.uuid) for grant in claim.placement.devices}
         if node is None or not held or claim.begun is None:
@@ -140,7 +141,7 @@ class Idling:
 
 
 def _moment(written: str | None) -> float | None:
-    """Seconds since the epoch; what is no moment is none."""
+    """Convert a time into seconds since the epoch; None if it is absent or invalid."""
     try:
         return dt.datetime.fromisoformat(written).timestamp() if written else None
     except (ValueError, OverflowError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long GPUJobs took, by namespace and name, from the attempts that their statuses tell of.
+"""Learned durations of GPUJobs by namespace and name, from the attempts in their statuses.
 
-Nothing is stored: after a start the API still has those that ended lately.
+Nothing is stored: after a start the API still has the jobs that ended recently.
 """
 
 from collections.abc import Collection
@@ -12,25 +12,25 @@ from gpupack_scheduling.ledger.jobs import Jobs
 from gpupack_scheduling.ledger.workers import AttemptKey
 
 _ENDED: Final = "Succeeded"
-"""The outcome of an attempt that did what it was to do; the others would have taken longer."""
+"""The outcome of an attempt that completed its work. Others would have taken longer."""
 
 
 class LearnedDurations:
-    """Of what the watch shows."""
+    """The durations of the GPUJobs that the watch shows."""
 
     def __init__(self, jobs: Jobs, *, counts: bool) -> None:
-        """`counts` False: nothing is learned."""
+        """Follow the jobs; if `counts` is False nothing is learned."""
         self._jobs, self._counts = jobs, counts
         self._durations = Durations()
         self._learned: dict[str, int] = {}
-        """By UID, up to which attempt."""
+        """Number of the last learned attempt, by UID of the job."""
 
     def estimate(self, attempt: AttemptKey) -> float | None:
-        """Seconds that hardly any job of its name took longer than; None: too few have ended."""
+        """Return the seconds that few jobs of its name exceed; None if too few have ended."""
         return self._durations.estimate(Tenant(attempt.namespace), kind_of(attempt.job))
 
     def see(self, uids: Collection[str]) -> None:
-        """These have changed; each attempt counts once."""
+        """Learn from changed jobs; each attempt counts once."""
         if not self._counts:
             return
         for uid in sorted(uids):

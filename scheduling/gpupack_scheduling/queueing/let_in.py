@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of their own whose gate the queue opens: their places wait for their Binding.
+"""Admitted standalone pods: their places are held until their Binding.
 
-A place stands in the pod's annotation from the moment its gate is open. Who begins to lead holds it
-again, once and for as long as his predecessor would have: kube-scheduler may not have been there.
+A place is in the pod's annotation from the moment its gate is open. A new leader holds it again,
+once and for as long as its predecessor would have: kube-scheduler may have been down.
 """
 
 import math
@@ -25,53 +25,56 @@ from gpupack_scheduling.queueing.hears import WritesPods
 from gpupack_scheduling.queueing.stranded import NODE_GONE, Stranded
 
 MOST: Final = 128
-"""At once: kube-scheduler binds one after the other.
+"""Maximum of admitted pods that are not bound: kube-scheduler binds one after the other.
 
 A namespace has at most half of what others leave, as queues share a switch's memory by dynamic
 thresholds (Choudhury and Hahne, 1998): however many namespaces have pods that cannot be bound, they
-keep no other's out.
-"""
+do not block another namespace."""
 
 SECONDS: Final = 60.0
-"""For so long a place waits; later the pod is placed anew when kube-scheduler asks about it."""
+"""Time for which a place is held; later the pod is placed again when kube-scheduler calls."""
 
 RETRY_SECONDS: Final = 60.0
-"""kube-scheduler tries a pod again when a node appears or changes, within seconds."""
+"""Time for another try: kube-scheduler needs seconds after a node appears or changes."""
 
 MAX_TRIED: Final = 64
-"""Stranded pods at a look of which it is decided whether their node can take them again."""
+"""Maximum of stranded pods per check for which it is decided whether their node can take them
+again."""
 
 
 class LetIn:
-    """Those that are not bound yet."""
+    """The admitted pods that are not bound yet."""
 
     def __init__(self, ledger: Ledger, gates: WritesPods, observed: Collection[str]) -> None:
         self._ledger, self._gates, self._observed = ledger, gates, observed
         self._held: dict[str, str] = {}
-        """Namespaces by UID; some may be bound by now."""
+        """Namespaces by UID of the pod; some pods may be bound by now."""
         self._known: set[str] = set()
-        """UIDs whose place has been held."""
+        """UIDs of pods whose place has been held."""
         self._returned_at: dict[str, float] = {}
-        """By UID of a pod whose node could not take it: since when it can; infinity: it cannot."""
+        """Time since which the node of a pod can take it again, by UID; infinity: it cannot."""
 
     def room(self) -> int:
-        """How many more there may be."""
+        """Return how many more pods may be admitted."""
         self._forget_bound()
         return max(MOST - len(self._held), 0)
 
     def full(self) -> set[Tenant]:
-        """Namespaces that have as many as they may."""
+        """Return the namespaces that have as many admitted pods as they may have."""
         counts = Counter(self._held.values())
         return {Tenant(each) for each, number in counts.items() if not self._left(number)}
 
     def at_once(self) -> int:
-        """So many go in together, whosever they are: no namespace has more than it may by that."""
+        """Return how many pods may be admitted together without a look at their namespaces.
+
+        No namespace exceeds its limit by that number.
+        """
         self._forget_bound()
         numbers = {0, *Counter(self._held.values()).values()}
         return min((left for number in numbers if (left := self._left(number))), default=0)
 
     def _left(self, number: int) -> int:
-        """How many more a namespace may have that has so many."""
+        """Return how many more pods a namespace with `number` pods may have."""
         others = len(self._held) - number
         return max((MOST - others) // 2 - number, 0)
 
@@ -84,9 +87,9 @@ class LetIn:
         return claim
 
     def see(self, pod: objects.Pod) -> None:
-        """Its gate is open, and it is not bound: its place is held.
+        """Hold the place of a pod whose gate is open and that is not bound.
 
-        Where kube-scheduler has found that it cannot go there, nothing is.
+        If kube-scheduler has found that the pod cannot go there, its place is released.
         """
         uid = pod.metadata.uid
         if _is_unschedulable(pod):
@@ -97,7 +100,7 @@ class LetIn:
         self._known.add(uid)
 
     def _hold(self, uid: str, pod: objects.Pod) -> None:
-        """What another has given it, if that can be had still."""
+        """Hold the place that another leader gave the pod, if it is still free."""
         ask, place = self._ledger.pods.waiting(uid), self._place(pod)
         if ask is None or place is None or mismatch(ask.served(), place):
             return
@@ -107,9 +110,9 @@ class LetIn:
             self._held[uid] = ask.namespace
 
     def displaced(self) -> Iterator[Eviction]:
-        """Pods that may be on one node alone, and cannot be there any more.
+        """Yield evictions of pods that may be on one node only, which cannot take them any more.
 
-        kube-scheduler has looked and found that; their controller makes them anew, and they wait.
+        kube-scheduler has found that; their controllers create new pods, which wait.
         """
         for pod in self._without_their_node():
             if pod.metadata.owner_references:
@@ -117,10 +120,11 @@ class LetIn:
                 yield Eviction(pod.metadata.uid, *pod.key, "Displaced", why)
 
     def stranded(self, now: float) -> Iterator[Stranded]:
-        """Return such pods that no controller would make again: they are told, not evicted.
+        """Yield such pods without a controller that would create them again.
 
-        Once a node that could not take its pod can again, kube-scheduler has a while to try it.
-        Where the ledger never saw an obstacle, kube-scheduler has found one that no plan knows.
+        They get a condition and are not evicted. Once a node can take its pod again, kube-scheduler
+        has RETRY_SECONDS to try it. If the ledger never saw an obstacle, kube-scheduler has found
+        one that no plan considers.
         """
         self._returned_at = {
             uid: at for uid, at in self._returned_at.items() if uid in self._ledger.pods.let_in
@@ -133,7 +137,7 @@ class LetIn:
                 yield Stranded(pod, node, node_is_gone=node not in self._ledger.nodes.items)
 
     def _returned(self, pod: objects.Pod, node: str, now: float) -> bool:
-        """Whether its node can take it again, since a short while ago."""
+        """Tell whether the pod's node can take it again, since a short time ago."""
         uid = pod.metadata.uid
         if not self._may_take(node, uid):
             self._returned_at[uid] = math.inf
@@ -147,7 +151,7 @@ class LetIn:
         return now - at < RETRY_SECONDS
 
     def _may_take(self, node: str, uid: str) -> bool:
-        """Whether the node has a place for the pod now."""
+        """Tell whether the node has a place for the pod now."""
         ask, here = self._ledger.pods.waiting(uid), [core.NodeName(node)]
         if ask is None or ask.request is None or self._ledger.cluster.row(here[0]) is None:
             return False
@@ -162,11 +166,11 @@ class LetIn:
                 yield pod
 
     def knows(self, uid: str) -> bool:
-        """Whether the pod was let in, and is not bound yet as far as is known."""
+        """Tell whether the pod was admitted, and is not bound as far as is known."""
         return uid in self._known
 
     def gone(self, uid: str) -> None:
-        """It is bound, or there is no such pod."""
+        """Forget a pod that is bound or gone."""
         self._known.discard(uid)
 
     def _place(self, pod: objects.Pod) -> Allocation | None:
@@ -184,12 +188,12 @@ class LetIn:
 
 
 def _is_stranded(pod: objects.Pod, reason: str) -> bool:
-    """Whether its condition says that it is stranded for this reason."""
+    """Tell whether the pod's condition says that it is stranded for this reason."""
     conditions = (each for each in pod.status.conditions if each.type == names.STRANDED_CONDITION)
     return any(each.status == "True" and each.reason == reason for each in conditions)
 
 
 def _is_unschedulable(pod: objects.Pod) -> bool:
-    """Whether kube-scheduler has looked at it in vain."""
+    """Tell whether kube-scheduler has tried to place the pod without success."""
     conditions = (each for each in pod.status.conditions if each.type == "PodScheduled")
     return any(each.reason == "Unschedulable" for each in conditions)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pods that say to be workers of an attempt hold no more than it was given.
+"""Pods that claim to be workers of an attempt, and whether they hold only its places.
 
-Their author can say it of any pod of his at any time, of one that is bound, too. Whatever holds
-other GPUs than the worker that it names has to count beside it, or a quota would count it as none.
+Their author can claim it of any pod at any time, even of a bound one. A pod that holds other GPUs
+than its worker must count separately, or a quota would not count it.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ Held = tuple[Allocation, ...]
 
 @dataclasses.dataclass(slots=True)
 class Part:
-    """What the queue knows as one job.
+    """A part of an attempt that the queue treats as one job.
 
     Attributes:
-        index: of an extra worker; None: the gang, which starts and ends together.
-        places: of its workers.
-        pods: that say to be its workers.
+        index: index of an extra worker; None: the gang, which starts and ends together.
+        places: places of its workers.
+        pods: pods that claim to be its workers.
     """
 
     index: int | None
@@ -37,13 +37,13 @@ def parts(
     pods: Iterable[PodClaim],
     known: Iterable[int | None],
 ) -> list[Part]:
-    """An attempt's gang, then its extra workers: those who hold something, and who did.
+    """Return an attempt's gang, then the extra workers that hold or held something.
 
     Args:
-        least: how many workers the gang has; those with larger indices are extra ones.
-        places: of all workers.
-        pods: that say to be its workers.
-        known: indices of the extra workers that held something when somebody last looked.
+        least: number of workers of the gang; larger indices are extra workers.
+        places: places of all workers.
+        pods: pods that claim to be its workers.
+        known: indices of the extra workers that held something at the last look.
     """
     found: dict[int | None, Part] = {None: Part(None)}
     for index in known:
@@ -68,16 +68,16 @@ def divide(
     *,
     place_of: Callable[[WorkerKey], Allocation | None] | None = None,
 ) -> tuple[Held, dict[str, PodClaim]]:
-    """What an attempt holds, by the index of its workers; and by UID the pods that are none of it.
+    """Return what an attempt holds, by worker index, and by UID the pods that are no part of it.
 
-    A worker whose place is no longer claimed holds what its pod does until that is gone.
+    A worker whose place is no longer claimed holds what its pod holds until the pod is gone.
 
     Args:
-        places: of its workers.
-        pods: that say to be its workers.
-        before: what it held when somebody last looked.
-        place_of: by the first worker of a pod, what its workers hold together; absent: each worker
-            has a pod to itself.
+        places: places of its workers.
+        pods: pods that claim to be its workers.
+        before: what it held at the last look.
+        place_of: function from the first worker of a pod to what its workers hold together; absent:
+            each worker has a pod to itself.
     """
     place_of = place_of or places.get
     held, others = dict(places), dict[str, PodClaim]()
@@ -104,7 +104,7 @@ def divide(
 
 
 def _by_node(held: Held) -> dict[core.NodeName, list[Allocation]]:
-    """A gang has a thousand workers, but few of them on one node."""
+    """Group places by node: a gang has a thousand workers, but few of them on one node."""
     found = defaultdict[core.NodeName, list[Allocation]](list)
     for each in held:
         found[each.node].append(each)
@@ -112,7 +112,7 @@ def _by_node(held: Held) -> dict[core.NodeName, list[Allocation]]:
 
 
 def _covering(pod: Allocation, among: Sequence[Allocation]) -> list[Allocation]:
-    """Choose the place, or the places of several workers, beyond which the pod holds no GPU."""
+    """Choose the place, or the places of several workers, that cover all GPUs of the pod."""
     if alone := next((each for each in among if _is_within(pod, each)), None):
         return [alone]
     devices, chosen = set(pod.placement.devices), list[Allocation]()
@@ -125,7 +125,7 @@ def _covering(pod: Allocation, among: Sequence[Allocation]) -> list[Allocation]:
 
 
 def _is_within(pod: Allocation, place: Allocation) -> bool:
-    """Whether the pod holds no GPU beyond the place."""
+    """Tell whether the pod holds no GPU beyond the place."""
     return (
         pod.node == place.node
         and set(pod.placement.devices) <= set(place.placement.devices)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries moves through: written down first, then the attempt ends, then the next one starts there.
+"""Execution of moves: first written, then the attempt ends, then the next one starts there.
 
-    decided ─► told to the operator ─► written in the job's own status, and its attempt is ended
+    decided ─► the operator is notified ─► written in the job's status, and its attempt ends
                  └ not in time: over     └ read back from there after a restart
-            ─► the next attempt asks for its places: from here on it is served as a preemption is
+            ─► the next attempt is submitted: from here on it is handled like a preemption
 
-A move stands in the status as a preemption of which the job itself is the victim. Those of a
-consolidation are held back until it stands in the status of the job that it is for
-(consolidating.py).
+A move is in the status as a preemption whose victim is the job itself. Moves of a consolidation are
+held back until it is in the status of the job that it is for (consolidating.py).
 """
 
 import dataclasses
@@ -33,9 +32,9 @@ _MOVES: Final = {Ground.MAINTENANCE, Ground.CONSOLIDATION, Ground.REVISED}
 @dataclasses.dataclass(slots=True)
 class _Made:
     order: MoveOrder | None
-    """None: it was found in the status."""
+    """The order for the operator; None: the move was found in the status."""
     deadline: float
-    """By then it should be written; infinity: it is."""
+    """Time by which the move should be written; infinity: it is written."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,12 +45,12 @@ class _HeldBack:
 
 
 class Moving:
-    """Moves that stand, by the attempt that ends.
+    """The moves in progress, by the attempt that ends.
 
     Args:
-        ledger: what is shown of GPUJobs.
-        draining: why they are moved.
-        hold_seconds: within which a move is to be written.
+        ledger: the GPUJobs from the watch.
+        draining: the reasons of moves for maintenance.
+        hold_seconds: time within which a move must be written.
     """
 
     def __init__(self, ledger: Ledger, draining: Draining, *, hold_seconds: float) -> None:
@@ -60,18 +59,18 @@ class Moving:
         self._made: dict[JobId, _Made] = {}
         self._held_back: dict[JobId, _HeldBack] = {}
         self._over: dict[str, PlacedPreemption] = {}
-        """By UID, what its status says still and is not kept."""
+        """Preemptions, by UID, that the status still shows and whose places are not reserved."""
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._made or job in self._held_back
 
     def may_decide(self) -> bool:
-        """Whether there may be another."""
+        """Tell whether another move may be decided."""
         unwritten = sum(made.deadline < math.inf for made in self._made.values())
         return unwritten + len(self._held_back) < MAX_UNWRITTEN
 
     def decided(self, move: Move, queue: Queue, now: float) -> None:
-        """Keep the room; the attempt is not ended before that is written down."""
+        """Reserve the new place; the attempt does not end before the move is written."""
         running = queue.state.running.get(move.job)
         if running is None:
             return
@@ -80,7 +79,7 @@ class Moving:
         self._orders(move, node, why, now)
 
     def holds_back(self, move: Move, head: Job, preempt: Preempt, queue: Queue, now: float) -> None:
-        """Keep the room; the operator is not told of it before `begins`."""
+        """Reserve the new place; the operator is not notified before `begins`."""
         running = queue.state.running.get(move.job)
         if running is None:
             return
@@ -91,13 +90,13 @@ class Moving:
         self._held_back[move.job] = _HeldBack(move, node, name_of(head, to=running.job))
 
     def begins(self, job: JobId, now: float) -> None:
-        """What it is for has been written."""
+        """Begin a move that was held back: its consolidation has been written."""
         held = self._held_back.pop(job, None)
         if held is not None:
             self._orders(held.move, held.node, held.why, now)
 
     def cancels(self, job: JobId, queue: Queue) -> None:
-        """It is for nobody any more: of no effect where it is written."""
+        """Cancel a move that no job needs any more; no effect if it is written."""
         made = self._made.get(job)
         if job in self._held_back or (made is not None and made.deadline < math.inf):
             self._release(job, queue)
@@ -112,17 +111,20 @@ class Moving:
         self._made[move.job] = _Made(order, until)
 
     def orders(self) -> tuple[MoveOrder, ...]:
-        """Those that are to be written."""
+        """Return the moves that the operator has yet to write."""
         unwritten = (made.order for made in self._made.values() if made.deadline < math.inf)
         return tuple(order for order in unwritten if order is not None)
 
     def end_overdue(self, queue: Queue, now: float) -> None:
-        """Those that should be written by now and are not."""
+        """End moves that should be written by now and are not."""
         for job in [job for job, made in self._made.items() if made.deadline <= now]:
             self._release(job, queue)
 
     def gives_up(self, given_up: GiveUp, queue: Queue) -> bool:
-        """Whether it is a move: who did not end, or did not come back, waits like others."""
+        """Give up a move and return True; False if it is none.
+
+        A job that did not end, or was not submitted again, waits like others.
+        """
         if given_up.job not in self:
             return False
         uid = given_up.job.partition("/")[0]
@@ -133,12 +135,12 @@ class Moving:
         return True
 
     def returns(self, uid: str, queue: Queue) -> None:
-        """The job asks for its places: they are kept for the attempt that does, from now on."""
+        """Release the places of a job that was submitted again: its new attempt reserves them."""
         for job in self._of(uid):
             self._release(job, queue)
 
     def see(self, uid: str, queue: Queue, now: float) -> None:
-        """What a GPUJob shows: a move that was written, here or before a restart, or is over."""
+        """Apply what a GPUJob shows: a move that is over or was written, also before a restart."""
         shown = self._ledger.jobs.shown(uid)
         if uid in self._over and not self.is_over(uid, shown.preemption if shown else None):
             del self._over[uid]
@@ -157,11 +159,11 @@ class Moving:
             self._find(shown, told, queue, now)
 
     def is_over(self, uid: str, told: PlacedPreemption | None) -> bool:
-        """Whether these places are kept for the job no more, or never were."""
+        """Tell whether these places are no longer reserved for the job, or never were."""
         return told is not None and self._over.get(uid) == told
 
     def clear(self) -> None:
-        """The queue begins anew."""
+        """Forget all moves, because the queue is rebuilt."""
         self._over.clear()
         self._made.clear()
         self._held_back.clear()
@@ -175,10 +177,10 @@ class Moving:
         return job_id(following) in queue.state.waiting
 
     def _find(self, shown: ShownJob, told: PlacedPreemption, queue: Queue, now: float) -> None:
-        """Room is kept for one that has not come back since this process began.
+        """Reserve the places of a job that was not submitted again since this process started.
 
-        A revision keeps nothing for who is to end for another, or went past one who waits: that one
-        waits for these very GPUs.
+        A revision reserves nothing for a victim of a preemption, or for a job that was backfilled
+        on an estimate: the queue head waits for these GPUs.
         """
         job, uid = job_id(shown.attempt), shown.attempt.job_uid
         if job in self._made or self.is_over(uid, told):
@@ -205,7 +207,7 @@ class Moving:
 
 
 def _own_move(shown: ShownJob) -> PlacedPreemption | None:
-    """What its status says of a move of the attempt that it ended last."""
+    """Return the move in the job's status, if it is one of the last ended attempt."""
     told = shown.preemption
     if told is None or not shown.may_wait or not shown.attempts:
         return None

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue of whoever decides, as an onlooker knows it from the API objects; for questions.
+"""A read-only copy of the leader's queue, from API objects, for questions.
 
-    who runs                 by the ledger's claims, as any standby follows them
-    who waits                GPUJobs that wait by their statuses; pods of their own behind our gate
-    for whom others end      what stands in statuses and annotations
+    running jobs             by the ledger's claims, as any standby follows them
+    pending jobs             GPUJobs by their statuses; standalone pods behind gpupack's gate
+    preemptions              from statuses and annotations
     quotas, averages         GPUQuotas and GPUCohorts
-    what policies go by      the outlook that is published (outlooks.py)
+    outlook of policies      the published one (outlooks.py)
 
-It decides nothing, and nobody hears of it. A question is answered by the queue's own cycles on a
-copy (gpupack_core.queueing.question); what these find out of those who wait is remembered here, as
-cycles would have. Of what no object tells, an onlooker knows nothing: places that are decided and
-not written yet, and who went past whom on a guess.
+It decides nothing and notifies no component. The queue's own cycles on a copy answer a question
+(gpupack_core.queueing.question). What these cycles find out about pending jobs is remembered here,
+as in real cycles. The read-only queue does not know what no object shows: places that are decided
+and not written yet, and which jobs were backfilled on an estimate.
 """
 
 import datetime as dt
@@ -41,33 +41,33 @@ from gpupack_scheduling.queueing.turns import Turns
 log = logging.getLogger(__name__)
 
 MAX_TRIED: Final = 32
-"""Of those outside the queue each time: a namespace may have any number, and each takes a third of
-a millisecond."""
+"""Maximum of jobs outside the queue that are tried at a time: a namespace may have any number, and
+each takes a third of a millisecond."""
 
 PriorityOf = Callable[[AskingSpec], int | None]
-"""The priority that a job is planned with; None: its class does not let it be."""
+"""The priority with which a job is planned; None: its PriorityClass does not permit it."""
 
 
 class _Unheard:
-    """Who decides writes into pods; an onlooker does not."""
+    """A null writer: only the leader writes decisions into pods."""
 
     def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Onlooker:
-    """Follows; thread-confined to the event loop.
+    """The read-only queue; confined to the thread of the event loop.
 
     Args:
-        ledger: what is held, and by whom.
-        policies: where a gang goes.
+        ledger: the claims.
+        policies: the placement policies.
         quotas: GPUQuotas and GPUCohorts.
         now: seconds since the epoch, by the API server's clock.
-        decisions: as those of whoever decides.
-        priority_of: by PriorityClass or number.
+        decisions: the same settings as the leader's.
+        priority_of: priority by PriorityClass or number.
     """
 
     def __init__(
@@ -91,15 +91,15 @@ class Onlooker:
             decisions=decisions,
         )
         self._waiting: dict[str, AskingJob] = {}
-        """By UID."""
+        """Pending jobs by UID."""
         self._unseen: set[str] = set()
-        """UIDs of jobs that are to be looked at."""
+        """UIDs of jobs that must be updated in the queue."""
         self._outside: dict[str, str] = {}
-        """UIDs of jobs that wait and are not in the queue, and why not; whose turn to be tried is
-        next comes first."""
+        """UIDs of pending jobs that are not in the queue, and why not; the next one to be tried
+        comes first."""
 
     def see(self, job: AskingJob) -> None:
-        """A GPUJob appeared or changed."""
+        """Add or update a GPUJob."""
         if job.waits:
             self._waiting[job.metadata.uid] = job
         else:
@@ -107,26 +107,26 @@ class Onlooker:
         self._unseen.add(job.metadata.uid)
 
     def see_gone(self, job: AskingJob) -> None:
-        """A GPUJob is gone."""
+        """Remove a GPUJob."""
         self._waiting.pop(job.metadata.uid, None)
         self._unseen.add(job.metadata.uid)
 
     def see_all(self, jobs: Iterable[AskingJob]) -> None:
-        """These are all."""
+        """Replace all GPUJobs by these."""
         self._unseen |= self._waiting.keys()
         self._waiting.clear()
         for job in jobs:
             self.see(job)
 
     def see_priorities(self) -> None:
-        """Another class says how urgent some jobs are."""
+        """Update jobs with a PriorityClass, because a class changed."""
         named = (uid for uid, job in self._waiting.items() if job.spec.priority_class_name)
         self._unseen.update(named)
 
     def follow(self) -> None:
-        """Take in what has changed; before each question, and now and then.
+        """Apply all changes; called before each question and from time to time.
 
-        Where queue and ledger contradict each other all is taken in anew.
+        If queue and ledger contradict each other the queue is rebuilt.
         """
         try:
             self._follow()
@@ -137,16 +137,16 @@ class Onlooker:
             self._follow()
 
     def attempt(self, uid: str) -> AttemptKey | None:
-        """Which attempt of a GPUJob waits in the queue; None: none does."""
+        """Return the attempt of a GPUJob that waits in the queue; None if none does."""
         job = self._waiting.get(uid)
         return None if job is None or uid in self._outside else _attempt(job)
 
     def obstacle(self, uid: str) -> str:
-        """Why a GPUJob that waits is not in the queue; empty: it is, or does not wait."""
+        """Return why a pending GPUJob is not in the queue; empty: it is, or does not wait."""
         return self._outside.get(uid, "")
 
     def remember(self, found: Findings, fork: core.Cluster) -> None:
-        """What cycles on a copy found out, if nothing was decided there."""
+        """Remember what cycles on a copy found out, if nothing was decided there."""
         self.admissions.queue.state.remember(found)
         self._ledger.cluster.learn(fork)
 
@@ -161,7 +161,7 @@ class Onlooker:
                 self._submit(job)
 
     def _by_age(self, uid: str) -> tuple[float, str]:
-        """Who came first goes in first where a namespace may have no more."""
+        """Return the sort key by age: the older job enters first where a namespace has a limit."""
         job = self._waiting.get(uid)
         return (-inf if job is None else _created(job), uid)
 
@@ -178,7 +178,7 @@ class Onlooker:
             self._outside[uid] = str(error)
 
     def _ask(self, job: AskingJob) -> GangAsk | str:
-        """As the operator would ask; or why not."""
+        """Return the request as the operator would send it, or why there is none."""
         priority = self._priority_of(job.spec)
         if priority is None:
             return f"PriorityClass {job.spec.priority_class_name} does not let it wait"

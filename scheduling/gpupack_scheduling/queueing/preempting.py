@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries preemptions through: written down first, then victims end, then the beneficiary runs.
+"""Execution of preemptions: first written, then victims end, then the preemptor runs.
 
-    of a GPUJob   the operator writes it into the status, and ends the attempts that stand there
-    of a pod      it is written into the pod's annotation here; the operator is told of attempts
+    of a GPUJob   the operator writes it into the status, and ends the victims named there
+    of a pod      it is written into the pod's annotation here; the operator gets the attempts
 
-Pods that are victims are evicted here, once the preemption is written.
+Victims that are pods are evicted here, once the preemption is written.
 """
 
 import logging
@@ -33,24 +33,25 @@ from gpupack_scheduling.queueing.unasked import Unasked, is_moved, leaves
 from gpupack_scheduling.queueing.waiting import WaitingAsks
 
 MAX_UNWRITTEN: Final = 32
-"""That are to be written at once: the operator asks for one plan after the other."""
+"""Maximum of preemptions yet to be written: the operator submits one plan after the other."""
 
 log = logging.getLogger(__name__)
 
 
 class Preempting:
-    """Those that stand.
+    """The preemptions in progress.
 
     Args:
-        ledger: what is shown of GPUJobs and pods.
-        waiting: who waits.
-        hears: of what there is to be written.
-        hold_seconds: within which it is.
+        ledger: the GPUJobs and pods from the watch.
+        waiting: the pending jobs.
+        hears: the notifier.
+        hold_seconds: time within which a preemption must be written.
 
     Attributes:
-        unasked: of those who have not asked since this process began.
-        stopped: how many were told to end for others, by ground, since this process began.
-        given_up: how many preemptions ended as their victims did not.
+        unasked: preemptions restored from status, of jobs that were not submitted since this
+            process started.
+        stopped: number of victims by reason, since this process started.
+        given_up: number of preemptions that ended because their victims did not end.
     """
 
     def __init__(
@@ -64,22 +65,22 @@ class Preempting:
         self.given_up = 0
 
     def __len__(self) -> int:
-        """How many stand."""
+        """Return the number of preemptions in progress."""
         return len(self._made)
 
     def oldest(self) -> float | None:
-        """When the one was decided that stands for the longest; None: none stands."""
+        """Return when the oldest preemption in progress was decided; None if there is none."""
         return self._made.oldest()
 
     def may_decide(self) -> bool:
-        """Whether there may be another."""
+        """Tell whether another preemption may be decided."""
         return self._made.unwritten < MAX_UNWRITTEN
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._made
 
     def is_written(self, job: JobId) -> bool:
-        """Whether victims may end."""
+        """Tell whether a preemption is written, so that its victims may end."""
         return self._made.is_written(job)
 
     def decided(
@@ -91,9 +92,9 @@ class Preempting:
         asking: AttemptKey | None,
         gained: float | None = None,
     ) -> None:
-        """Keep the room; nobody is stopped before it is written down.
+        """Reserve the places; no victim ends before the preemption is written.
 
-        `gained`: GPU-seconds, of a consolidation, whose victims are moved.
+        `gained`: GPU-seconds, for a consolidation, whose victims are moved.
         """
         queue.reserve(decision, self._ledger.cluster, now)
         self.stopped.update(victim.ground.value for victim in decision.victims)
@@ -105,19 +106,22 @@ class Preempting:
             self._hears.call(ask.attempt)
 
     def give_up(self, given_up: GiveUp, queue: Queue) -> None:
-        """Victims did not end, or the room is of no use any more: another way is sought."""
+        """Give up a preemption whose victims did not end, or whose reservation is useless.
+
+        The queue looks for another way.
+        """
         self.release(given_up.job, queue, stuck=given_up.stuck)
         if given_up.stuck:
             self.given_up += 1
             log.warning("%s were to end and did not", ", ".join(given_up.stuck))
 
     def end_overdue(self, queue: Queue, now: float) -> None:
-        """Those that should be written by now and are not."""
+        """End preemptions that should be written by now and are not."""
         for job in self._made.overdue(now):
             self.release(job, queue)
 
     def release(self, job: JobId, queue: Queue, *, stuck: Collection[JobId] = ()) -> None:
-        """Room is kept for it no longer; it asks, so that its status says so."""
+        """Release a reservation and notify the preemptor, so that its status shows it."""
         waiting = self._waiting.get(job)
         ask = waiting.ask if waiting else None
         shown = self.unasked.give_up(job)
@@ -129,15 +133,15 @@ class Preempting:
             self._hears.call(ask.attempt)
 
     def forget(self, job: JobId) -> None:
-        """It runs, or waits no longer."""
+        """Forget the preemption of a job that runs, or no longer waits."""
         self._made.forget(job)
 
     def told(self, attempt: AttemptKey) -> Preemption | None:
-        """Who is to be stopped for it, as its status is to say."""
+        """Return the preemption for an attempt, as its status will show it."""
         return self._made.told(job_id(attempt))
 
     def see(self, job: JobId, tickets: dict[str, int], queue: Queue, now: float) -> None:
-        """What is shown of one that waits: written by us, or before a restart."""
+        """Apply the preemption that a pending job shows, written here or before a restart."""
         ask = self._waiting[job].ask
         shown = self._shown(ask)
         if job not in queue.state.waiting:
@@ -151,7 +155,7 @@ class Preempting:
             self._find(job, shown, tickets, queue, now)
 
     def stops(self) -> tuple[Stop, ...]:
-        """Attempts that are to end for pods. Of those that end for GPUJobs the operator reads."""
+        """Return attempts that must end for pods. Those for GPUJobs are in statuses."""
         return tuple(
             Stop(
                 attempt=victim.job,
@@ -167,7 +171,7 @@ class Preempting:
         )
 
     def evictions(self, queue: Queue) -> Iterator[Eviction]:
-        """Pods that are to end, whoever for, and are not being deleted yet."""
+        """Yield pods that must end, for any preemptor, and are not being deleted yet."""
         for job, decision in self._made.written():
             waiting = self._waiting.get(job)
             for victim in decision.victims:
@@ -203,7 +207,7 @@ class Preempting:
         queue.reserve(decision, self._ledger.cluster, now)
 
     def _is_possible(self, request: core.Request, place: Allocation) -> bool:
-        """Whether the pod asks for that, and may be there: it may have been narrowed down since."""
+        """Tell whether the place fits the pod's request and rules, which can be narrower now."""
         row = self._ledger.cluster.row(place.node)
         if row is None or mismatch(request, place):
             return False

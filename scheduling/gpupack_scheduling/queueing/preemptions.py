@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For whom others are stopped, from the decision until the beneficiary runs or gives up.
+"""Preemptions from the decision until the preemptor runs or gives up.
 
-    decided ─► answered ─► written in the beneficiary's status ─► victims end ─► it runs
+    decided ─► answered ─► written in the preemptor's status ─► victims end ─► it runs
                  └ not written in time: over   └ read back from there after a restart
 
-Attempts are named by UID and number, as the queue names them: nobody reads other namespaces' names.
+Attempts are named by UID and number, as in the queue: no user reads names of other namespaces.
 """
 
 import dataclasses
@@ -30,18 +30,18 @@ class _Made:
     decision: Preempt
     since: float
     deadline: float
-    """By then it should be written; infinity: it is."""
+    """Time by which the preemption should be written; infinity: it is written."""
     gained: float | None = None
-    """GPU-seconds, of a consolidation."""
+    """GPU-seconds gained, for a consolidation."""
 
 
 class Preemptions:
-    """Those that stand, by beneficiary."""
+    """The preemptions in progress, by preemptor."""
 
     def __init__(self) -> None:
         self._made: dict[JobId, _Made] = {}
         self._over: dict[JobId, PlacedPreemption] = {}
-        """What is over, while the status of one that waits may say so still."""
+        """Preemptions that are over, while the status of a pending job may still show them."""
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._made
@@ -49,31 +49,31 @@ class Preemptions:
     def decided(
         self, decision: Preempt, now: float, *, hold_seconds: float, gained: float | None = None
     ) -> None:
-        """It is to be written; `gained`: of a consolidation."""
+        """Add a preemption that must be written; `gained`: GPU-seconds, for a consolidation."""
         self._made[decision.job] = _Made(decision, now, now + hold_seconds, gained)
 
     def found(self, decision: Preempt, now: float) -> None:
-        """It stands in the beneficiary's status since before this process decided."""
+        """Add a preemption that the preemptor's status already shows."""
         self._made[decision.job] = _Made(decision, now, math.inf)
 
     def see(self, job: JobId, shown: PlacedPreemption) -> None:
-        """What the beneficiary's status tells: if it is of the one that stands, that is written."""
+        """Compare the preemptor's status: a shown preemption in progress is written."""
         made = self._made.get(job)
         if made is not None and _is_same(shown, told(made.decision, made.since)):
             made.deadline = math.inf
 
     def written(self) -> list[tuple[JobId, Preempt]]:
-        """Those whose victims are to end, by beneficiary."""
+        """Return the preemptions whose victims must end, by preemptor."""
         return [
             (job, made.decision) for job, made in self._made.items() if made.deadline == math.inf
         ]
 
     def is_over(self, job: JobId, shown: PlacedPreemption) -> bool:
-        """Whether the status tells of one that was given up, and has not been written anew."""
+        """Tell whether the status shows a preemption that was given up, and no new one."""
         return self._over.get(job) == shown
 
     def over(self, job: JobId, shown: PlacedPreemption | None = None) -> None:
-        """It waits for something else; `shown`: what its status says still, or may yet say."""
+        """End a preemption; `shown`: what the preemptor's status still shows, or may show later."""
         made = self._made.pop(job, None)
         if shown is None and made is not None:
             builtins = msgspec.to_builtins(told(made.decision, made.since, made.gained))
@@ -82,40 +82,40 @@ class Preemptions:
             self._over[job] = shown
 
     def forget(self, job: JobId) -> None:
-        """It runs, or waits no longer."""
+        """Forget the preemption of a job that runs, or no longer waits."""
         self._made.pop(job, None)
         self._over.pop(job, None)
 
     def is_written(self, job: JobId) -> bool:
-        """Whether the watch has shown it."""
+        """Tell whether the watch has shown the preemption."""
         made = self._made.get(job)
         return made is not None and made.deadline == math.inf
 
     def overdue(self, now: float) -> tuple[JobId, ...]:
-        """Beneficiaries whose status should say so by now and does not."""
+        """Return the preemptors whose status should show the preemption by now and does not."""
         return tuple(job for job, made in self._made.items() if made.deadline <= now)
 
     def oldest(self) -> float | None:
-        """When the one was decided that stands for the longest; None: none stands."""
+        """Return when the oldest preemption in progress was decided; None if there is none."""
         return min((made.since for made in self._made.values()), default=None)
 
     def __len__(self) -> int:
-        """How many stand."""
+        """Return the number of preemptions in progress."""
         return len(self._made)
 
     @property
     def unwritten(self) -> int:
-        """How many are still to be written."""
+        """Return the number of preemptions that are yet to be written."""
         return sum(made.deadline < math.inf for made in self._made.values())
 
     def told(self, job: JobId) -> Preemption | None:
-        """As the beneficiary's status has it."""
+        """Return the preemption for a preemptor, as its status has it."""
         made = self._made.get(job)
         return None if made is None else told(made.decision, made.since, made.gained)
 
 
 def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
-    """Where each worker goes, as statuses have it."""
+    """Return the place of each worker in the form of statuses."""
     return (
         WorkerPlacement(worker=index, node=each.node, devices=claims.shares(each))
         for index, each in enumerate(placements)
@@ -125,7 +125,7 @@ def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
 def read(
     shown: PlacedPreemption, job: JobId, needs: Needs, tickets: dict[str, int]
 ) -> tuple[tuple[Victim, ...], tuple[Allocation, ...]]:
-    """Victims and places as a status has them; what a newer release wrote is passed over."""
+    """Return victims and places from a status; unknown values of a newer release are ignored."""
     grounds = set(Ground)
     victims = tuple(
         Victim(JobId(attempt), Ground(each.ground), 0.0)
@@ -140,7 +140,7 @@ def read(
 def places(
     shown: PlacedPreemption, tickets: dict[str, int], needs: Needs
 ) -> tuple[Allocation, ...]:
-    """Where the workers will run, as a status has it; what they need is not written there."""
+    """Return the workers' places from a status; their needs are not written there."""
     return tuple(
         Allocation(
             claims.placement(placed.node, claims.believed(placed.devices), needs=needs),
@@ -156,7 +156,7 @@ def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
 
 
 def told(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
-    """As a status has it; `gained`: GPU-seconds, of a consolidation."""
+    """Convert a preemption into its form in a status; `gained`: GPU-seconds, of a consolidation."""
     lost = None if gained is None else sum(victim.lost for victim in decision.victims)
     by_ground: dict[Ground, list[str]] = defaultdict(list)
     for victim in decision.victims:

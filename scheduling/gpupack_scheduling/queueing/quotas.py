@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUQuotas and GPUCohorts as the watch shows them, read into core's quotas.
+"""GPUQuotas and GPUCohorts from the watch, converted into core's quotas.
 
-What administrators wrote counts as far as it makes sense: of a cohort that is above itself the
-parent does not, and of several spellings of one model the first in alphabetical order is its name.
-The status says what does not count.
+What administrators wrote counts as far as it makes sense. A cohort that is above itself loses its
+parent. Of several spellings of one model the first in alphabetical order is its name. The status
+says what does not count.
 """
 
 import dataclasses
@@ -40,48 +40,55 @@ ORDERS: Final = {"Strict": Fifo.STRICT, "BestEffort": Fifo.BEST_EFFORT}
 
 
 class DefaultQuota(Wire, frozen=True, forbid_unknown_fields=True):
-    """Of namespaces without a GPUQuota. It can promise nothing: anybody could multiply it."""
+    """The quota of namespaces without a GPUQuota.
+
+    It has no nominal quota: any user could multiply that with more namespaces.
+    """
 
     weight: Weight = 1
     gpus: Annotated[tuple[ModelLimit, ...], msgspec.Meta(max_length=MAX_MODELS)] = ()
 
     def __post_init__(self) -> None:
-        """Refuse promises."""
+        """Refuse nominal quota.
+
+        Raises:
+            ValueError: a model has nominal GPUs.
+        """
         if any(limit.nominal for limit in self.gpus):
             raise ValueError("queue.default cannot promise GPUs; remove nominal")
 
 
 class Shown(Generic[Q]):
-    """A reflector's store of one kind; `changed` is called when something else counts."""
+    """A reflector's store of one kind; `changed` is called when effective values change."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self.items: dict[tuple[str, str], Q] = {}
 
     def upsert(self, item: Q) -> None:
-        """An object appeared or changed; a status of our own changes nothing."""
+        """Add or update an object; a status written by gpupack changes nothing."""
         before = self.items.get(item.key)
         self.items[item.key] = item
         if before is None or before.spec != item.spec:
             self._changed()
 
     def remove(self, item: Q) -> None:
-        """An object is gone."""
+        """Remove an object."""
         self.items.pop(item.key, None)
         self._changed()
 
     def replace(self, items: list[Q]) -> None:
-        """These are all."""
+        """Replace all objects by these."""
         self.items = {item.key: item for item in items}
         self._changed()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """What counts.
+    """The effective quotas.
 
     Attributes:
-        quotas: as core has them.
+        quotas: the quotas in core's types.
         problems: by namespace (empty: a cohort) and name, what does not count, and why.
     """
 
@@ -90,11 +97,11 @@ class Reading:
 
 
 class QuotaStores:
-    """Both kinds.
+    """The stores of both kinds.
 
     Attributes:
-        changes: how often something else counted than before.
-        told: called then.
+        changes: number of changes of effective values.
+        told: function that is called at each change.
     """
 
     def __init__(self) -> None:
@@ -110,9 +117,9 @@ class QuotaStores:
     def rule_for(
         self, namespace: str, pick: Callable[[GpuCohortSpec], R | None]
     ) -> tuple[str, R] | None:
-        """What the nearest cohort above a namespace says of something, and which one it is.
+        """Return the rule of the nearest cohort above a namespace, with the cohort's name.
 
-        Cohorts may stand in a ring.
+        Cohorts may form a ring.
         """
         cohorts = self.cohorts.items
         quota = self.quotas.items.get((namespace, QUOTA_NAME))
@@ -129,7 +136,7 @@ class QuotaStores:
         return None if rule is None else (CLUSTER_NAME, rule)
 
     def read(self, default: DefaultQuota) -> Reading:
-        """All of them."""
+        """Convert all quotas and cohorts."""
         quotas = [each for each in self.quotas.items.values() if each.metadata.name == QUOTA_NAME]
         cohorts = {
             each.metadata.name: each
@@ -164,7 +171,7 @@ class QuotaStores:
 
 
 class _Models:
-    """One name for each model, however it is spelled."""
+    """One name for each model, for all spellings."""
 
     def __init__(self, spelled: Iterable[str]) -> None:
         self._names: dict[tuple[str, ...], Key] = {}
@@ -172,7 +179,7 @@ class _Models:
             self._names.setdefault(tuple(words(name)), Key(name))
 
     def problem(self, models: Iterable[str]) -> str:
-        """What of these limits does not count; empty: all of it does."""
+        """Return which of these limits do not count; empty if all do."""
         seen: set[Key] = set()
         for model in models:
             key = self.key(model)
@@ -185,14 +192,14 @@ class _Models:
         return ""
 
     def key(self, model: str) -> Key:
-        """As which it counts."""
+        """Return the name under which a model counts."""
         if model == ANY_MODEL or not words(model):
             return ANY
         return self._names.get(tuple(words(model)), Key(model))
 
 
 def _limits(given: Iterable[ModelLimit], models: _Models) -> dict[Key, Limit]:
-    """In milli-GPU; of several for one model the first."""
+    """Return the limits in milli-GPU; of several for one model the first counts."""
     found: dict[Key, Limit] = {}
     for each in given:
         limit = Limit(
@@ -207,7 +214,7 @@ def _milli(gpus: int | None) -> int | None:
 
 
 def _above(cohort: str | None) -> CohortName:
-    """The cohort that a spec names."""
+    """Return the cohort that a spec names."""
     return ROOT if not cohort or cohort == CLUSTER_NAME else CohortName(cohort)
 
 
@@ -233,7 +240,7 @@ def _cohort(shown: GpuCohort, parents: Mapping[str, CohortName], models: _Models
 
 
 def _cut(parents: dict[str, CohortName]) -> dict[tuple[str, str], str]:
-    """Take away the parents that make no tree; why, by cohort."""
+    """Remove parents that do not form a tree; return the reasons by cohort."""
     problems: dict[tuple[str, str], str] = {}
     for name in sorted(parents):
         if _is_above_itself(name, parents):
@@ -257,7 +264,7 @@ def _is_above_itself(name: str, parents: Mapping[str, str]) -> bool:
 
 
 def _levels_above(name: str, parents: Mapping[str, str]) -> int:
-    """Of parents without loops, counted up to one more than there may be."""
+    """Count the levels above a cohort, without loops, up to one more than allowed."""
     levels, above = 0, parents[name]
     while above and levels <= MAX_LEVELS:
         levels, above = levels + 1, parents.get(above, "")

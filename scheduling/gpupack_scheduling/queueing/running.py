@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the queue who runs: whatever holds GPUs by the ledger's claims.
+"""Running jobs for the queue: all holders of GPUs by the ledger's claims.
 
-    an attempt   from when its workers have places, planned or written, until its last pod is gone;
-                 of an elastic one each worker beyond the least is a job of its own
-    a pod        of its own; or one that only says to be a worker, of an attempt that has no places
-                 or other ones; or one that is gone and whose processes hold GPUs still
+    attempt      from the time when its workers have places, planned or written, until its last
+                 pod is gone; each extra worker of an elastic one is a separate job
+    pod          a standalone pod; or one that only claims to be a worker, of an attempt that has
+                 no places or other ones; or a lingering one, whose processes still hold GPUs
 
-Labels and owner references are a pod author's words: who is no worker by the ledger's word counts
+A pod's author writes its labels and owner references: a pod that is no worker by the ledger counts
 as a pod of its namespace, whatever attempt of whatever job it names.
 """
 
@@ -33,7 +33,7 @@ SAME_DEADLINE_SECONDS: Final = 5.0
 
 
 class RunningHolders:
-    """Follows the claims; the queue's other half, who waits, is its owner's."""
+    """The running jobs, from the claims; the queue's owner has the pending jobs."""
 
     def __init__(
         self,
@@ -44,39 +44,39 @@ class RunningHolders:
         evicts: bool,
         observed: Collection[str],
     ) -> None:
-        """`evicts`: pods of their own can be stopped for others; `observed`: resources."""
+        """Follow the claims; `evicts`: standalone pods can be preempted; `observed`: resources."""
         self._ledger, self._queue, self._learned = ledger, queue, learned
         self._evicts, self._observed = evicts, observed
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._least: dict[JobId, int] = {}
-        """Of each attempt: workers with larger indices are extra ones."""
+        """Number of workers of an attempt that start together; larger indices are extra workers."""
         self._beside: dict[JobId, dict[int, JobId]] = defaultdict(dict)
-        """Of an attempt the extra workers that hold something, by index."""
+        """Extra workers of an attempt that hold something, by index."""
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
-        """UIDs of pods that say to be workers of it, and count by themselves."""
+        """UIDs of pods that claim to be workers of an attempt, and count separately."""
         self.suppositions = holders.Suppositions(ledger.cluster)
 
     def __contains__(self, job: object) -> bool:
         return job in self._held
 
     def let_in(self, job: Job, attempt: AttemptKey, now: float) -> None:
-        """Places were just held for it in the ledger."""
+        """Add an attempt whose places were just held in the ledger."""
         self._attempts[job.id], self._least[job.id] = attempt, job.gang.workers
         held, _ = divide(self._ledger.claims.places_of(attempt), (), ())
         self._start(job, held, now)
 
     def let_in_beside(self, worker: WorkerKey, now: float) -> None:
-        """A place was just held in the ledger for an extra worker of a gang that runs."""
+        """Add an extra worker of a running gang whose place was just held in the ledger."""
         place = self._ledger.claims.workers[worker].allocation
         self._start_beside(worker.attempt, worker.index, (place,), now)
 
     def attempt_of(self, gang: JobId) -> AttemptKey | None:
-        """Which attempt it is; None: it holds nothing."""
+        """Return the attempt of a gang; None if it holds nothing."""
         return self._attempts.get(gang)
 
     def least(self, attempt: AttemptKey) -> int:
-        """How many workers it starts with: those with larger indices are extra ones."""
+        """Return how many workers start together; larger indices are extra workers."""
         known = self._least.get(job_id(attempt))
         if known is not None:
             return known
@@ -84,16 +84,16 @@ class RunningHolders:
         return shown.least if shown else MAX_WORKERS
 
     def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
-        """A place was just held for it in the ledger."""
+        """Add a pod whose place was just held in the ledger."""
         job = dataclasses.replace(job, preemptible=self._evicts)
         self._start(job, (claim.allocation,), now)
 
     def see_pod(self, uid: str, now: float) -> None:
-        """What a pod of its own holds may have changed at this moment."""
+        """Update a standalone pod whose claim may have changed at this moment."""
         self._see_pod(uid, self._ledger.claims.pods.get(uid), now)
 
     def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
-        """Take in what has changed; the answer is the attempts that hold nothing any more."""
+        """Apply changes of the ledger; return the attempts that hold nothing any more."""
         ended = [
             attempt for attempt in sorted(seen.attempts, key=str) if self._see_attempt(attempt, now)
         ]
@@ -113,7 +113,7 @@ class RunningHolders:
         return tuple(ended)
 
     def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
-        """Whether it held something and holds nothing now."""
+        """Update an attempt; return whether it held something and holds nothing now."""
         claims, job = self._ledger.claims, job_id(attempt)
         pods = {claim.uid: claim for claim in claims.pods_of_attempt(attempt)}
         is_known = self._attempts.get(job) == attempt
@@ -146,11 +146,11 @@ class RunningHolders:
         return has_ended
 
     def _before(self, job: JobId | None) -> Held:
-        """What it held when somebody last looked."""
+        """Return what a job held at the last look."""
         return self._held.get(job, ()) if job is not None else ()
 
     def _see_gang(self, attempt: AttemptKey, held: Held, now: float) -> bool:
-        """Whether it held something and holds nothing now."""
+        """Update a gang; return whether it held something and holds nothing now."""
         job = job_id(attempt)
         if held and job not in self._held:
             self._start(self._gang(attempt, held), held, now, since=self._began(attempt))
@@ -181,7 +181,7 @@ class RunningHolders:
         self._start(job, held, now, since=since)
 
     def _gang(self, attempt: AttemptKey, held: Held) -> Job:
-        """An attempt that was found running."""
+        """Return the job of an attempt that was found running."""
         places = tuple(each.placement for each in held)
         estimate = self._learned.estimate(attempt)
         current = self._shown(attempt)
@@ -193,12 +193,12 @@ class RunningHolders:
         return began.timestamp() if began else None
 
     def _shown(self, attempt: AttemptKey) -> ShownJob | None:
-        """What the watch shows of it, as long as it is the job's current one."""
+        """Return what the watch shows of an attempt, if it is the job's current one."""
         shown = self._ledger.jobs.shown(attempt.job_uid)
         return shown if shown and shown.attempt == attempt else None
 
     def _see_alone(self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float) -> None:
-        """These say to be its workers, and count by themselves."""
+        """Count the pods that claim to be workers of an attempt separately."""
         before = self._alone.pop(attempt, set())
         if pods:
             self._alone[attempt] = set(pods)
@@ -208,7 +208,7 @@ class RunningHolders:
             self._see_pod(uid, claim, now)
 
     def _leave(self, uid: str, now: float) -> None:
-        """It counts by itself no more, unless as one that says to be a worker."""
+        """End the separate count of a pod, unless it still counts as an alleged worker."""
         claim = self._ledger.claims.pods.get(uid)
         attempt = claim.worker.attempt if claim and claim.worker else None
         if attempt is None or uid not in self._alone.get(attempt, ()):
@@ -218,7 +218,7 @@ class RunningHolders:
         self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)
 
     def _see_lingering(self, node: core.NodeName, uid: str, now: float) -> None:
-        """Who deletes his pods by force does not have their GPUs for nothing."""
+        """Update a lingering pod: deletion by force does not exempt its GPUs from quota."""
         lingers = self._ledger.claims.lingerer(node, uid)
         allocation = Allocation(lingers.placement) if lingers else None
         self._follow(lingering_id(node, uid), lingers, allocation, now)
@@ -243,7 +243,7 @@ class RunningHolders:
             self._start(found, held, now, since=began)
 
     def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
-        """Which GPUs stand for tickets is known once their node is."""
+        """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
         if not nodes:
             return
         for job, held in tuple(self._held.items()):
@@ -251,7 +251,7 @@ class RunningHolders:
                 self._move(job, held, now, anew=True)
 
     def _see_begun(self, uids: Collection[str], now: float) -> None:
-        """Who was let in here began as its status says, which is all that others know of it."""
+        """Use the start time in the status of jobs admitted here, since others know only that."""
         for uid in uids:
             shown = self._ledger.jobs.shown(uid)
             job = job_id(shown.attempt) if shown else None
@@ -279,7 +279,7 @@ class RunningHolders:
                 self._queue.moved(job, running.placements, self._ledger.cluster, now)
 
     def _see_movable(self, uids: Collection[str], now: float) -> None:
-        """Whether a job may be moved can change while it runs."""
+        """Update whether running jobs may move, which can change while they run."""
         for uid in uids:
             shown = self._ledger.jobs.shown(uid)
             running = shown and self._queue.state.running.get(job_id(shown.attempt))
@@ -318,6 +318,6 @@ class RunningHolders:
         return True
 
     def _counted(self, held: Iterable[Allocation]) -> Held:
-        """What has no GPUs is not the queue's business."""
+        """Return the places; none if they contain no GPUs, since the queue counts only GPUs."""
         found = tuple(held)
         return found if any(each.placement.devices or each.tickets for each in found) else ()

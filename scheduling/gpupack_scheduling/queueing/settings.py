@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the queue is run, as the chart's values have it (`queue`)."""
+"""Settings of the queue, from the chart's values (`queue`)."""
 
 from typing import Annotated, Final
 
@@ -16,15 +16,15 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 
 
 class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
-    """For whom jobs are stopped.
+    """Policies of preemption.
 
     Attributes:
-        nominal: who is within its promise gets it back from those who borrow.
-        fair_share: who has a smaller share takes from who has a larger one.
-        priority: a job takes from lower priorities of its own namespace.
-        pods: pods of their own can be stopped, too: they are evicted.
-        min_run_seconds: nobody is stopped who has run for less, where no cohort says otherwise.
-        patience_seconds: victims that have not ended by then are named, and left alone.
+        nominal: reclaim: a namespace gets its nominal quota back from namespaces that borrow.
+        fair_share: a namespace takes from one with a larger share value.
+        priority: a job takes from jobs of lower priority of its own namespace.
+        pods: standalone pods can be preempted, too: they are evicted.
+        min_run_seconds: no job is preempted that has run for less, unless a cohort says otherwise.
+        patience_seconds: victims that have not ended by then are reported, and left alone.
     """
 
     nominal: bool = True
@@ -36,16 +36,16 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class ConsolidationSettings(Wire, frozen=True, forbid_unknown_fields=True):
-    """For whom movable jobs are moved, where enough is free on too many nodes.
+    """Limits of consolidation: moves of jobs where enough GPUs are free on too many nodes.
 
     Attributes:
-        ratio: GPU-hours that the moves cost by GPU-hour gained, at the most; 0: nobody is moved.
-        min_wait_seconds: nobody is moved for who has waited for less.
-        most: jobs that are moved for one.
-        calm_seconds: nobody is moved who began, or was moved, less than so long ago.
-        restart_seconds: what a move is taken to cost, beside the work that is done again.
-        checkpoint_seconds: so much of its work is taken to be done again at the most.
-        horizon_seconds: no start is taken to be gained by more.
+        ratio: maximum GPU-hours that the moves cost per GPU-hour gained; 0: no job moves.
+        min_wait_seconds: no job moves for one that has waited for less.
+        most: maximum of jobs that move for one job.
+        calm_seconds: no job moves that started, or was moved, less than this time ago.
+        restart_seconds: assumed cost of a move, besides the work that is repeated.
+        checkpoint_seconds: maximum of work that is assumed to be repeated.
+        horizon_seconds: maximum time that counts as gained by an earlier start.
     """
 
     ratio: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
@@ -58,23 +58,23 @@ class ConsolidationSettings(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
-    """All of it.
+    """All settings of the queue.
 
     Attributes:
-        order: whether others may go before the first where that finds no room.
-        half_life_seconds: of what is used over time; 0: only what is used now counts.
-        keep_room_after_seconds: for who is first and has waited for so long room is kept.
-        learn_durations: without a deadline a job is expected to take as long as those of its name
-            in its namespace did.
-        guess_delay_seconds: who went before another on that ground is stopped for it when it has
-            delayed it for so long.
-        grow_after_seconds: an elastic gang grows when it starts, and then not sooner than so long
-            after it began, grew or shrank.
-        show_lack_after_seconds: a pod of its own that has waited for so long, and lacks nothing but
-            room, is shown to kube-scheduler, and so to whoever adds nodes; None: never.
-        preemption: for whom jobs are stopped.
-        consolidation: for whom movable jobs are moved.
-        default: of namespaces without a GPUQuota.
+        order: whether later jobs may start before a queue head that does not fit.
+        half_life_seconds: half-life of past usage; 0: only current usage counts.
+        keep_room_after_seconds: waiting time after which a queue head gets a reservation.
+        learn_durations: a job without a deadline is expected to take as long as earlier jobs of its
+            name in its namespace.
+        guess_delay_seconds: a job backfilled on an estimate is preempted when it has delayed a
+            queue head for this time.
+        grow_after_seconds: an elastic gang grows when it starts, and then no sooner than this time
+            after it started, grew or shrank.
+        show_lack_after_seconds: waiting time after which a standalone pod that lacks only GPUs is
+            shown to kube-scheduler, and so to an autoscaler; None: never.
+        preemption: policies of preemption.
+        consolidation: limits of consolidation.
+        default: quota of namespaces without a GPUQuota.
     """
 
     order: Order = "BestEffort"
@@ -89,7 +89,7 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     default: DefaultQuota = DefaultQuota()
 
     def as_rules(self) -> Rules:
-        """As core has them."""
+        """Convert the settings into core's rules."""
         return Rules(
             fifo=ORDERS[self.order],
             half_life=self.half_life_seconds,

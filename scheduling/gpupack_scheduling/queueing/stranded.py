@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A standalone pod that the queue let in to a node which cannot take it any more.
+"""A standalone pod that the queue admitted to a node which cannot take it any more.
 
-Its node affinity names that node alone. Kubernetes lets it be tightened, never widened.
+Its node affinity names only that node. Kubernetes permits a narrower affinity, never a wider one.
 """
 
 import dataclasses
@@ -15,10 +15,10 @@ NODE_GONE: Final = "NodeGone"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stranded:
-    """Such a pod, which has no controller that would make it again.
+    """A stranded pod without a controller that would create it again.
 
     Attributes:
-        node: to which it was let in.
+        node: the node to which it was admitted.
         node_is_gone: it never starts; else it starts if the node can take it again.
     """
 
@@ -28,17 +28,17 @@ class Stranded:
 
     @property
     def reason(self) -> str:
-        """Return a word for programs."""
+        """Return the reason for programs."""
         return NODE_GONE if self.node_is_gone else "NodeUnsuitable"
 
     @property
     def note(self) -> Note:
-        """Return what the pod's owner is told."""
+        """Return the note for the pod's condition and event."""
         return Note(self.pod.metadata, self.reason, self.text)
 
     @property
     def text(self) -> str:
-        """Tell the pod's owner what is wrong, and what to do."""
+        """Return the message for the pod's owner: what is wrong, and what to do."""
         fault = "is gone" if self.node_is_gone else "cannot take the pod now"
         return (
             f"node {self.node}, to which the queue let the pod in, {fault}, and its node affinity "

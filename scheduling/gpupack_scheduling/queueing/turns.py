@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose turn has come, for an operator that waits to hear of it.
+"""Notifications of turns, for an operator that waits for them.
 
-Turns are numbered. Who asks says which number he has heard last, and gets what came since, at once
-or when something comes. Who has heard nothing of this queue yet, or too long ago, is told to ask
-for everything anew: that is always right, and costs one call for each job that waits.
+Turns are numbered. The operator sends the last number that it knows, and gets later turns, at once
+or when there is one. An operator that knows nothing of this queue yet, or is too far behind, must
+submit all jobs again: that is always correct, and costs one call for each pending job.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from typing import Final
 from gpupack_crds.plan import Drained, JobName, MoveOrder, Stop, TurnsResponse
 
 KEPT: Final = 4096
-"""An operator that is further behind asks for everything anew."""
+"""Number of turns that are kept; an operator that is further behind submits all jobs again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Orders:
-    """What the operator is to do of which no GPUJob's status says so.
+    """Orders for the operator that are in no GPUJob's status.
 
     Attributes:
-        stops: attempts that are to end for pods.
-        drained: attempts that are to end for a maintenance, or as a GPU failed.
-        moves: attempts that are to go on elsewhere.
+        stops: attempts that must end for pods.
+        drained: attempts that must end for maintenance, or because a GPU failed.
+        moves: attempts that must continue elsewhere.
         grows: attempts for which places of more workers are held.
     """
 
@@ -36,33 +36,33 @@ class Orders:
 
 
 class Turns:
-    """Of one queue, from when it begins to lead until it begins anew."""
+    """The turns of one queue, from the start of leadership until the queue is rebuilt."""
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
         self.begin()
 
     def begin(self) -> None:
-        """Nobody waits any more; all who do ask anew."""
+        """Start a new queue without pending jobs; all of them are submitted again."""
         self._queue = uuid.uuid4().hex
         self._number = 0
         self._orders = Orders()
         self._last: collections.deque[JobName | None] = collections.deque(maxlen=KEPT)
-        """None: the orders have changed."""
+        """The last turns; None: the orders have changed."""
         self._wake()
 
     def give(self, namespace: str, name: str) -> None:
-        """It is the turn of this GPUJob: places are held for it."""
+        """Add a turn of this GPUJob, so that the operator calls for it."""
         self._count(JobName(namespace=namespace, name=name))
 
     def order(self, orders: Orders) -> None:
-        """These and no others stand."""
+        """Replace the orders by these."""
         if orders != self._orders:
             self._orders = orders
             self._count(None)
 
     async def since(self, queue: str, number: int, *, seconds: float) -> TurnsResponse:
-        """What came after `number`; waits for so long for something to come."""
+        """Return the turns after `number`; wait up to `seconds` for one."""
         try:
             async with asyncio.timeout(seconds):
                 while (queue, number) == (self._queue, self._number):
@@ -92,6 +92,6 @@ class Turns:
         self._wake()
 
     def _wake(self) -> None:
-        """Whoever waits looks once; who comes later waits for the next."""
+        """Wake all waiting calls once; later calls wait for the next turn."""
         self._news.set()
         self._news = asyncio.Event()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for GPUJobs of whose preemption the status tells, and that have not asked this process yet.
+"""Reservations of GPUJobs whose preemption is in the status and that are not submitted yet.
 
-Whoever asks before such a job would get what its victims have left. From when it asks on, its room
-is that of any preemption (preempting.py).
+Without them a job that is submitted earlier would get what the victims release. Once the preemptor
+is submitted, its reservation is that of any preemption (preempting.py).
 """
 
 import dataclasses
@@ -18,21 +18,21 @@ from gpupack_scheduling.queueing.waiting import WaitingAsks
 
 
 class Unasked:
-    """By the attempt that is to ask.
+    """The preemptions restored from status, by the attempt that is to be submitted.
 
     Args:
-        ledger: what is shown of GPUJobs.
-        made: the preemptions that stand.
-        waiting: who has asked.
+        ledger: the GPUJobs from the watch.
+        made: the preemptions in progress.
+        waiting: the pending jobs.
     """
 
     def __init__(self, ledger: Ledger, made: Preemptions, waiting: WaitingAsks) -> None:
         self._ledger, self._made, self._waiting = ledger, made, waiting
         self._told: dict[JobId, PlacedPreemption] = {}
-        """What their statuses tell."""
+        """Preemptions in the statuses."""
 
     def see(self, uid: str, queue: Queue, now: float) -> None:
-        """What is shown of a GPUJob, of its next attempt."""
+        """Apply the preemption that a GPUJob shows for its next attempt."""
         shown = self._ledger.jobs.shown(uid)
         told = shown.preemption if shown and shown.may_wait else None
         if shown is None or told is None or _is_move(told, uid):
@@ -46,18 +46,21 @@ class Unasked:
         self._keep(job, told, shown, queue, now)
 
     def returns(self, uid: str, queue: Queue) -> None:
-        """The job asks, or wants its room no more: what is kept for it is looked at anew."""
+        """Release the reservation of a job that is submitted, or no longer needs it.
+
+        A preemption that still holds is restored for the submitted attempt.
+        """
         for job in [job for job in self._told if job.partition("/")[0] == uid]:
             del self._told[job]
             self._made.forget(job)
             queue.release(job, self._ledger.cluster)
 
     def give_up(self, job: JobId) -> PlacedPreemption | None:
-        """It has not asked in time; the answer is what its status tells still."""
+        """Forget a job that was not submitted in time; return what its status still shows."""
         return self._told.pop(job, None)
 
     def clear(self) -> None:
-        """The queue begins anew."""
+        """Forget all reservations, because the queue is rebuilt."""
         for job in self._told:
             self._made.forget(job)
         self._told.clear()
@@ -65,7 +68,7 @@ class Unasked:
     def _keep(
         self, job: JobId, told: PlacedPreemption, shown: ShownJob, queue: Queue, now: float
     ) -> None:
-        """Hold the places with all that the job's planned pod takes."""
+        """Hold the places with all needs of the job's planned pod."""
         victims, held = preemptions.read(told, job, shown.needs, shown.tickets)
         is_over = self._made.is_over(job, told)
         if is_over or not held or not all(leaves(victim, queue) for victim in victims):
@@ -84,18 +87,22 @@ class Unasked:
 
 
 def is_moved(victim: Victim) -> bool:
-    """It ends by a move of its own."""
+    """Tell whether a victim is moved by a consolidation."""
     return victim.ground is Ground.CONSOLIDATION
 
 
 def leaves(victim: Victim, queue: Queue) -> bool:
-    """False: it was to be moved, and where to was not written before this process began."""
+    """Tell whether a victim will leave its GPUs.
+
+    It does not if it was to be moved by a consolidation and its new place was not written before
+    this process started.
+    """
     if not is_moved(victim) or victim.job not in queue.state.running:
         return True
     return victim.job in queue.state.reserved
 
 
 def _is_move(told: PlacedPreemption, uid: str) -> bool:
-    """Whether it is the job's own move: its last attempt is the victim."""
+    """Tell whether a preemption is the job's own move: its last attempt is the victim."""
     attempts = (attempt for each in told.victims for attempt in each.attempts)
     return any(attempt.partition("/")[0] == uid for attempt in attempts)

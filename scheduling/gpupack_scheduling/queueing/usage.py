@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of each quota and cohort is used, as their statuses say it.
+"""Usage of each quota and cohort, for their statuses.
 
-    used(cohort)  = of all namespaces below it
-    borrowed      = used - nominal, where it is more
-    lent          = nominal - used, where it is more, but no more than all that is borrowed of the
-                    model beyond what nobody is promised
+    used(cohort)  = sum over all namespaces below it
+    borrowed      = used - nominal, if positive
+    lent          = nominal - used, if positive, but no more than all that is borrowed of the
+                    model beyond the GPUs that no quota guarantees
 
-Whose promised GPU it is that somebody borrows is nobody's to say: `lent` is what it can be at most.
+It is undefined whose nominal GPU a namespace borrows: `lent` is an upper bound.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ Amounts = Mapping[Key, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sums:
-    """Of one node of the tree."""
+    """Sums over one node of the tree."""
 
     nominal: Counter[Key]
     used: Counter[Key]
@@ -37,7 +37,7 @@ class _Sums:
 
 
 class UsageReport:
-    """Of one moment; computed once, asked for each quota and cohort."""
+    """The usage at one time, computed once for all quotas and cohorts."""
 
     def __init__(self, queue: Queue) -> None:
         state = queue.state
@@ -58,12 +58,12 @@ class UsageReport:
         self._borrowed = self._beyond_promises()
 
     def of_tenant(self, tenant: str, *, generation: int, problem: str = "") -> QuotaStatus:
-        """Of a namespace's quota."""
+        """Return the status of a namespace's quota."""
         leaf = self._tree.tenant(Tenant(tenant))
         return self._status(QuotaStatus, leaf, generation, problem)
 
     def of_cohort(self, name: str, *, generation: int, problem: str = "") -> CohortStatus | None:
-        """Of all below a cohort; None: the queue has not heard of it yet."""
+        """Return the status of a cohort; None if the queue does not know it yet."""
         of = TOP if name == CLUSTER_NAME else f"cohort/{name}"
         node = next((each for each in self._tree.all() if each.id == of), None)
         return None if node is None else self._status(CohortStatus, node, generation, problem)
@@ -80,7 +80,7 @@ class UsageReport:
         return self._sums.setdefault(node, _Sums(Counter(), Counter()))
 
     def _beyond_promises(self) -> Counter[Key]:
-        """By model, what all tenants use beyond their own promises and what nobody is promised."""
+        """Return, by model, what tenants borrow beyond GPUs that no quota guarantees."""
         found: Counter[Key] = Counter()
         for node in self._tree.all():
             if node.is_tenant:
@@ -135,5 +135,5 @@ class UsageReport:
 
 
 def gpus(milli: float) -> str:
-    """«2», «2.5»."""
+    """Convert milli-GPU into text: «2», «2.5»."""
     return f"{milli / WHOLE_GPU:.3f}".rstrip("0").rstrip(".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who waits, by the queue's name for him, within what a namespace may have in the queue."""
+"""Pending jobs by the queue's ID, within the limits of each namespace."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from gpupack_scheduling.queueing.capacity import Capacity
 
 @dataclasses.dataclass(slots=True)
 class Waiting:
-    """One who waits; times are the queue's."""
+    """One pending job; times are the queue's."""
 
     ask: Ask
     asked_at: float
     unknown_since: float
 
     def asks_for_the_same(self, ask: Ask) -> bool:
-        """Whether it was not edited since.
+        """Tell whether a request equals this one, so that the job was not edited.
 
-        It keeps the estimate with which it came, and what it avoids.
+        The pending job keeps its first estimate and its first nodes to avoid.
         """
         before = self.ask
         if not isinstance(before, GangAsk) or not isinstance(ask, GangAsk):
@@ -32,7 +32,7 @@ class Waiting:
         return same == before
 
     def see_version(self, ask: Ask) -> None:
-        """The object was written anew, and asks for the same."""
+        """Take the version of an object that was written again with an equal request."""
         if isinstance(self.ask, GangAsk) and isinstance(ask, GangAsk):
             self.ask = dataclasses.replace(self.ask, version=ask.version)
         else:
@@ -40,12 +40,12 @@ class Waiting:
 
 
 class WaitingAsks:
-    """Attempts of GPUJobs and pods of their own."""
+    """The pending attempts of GPUJobs and standalone pods."""
 
     def __init__(self) -> None:
         self._asks: dict[JobId, Waiting] = {}
         self._of_job: dict[str, dict[JobId, None]] = {}
-        """By UID of their GPUJob."""
+        """IDs of pending attempts by UID of their GPUJob."""
         self._capacity = Capacity()
         self._outside: dict[str, tuple[str, str]] = {}
         """Namespaces of pods that are not in the queue, and why they are not, by UID."""
@@ -54,7 +54,7 @@ class WaitingAsks:
         return len(self._asks)
 
     def __iter__(self) -> Iterator[JobId]:
-        """Any may leave meanwhile."""
+        """Iterate over a copy: jobs may leave during the iteration."""
         return iter(tuple(self._asks))
 
     def __getitem__(self, job: JobId) -> Waiting:
@@ -64,36 +64,36 @@ class WaitingAsks:
         return job in self._asks
 
     def get(self, job: JobId) -> Waiting | None:
-        """Of a job that waits."""
+        """Return a pending job."""
         return self._asks.get(job)
 
     @property
     def has_gangs(self) -> bool:
-        """Whether there are attempts of GPUJobs."""
+        """Tell whether attempts of GPUJobs are pending."""
         return bool(self._of_job)
 
     def gangs(self) -> Iterator[tuple[JobId, Waiting, GangAsk]]:
-        """Attempts of GPUJobs; any may leave meanwhile."""
+        """Yield attempts of GPUJobs; jobs may leave during the iteration."""
         for job, waiting in tuple(self._asks.items()):
             if isinstance(waiting.ask, GangAsk):
                 yield job, waiting, waiting.ask
 
     def of_job(self, uid: str) -> Iterator[tuple[JobId, GangAsk]]:
-        """Attempts of the GPUJob; any may leave meanwhile."""
+        """Yield attempts of the GPUJob; jobs may leave during the iteration."""
         for job in tuple(self._of_job.get(uid, ())):
             ask = self._asks[job].ask
             if isinstance(ask, GangAsk):
                 yield job, ask
 
     def jobs(self) -> set[str]:
-        """UIDs of the GPUJobs that have attempts here."""
+        """Return the UIDs of the GPUJobs with pending attempts."""
         return set(self._of_job)
 
     def require_room(self, ask: Ask) -> None:
-        """Its namespace may have one more of these in the queue.
+        """Require that the namespace may have this request in the queue.
 
         Raises:
-            QueueFull: it may not; who was refused is called when another has left.
+            QueueFull: it may not; a refused job is notified when another has left.
         """
         before = self._asks.get(ask.job.id)
         is_new = before is None or before.ask.gang != ask.gang
@@ -105,33 +105,33 @@ class WaitingAsks:
         self._capacity.comes_in(ask.namespace, ask.key)
 
     def obstacle_to(self, ask: Ask) -> str:
-        """Why one that is not here could not come in; empty: it could."""
+        """Return why a job outside could not enter the queue; empty if it could."""
         return self._capacity.obstacle(ask.namespace, ask.gang)
 
     def obstacle(self, uid: str) -> str:
-        """Why a pod is not in the queue; empty: nothing kept it out."""
+        """Return why a pod is not in the queue; empty if no reason is known."""
         found = self._outside.get(uid)
         return found[1] if found else ""
 
     def outside(self) -> Iterator[str]:
-        """UIDs of the pods that are not in the queue; any may come in meanwhile."""
+        """Return UIDs of the pods outside the queue; pods may enter during the iteration."""
         return iter(tuple(self._outside))
 
     def leave_outside(self, uid: str) -> None:
-        """The pod comes in, or waits for nothing any more."""
+        """Remove a pod from those outside: it enters the queue, or waits no longer."""
         found = self._outside.pop(uid, None)
         if found is not None:
             self._capacity.comes_in(found[0], pod_id(uid))
 
     def add(self, ask: Ask, now: float) -> None:
-        """It waits; nothing of it did before."""
+        """Add a job that was not pending before."""
         self._capacity.add(ask.namespace, ask.gang)
         self._asks[ask.job.id] = Waiting(ask, now, now)
         if isinstance(ask, GangAsk):
             self._of_job.setdefault(ask.attempt.job_uid, {})[ask.job.id] = None
 
     def remove(self, job: JobId) -> tuple[str, str] | None:
-        """It waits no longer; the answer is who of its namespace may come in for it."""
+        """Remove a pending job; return the refused job of its namespace that may enter instead."""
         waiting = self._asks.pop(job, None)
         if waiting is None:
             return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about the queue: what would become of a GPUJob, and what a job that waits waits for.
+"""Questions about the queue: what would become of a GPUJob, and why a pending job waits.
 
     Onlooker, on its event loop ─► Prepared ─► answered, in a thread ─► Onlooker remembers
 
-What is prepared is a copy: nothing that is asked changes anything.
+The questions use a copy: no question changes anything.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ from gpupack_scheduling.queueing.quotas import QuotaStores
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is otherwise than it is.
+    """Changes that a question assumes.
 
     Attributes:
-        without_nodes: they take no new work.
-        quotas: GPUQuotas, by namespace, instead of those that there are.
+        without_nodes: nodes that take no new work.
+        quotas: GPUQuotas, by namespace, instead of the existing ones.
     """
 
     without_nodes: Collection[core.NodeName] = ()
@@ -40,7 +40,7 @@ class Changes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Other:
-    """Another than is asked about; `name`: of the GPUJob, or of the pod where it `is_pod`."""
+    """Another job than the one in question; `name`: of the GPUJob, or of the pod if `is_pod`."""
 
     namespace: str
     name: str
@@ -48,24 +48,24 @@ class Other:
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """As the queue knows it."""
+        """Convert a job of core's queue."""
         pod = job.name.removeprefix(POD_NAME)
         return cls(job.tenant, pod, is_pod=pod != job.name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Of one question.
+    """The answer to one question.
 
     Attributes:
-        starts: where it starts; None: it waits.
-        wait: why it does not; None: it starts.
-        stopped: who ends, or is moved, before.
-        position: of a job that waits, before what is due is decided; as the queue shows it.
-        waiting: how many wait, itself among them.
-        ahead: who waits and goes before it.
-        fits_now: whether it has room, whoever else waits and whatever quotas say.
-        findings: for the onlooker to remember.
+        starts: where the job starts; None: it waits.
+        wait: why it waits; None: it starts.
+        stopped: jobs that would be preempted or moved before.
+        position: position of a pending job as the queue shows it, before due decisions are made.
+        waiting: number of pending jobs, including this one.
+        ahead: pending jobs that go before it.
+        fits_now: whether it fits, regardless of other pending jobs and of quotas.
+        findings: what the read-only queue can remember.
     """
 
     starts: Starts | None = None
@@ -80,10 +80,10 @@ class Answer:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Prepared:
-    """A copy, to be asked once, in whatever thread.
+    """A copy of queue and cluster for one question, in any thread.
 
     Attributes:
-        cluster: what is free.
+        cluster: the free resources.
     """
 
     queue: Queue
@@ -94,7 +94,7 @@ class Prepared:
     quotas: Quotas | None = None
 
     def what_if(self, job: Job) -> Answer:
-        """What would become of one more."""
+        """Return what would become of one more job."""
         question, findings = self._settled()
         found = question.ask(job)
         if isinstance(found, Starts):
@@ -109,7 +109,7 @@ class Prepared:
         return Answer(wait=found, waiting=found.waiting, findings=findings)
 
     def explain(self, job_id: JobId) -> Answer:
-        """What a job waits for; where its turn has just come that is nothing."""
+        """Return why a job waits; no reason if its turn has just come."""
         place = self._place(job_id)
         question, findings = self._settled()
         entry = self.queue.state.waiting.get(job_id)
@@ -123,7 +123,7 @@ class Prepared:
         )
 
     def _place(self, job_id: JobId) -> Answer:
-        """Return where a job stands in the queue as it is."""
+        """Return the job's position in the present queue."""
         waiting = len(self.queue)
         if job_id not in self.queue.state.waiting:
             return Answer(waiting=waiting)
@@ -154,7 +154,7 @@ def prepare_what_if(
     quotas: QuotaStores,
     decisions: Decisions,
 ) -> Prepared:
-    """Copy what there is; on the onlooker's event loop."""
+    """Copy queue and cluster on the read-only queue's event loop, for a what-if question."""
     changed = None
     if changes.quotas:
         changed = _with(quotas, changes.quotas).read(decisions.queue.default).quotas
@@ -162,7 +162,7 @@ def prepare_what_if(
 
 
 def prepare_explain(onlooker: Onlooker) -> Prepared:
-    """The same, about those who wait."""
+    """Copy queue and cluster on the read-only queue's event loop, to explain pending jobs."""
     return _prepared(onlooker, {}, Changes(), None)
 
 
