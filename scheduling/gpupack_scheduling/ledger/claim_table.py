@@ -121,7 +121,7 @@ class ClaimTable:
         return any(worker.attempt == attempt for worker in self._of_job.get(attempt.job_uid, ()))
 
     def pods_of_attempt(self, attempt: AttemptKey) -> tuple[PodClaim, ...]:
-        """Return the pods that have a claim and whose labels name this attempt."""
+        """Return the pods that have a claim and are labelled as workers of this attempt."""
         return tuple(pod for each in self._served.get(attempt, ()) for pod in self.pods_of(each))
 
     def served(self, attempt: AttemptKey) -> Collection[WorkerKey]:
@@ -260,7 +260,7 @@ class ClaimTable:
             self.changes.pod(uid)
 
     def node_changed(self, name: core.NodeName) -> None:
-        """Recompute reservations for tokens on a node whose devices changed."""
+        """Record that a node's devices changed, and set GPUs aside for its tokens again."""
         self._reservations.recompute(name)
         self.changes.node(name)
 
@@ -281,7 +281,7 @@ class ClaimTable:
         return Allocation(unnamed, {resource: len(placement.devices)})
 
     def _resource_of(self, placement: core.Placement) -> str:
-        """Return the name under which another plugin hands out all devices; empty: gpupack does."""
+        """Return the name under which another plugin hands out its devices; empty: gpupack does."""
         node, granted = self.cluster.node(placement.node), {g.uuid for g in placement.devices}
         devices = node.devices if node else ()
         found = next((device.resource for device in devices if device.uuid in granted), "")

@@ -7,7 +7,7 @@
 
 An admission holds places in the ledger until the watch shows them written: like a plan, or, for a
 pod whose gate is opened, like filter's answer. If they are not written the claims end, and with
-them the job's admission: its operator submits it again, or the watch still shows the pod.
+them the job's place in the queue: the operator submits it again, or the watch still shows the pod.
 """
 
 import dataclasses
@@ -344,7 +344,7 @@ class Admissions:
         return found if isinstance(found, Wait) else found[0]
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
-        """Return the preemption for an attempt, as its status will show it."""
+        """Return the preemption for an attempt, as its status will show it; None: there is none."""
         return self._preempting.told(attempt)
 
     def evictions(self) -> Iterable[Eviction]:

@@ -35,7 +35,7 @@ SECONDS: Final = 60.0
 """Time for which a place is held; later the pod is placed again when kube-scheduler calls."""
 
 RETRY_SECONDS: Final = 60.0
-"""Time for another try: kube-scheduler needs seconds after a node appears or changes."""
+"""Time that kube-scheduler gets for another try; after a node's change it needs seconds."""
 
 MAX_TRIED: Final = 64
 """Maximum of stranded pods per check for which it is decided whether their node can take them
@@ -65,7 +65,7 @@ class LetIn:
         return {Tenant(each) for each, number in counts.items() if not self._left(number)}
 
     def at_once(self) -> int:
-        """Return how many pods may be admitted together without a look at their namespaces.
+        """Return how many pods may be admitted together, whatever their namespaces.
 
         No namespace exceeds its limit by that number.
         """

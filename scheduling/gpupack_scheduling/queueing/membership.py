@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that claim to be workers of an attempt, and whether they hold only its places.
+"""Pods labelled as workers of an attempt, and whether they hold only its places.
 
-Their author can claim it of any pod at any time, even of a bound one. A pod that holds other GPUs
+A pod's author can write these labels at any time, even for a bound pod. A pod that holds other GPUs
 than its worker must count separately, or a quota would not count it.
 """
 
@@ -23,7 +23,7 @@ class Part:
     Attributes:
         index: index of an extra worker; None: the gang, which starts and ends together.
         places: places of its workers.
-        pods: pods that claim to be its workers.
+        pods: pods labelled as its workers.
     """
 
     index: int | None
@@ -42,7 +42,7 @@ def parts(
     Args:
         least: number of workers of the gang; larger indices are extra workers.
         places: places of all workers.
-        pods: pods that claim to be its workers.
+        pods: pods labelled as its workers.
         known: indices of the extra workers that held something at the last look.
     """
     found: dict[int | None, Part] = {None: Part(None)}
@@ -74,7 +74,7 @@ def divide(
 
     Args:
         places: places of its workers.
-        pods: pods that claim to be its workers.
+        pods: pods labelled as its workers.
         before: what it held at the last look.
         place_of: function from the first worker of a pod to what its workers hold together; absent:
             each worker has a pod to itself.

@@ -137,7 +137,7 @@ class Preempting:
         self._made.forget(job)
 
     def told(self, attempt: AttemptKey) -> Preemption | None:
-        """Return the preemption for an attempt, as its status will show it."""
+        """Return the preemption for an attempt, as its status will show it; None: there is none."""
         return self._made.told(job_id(attempt))
 
     def see(self, job: JobId, tickets: dict[str, int], queue: Queue, now: float) -> None:

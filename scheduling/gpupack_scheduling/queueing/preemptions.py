@@ -109,7 +109,7 @@ class Preemptions:
         return sum(made.deadline < math.inf for made in self._made.values())
 
     def told(self, job: JobId) -> Preemption | None:
-        """Return the preemption for a preemptor, as its status has it."""
+        """Return the preemption for a preemptor, as its status has it; None if there is none."""
         made = self._made.get(job)
         return None if made is None else told(made.decision, made.since, made.gained)
 

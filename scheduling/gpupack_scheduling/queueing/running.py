@@ -3,8 +3,8 @@
 
     attempt      from the time when its workers have places, planned or written, until its last
                  pod is gone; each extra worker of an elastic one is a separate job
-    pod          a standalone pod; or one that only claims to be a worker, of an attempt that has
-                 no places or other ones; or a lingering one, whose processes still hold GPUs
+    pod          a standalone pod; or one that is only labelled as a worker, of an attempt that
+                 has no places or other ones; or a lingering one, whose processes still hold GPUs
 
 A pod's author writes its labels and owner references: a pod that is no worker by the ledger counts
 as a pod of its namespace, whatever attempt of whatever job it names.
@@ -54,7 +54,7 @@ class RunningHolders:
         self._beside: dict[JobId, dict[int, JobId]] = defaultdict(dict)
         """Extra workers of an attempt that hold something, by index."""
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
-        """UIDs of pods that claim to be workers of an attempt, and count separately."""
+        """UIDs of pods that are labelled as workers of an attempt, and count separately."""
         self.suppositions = holders.Suppositions(ledger.cluster)
 
     def __contains__(self, job: object) -> bool:
@@ -198,7 +198,7 @@ class RunningHolders:
         return shown if shown and shown.attempt == attempt else None
 
     def _see_alone(self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float) -> None:
-        """Count the pods that claim to be workers of an attempt separately."""
+        """Count these pods, which are labelled as workers of an attempt, separately."""
         before = self._alone.pop(attempt, set())
         if pods:
             self._alone[attempt] = set(pods)
@@ -208,7 +208,7 @@ class RunningHolders:
             self._see_pod(uid, claim, now)
 
     def _leave(self, uid: str, now: float) -> None:
-        """End the separate count of a pod, unless it still counts as an alleged worker."""
+        """End the separate count of a pod, unless it still counts as one labelled as a worker."""
         claim = self._ledger.claims.pods.get(uid)
         attempt = claim.worker.attempt if claim and claim.worker else None
         if attempt is None or uid not in self._alone.get(attempt, ()):
