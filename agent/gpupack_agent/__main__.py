@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's command line.
 
-`run` on a node; `mps` for daemons of limited shares; `preflight` for a host; `host` on a machine
-without a cluster.
+`run` is for a node; `mps` is for the daemons of limited shares; `preflight` is for a host; `host`
+is for a machine without a cluster.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ def preflight(
     from gpupack_agent.preflight import checks, report  # noqa: PLC0415 - as agent below
     from gpupack_agent.preflight.host import read_host  # noqa: PLC0415
 
-    # The first process of a container has no default action for a signal.
+    # The first process of a container has no default action for signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS if passed_file else ())
     kubelet = kubelet_settings(Environment(os.environ))
     host = read_host(host_root, driver_root=driver_root, kubelet=kubelet)
@@ -143,12 +143,12 @@ def preflight(
 
 
 async def _supervise(serving: Coroutine[None, None, None]) -> None:
-    """A signal ends the daemons in order."""
+    """Supervise until a signal; then the daemons end in an orderly way."""
     await _cancelled_by_signal(asyncio.create_task(serving))
 
 
 async def _until_signal() -> None:
-    """A signal ends the agent in order: sockets are removed, the kubelet sees us go."""
+    """Run the agent until a signal; then it removes its sockets, and the kubelet sees its end."""
     from gpupack_agent import agent  # noqa: PLC0415 - the whole agent, 40 MiB
 
     settings = agent.Settings.from_environ(os.environ)

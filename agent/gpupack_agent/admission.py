@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""May this container start with these tickets, and with which devices? Pure.
+"""The decision whether a container may start with these device tokens, and with which devices.
 
-The answer is one of three: the record to write; a reason to wait, which time may remove; a refusal,
-which it cannot. Devices come from the annotation alone, as it was written by the Binding.
+It is pure. The result is one of three: the record to write; a reason to wait, which may disappear;
+a refusal, whose reason cannot disappear. Devices come only from the annotation that the Binding
+wrote.
 """
 
 import dataclasses
@@ -23,12 +24,13 @@ from gpupack_crds.gpunode import GpuDevice
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet.
+    """The reason why a container must wait.
 
     Attributes:
-        reason: what a user reads if it lasts too long; without names, as of an AgentError.
-        pods: whom it is about, for the log.
-        is_held: another pod, which is not gone, has what this one is to have.
+        reason: the text that a user reads if the wait is too long; like that of an AgentError, it
+            names no pod.
+        pods: the pods that it concerns, for the log.
+        is_held: whether another pod still holds a device of this pod.
     """
 
     reason: str
@@ -37,7 +39,7 @@ class Wait:
 
 
 def admit(start: Start, node: NodeView) -> Record | Wait:
-    """Judge one container start.
+    """Decide on one container start.
 
     Raises:
         StartRefused: the container can never start like this.
@@ -96,7 +98,13 @@ def _annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
 
 
 def _check_kind(start: Start, devices: tuple[DeviceShare, ...]) -> None:
-    """Check: whole GPUs or slices for tickets of them, one share for one slot, as many as asked."""
+    """Check that number and kind of the devices match the device tokens.
+
+    Tokens of GPUs or slices need as many whole devices. Tokens of shares need as many shares.
+
+    Raises:
+        StartRefused: they do not match.
+    """
     whole = start.resource != names.GPU_SHARE
     if len(devices) != len(start.tickets) or any(share.whole != whole for share in devices):
         pod = start.pod
@@ -124,9 +132,13 @@ def _check_device(share: DeviceShare, device: GpuDevice | None, resource: str) -
 def _check_unchanged(
     pod: PodView, parts: Mapping[str, tuple[DeviceShare, ...]], node: NodeView
 ) -> None:
-    """Give each container what it had, whatever was written to its pod since.
+    """Check that each recorded container of the pod still has the devices that it was given.
 
-    Neither may a container that starts for the first time get what another of its pod was given.
+    So a changed annotation gives no container other devices, and gives a new container no device
+    of another one.
+
+    Raises:
+        StartRefused: the annotation was changed after the pod's first start.
     """
     for record in node.records:
         if record.uid == pod.uid and record.devices != parts.get(record.container):
@@ -138,9 +150,10 @@ def _check_unchanged(
 
 
 def _same_name(record: Record, node: NodeView) -> Wait | None:
-    """After a force delete the kubelet hands tickets out again while their last holder lives.
+    """Return a Wait if another live container has the same device tokens.
 
-    Its spec must stay until then: it is the record of what it holds.
+    After a forced deletion the kubelet hands device tokens out again while their last holder lives.
+    The spec of that holder must stay until it is dead: it records the devices that it holds.
     """
     for other in holders.live_records(node):
         if other.cdi_name == record.cdi_name and _holder(other) != _holder(record):

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent, put together.
+"""The agent, assembled from its parts.
 
-Order of start: the inventory; whether another device plugin serves the node's GPUs; the GPUNode;
-the plugins. An inventory that cannot be read ends nothing: the GPUs that GPUNode knows stay, and
-the driver is tried again, since a driver container may take minutes. The GPUNode may be late: with
-the API server away the plugins register all the same after a few seconds, since a kubelet that
-restarts without its plugins rejects pods that wait for a container to restart.
+The order of the start is: the inventory; the check for another device plugin that serves the node's
+GPUs; the GPUNode; the plugins. If the inventory cannot be read, the agent continues: the GPUs that
+GPUNode records stay, and the driver is tried again, because a driver container may take minutes.
+The GPUNode may be late: if the API server is unavailable, the plugins register after a few seconds
+without it, because a kubelet that restarts without its plugins rejects pods with a container to
+restart.
 
-Everything runs in one task group. A part that ends, ends the agent: its DaemonSet starts a new one,
-and running pods do not notice.
+Everything runs in one task group. If a part fails, the agent ends: the kubelet starts it again, and
+running pods are not affected.
 """
 
 import asyncio
@@ -84,12 +85,12 @@ log = logging.getLogger(__name__)
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
 GPUNODE_SECONDS = 5.0
-"""How long the plugins wait for the first GPUNode write."""
+"""The time for which the plugins wait for the first write of the GPUNode."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of the agent."""
+    """The settings of the agent."""
 
     node: NodeSettings
     inventory: InventorySettings
@@ -119,7 +120,7 @@ class Settings:
 
 
 def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
-    """Choose the backend."""
+    """Open the inventory of the configured backend."""
     if chosen.backend == "simulated":
         return SimulatedInventory(
             chosen.simulated_file,
@@ -133,7 +134,7 @@ def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
 
 
 def boot_id() -> str:
-    """Tell this boot of the node from the others; it is the host's in every container."""
+    """Return the ID of this boot of the node, which every container sees; empty: not known."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError as error:
@@ -169,7 +170,7 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
     try:
         known_devices.update(await inventory.scan())
     except InventoryUnavailable as error:
-        # What runs here goes on; GPUNode says what there was, and why it is not looked at.
+        # Running pods continue; GPUNode shows the last known GPUs and why no scan succeeds.
         log.error("%s; it is tried again every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text says it all
         known_devices.unseen(error)
     log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
@@ -191,7 +192,7 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
 
 
 def kubelet_of(settings: Settings) -> KubeletConfig:
-    """How this node's kubelet is configured, as far as it can be seen from here."""
+    """Return the configuration of this node's kubelet, as far as the agent can read it."""
     host_root, read = settings.inventory.host_root, KubeletConfig()
     if host_root != pathlib.Path("/"):
         read = read_kubelet(Root(host_root))
@@ -263,7 +264,7 @@ async def _serve(
             async with asyncio.timeout(GPUNODE_SECONDS):
                 await writer.written.wait()
         device_plugins.see(known_devices.devices.values())
-        # Once before the plugins register: a kubelet that hears of no tickets rejects pods.
+        # Once before the plugins register: a kubelet that gets no device tokens rejects pods.
         housekeeping.round()
         parts.create_task(housekeeping.run(), name="housekeeping")
         while True:
@@ -279,7 +280,7 @@ async def _serve(
 async def _metrics(
     counted: Iterable[Collector], api: Api, settings: Settings
 ) -> AsyncIterator[asyncio.Task[None] | None]:
-    """Show them where there is to be a port; elsewhere the server's code is not loaded."""
+    """Serve the metrics if a port is configured; otherwise the server's code is not loaded."""
     if not settings.metrics.port:
         yield None
         return
@@ -290,7 +291,7 @@ async def _metrics(
 
 
 async def _goes_on(serving: asyncio.Task[None] | None) -> None:
-    """End with the server: an agent without it must not seem well."""
+    """Wait until the server ends: an agent without it must not seem healthy."""
     await (serving or asyncio.Event().wait())
 
 
@@ -356,7 +357,7 @@ async def _beat_forever(api: Api, settings: Settings) -> None:
 async def _scan_forever(
     inventory: Inventory, node: NodeState, use: PodUse, exporter: Exporter, layouts: Layouts
 ) -> None:
-    """Look again whenever something may have changed; keep what is known where that fails."""
+    """Scan whenever something may have changed; keep the known GPUs if a scan fails."""
     known_devices = node.known_devices
     while True:
         await inventory.changed()

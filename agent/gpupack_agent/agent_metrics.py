@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent itself does, as metrics: container starts, shares, how old its view is."""
+"""Metrics of the agent itself: container starts, exceeded shares, the age of its view."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
@@ -15,20 +15,20 @@ NOTHING: Final[Mapping[str, int]] = {}
 
 
 class Ages(Protocol):
-    """Who keeps the GPUNode equal to what the agent sees."""
+    """The age of the GPUNode's status, as its writer knows it."""
 
     def age_seconds(self) -> float:
-        """Since GPUNode and view were last known to be equal."""
+        """Return the seconds since GPUNode was last known to equal the agent's view."""
 
 
 class AgentMetrics(Collector):
-    """Of one node.
+    """The metrics of one node's agent.
 
     Args:
-        known_devices: the GPUs, and since when they could not be looked at.
-        gpunode: who writes it.
-        starts: containers with GPUs by outcome.
-        overruns: shares that were exceeded by what was done; None: nothing limits shares here.
+        known_devices: the GPUs, and the time since when no scan has succeeded.
+        gpunode: the writer of the GPUNode.
+        starts: number of starts of containers with GPUs, by outcome.
+        overruns: number of exceeded shares, by the action taken; None: nothing limits shares here.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class AgentMetrics(Collector):
         self._starts, self._overruns = starts, overruns
 
     def collect(self) -> Iterator[Metric]:
-        """All families, each outcome from the start."""
+        """Return all families; each outcome is present from the start."""
         starts = CounterMetricFamily(
             "gpupack_agent_container_starts",
             "Containers with GPUs that were about to be created, by what became of that; "

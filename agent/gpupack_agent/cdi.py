@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs by which the container runtime gives a container its devices.
+"""The CDI specs with which the container runtime gives a container its devices.
 
-One file per set of tickets, holding one CDI device. It does two things: the runtime reads what to
-inject, and we read, after a restart of the agent, who was given what; that part stands in the
-spec's annotations. A file is written anew at each container start, by temporary file and rename,
-since the runtime may read at any moment. The temporary name does not end in .json, so that the
-runtime never sees it.
+There is one file for each set of device tokens, with one CDI device. It has two purposes: the
+runtime reads the devices to inject, and a restarted agent reads which container was given which
+devices, from the spec's annotations. The file is replaced at each container start, with a temporary
+file and a rename, because the runtime may read it at any moment. The temporary name does not end in
+.json, so the runtime ignores it.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from gpupack_crds.devices import DeviceShare, decode_devices, encode_devices
 log = logging.getLogger(__name__)
 
 CDI_VERSION = "0.6.0"
-"""The first with annotations; containerd 1.7 and later read it."""
+"""The first CDI version with annotations; containerd 1.7 and later read it."""
 
 PREFIX = "gpupack.dev-alloc-"
 _RECORD = f"{names.GROUP}/record"
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """What the spec's annotation holds of a record."""
+    """The record as it is written into the spec's annotation."""
 
     tickets: tuple[str, ...]
     uid: str
@@ -46,7 +46,10 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[str, str]:
-    """What a container is told of its devices; void keeps NVIDIA's own runtime hook out."""
+    """Return the variables that describe a container's devices.
+
+    NVIDIA_VISIBLE_DEVICES=void disables NVIDIA's own runtime hook.
+    """
     limits = (
         {} if devices[0].isolation == "cooperative" else {"GPUPACK_DEVICE_LIMITS": _by(simulated)}
     )
@@ -62,7 +65,7 @@ def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[st
 
 
 def _by(simulated: bool) -> str:  # noqa: FBT001 - private, of one caller
-    """What holds a share to its limits, as GPUNode spells it."""
+    """Return what enforces a share's limits, as GPUNode spells it."""
     return "Simulated" if simulated else "MPS"
 
 
@@ -99,7 +102,7 @@ def _host_path(injection: Injection, path: str) -> dict[str, str]:
 
 
 def read(spec: bytes) -> Record:
-    """Read back who a spec was written for; raises ValueError where it is not one of ours."""
+    """Read the record from a spec; raises ValueError if gpupack did not write the spec."""
     tree = msgspec.json.decode(spec)
     try:
         written = msgspec.json.decode(tree["annotations"][_RECORD], type=_Written)
@@ -137,10 +140,10 @@ def _describe(record: Record) -> str:
 
 
 class SpecFolder:
-    """The folder of specs, and what stands in it.
+    """The folder of CDI specs and the records in them.
 
     Args:
-        path: made where it is missing; the runtime must be configured to read it.
+        path: the folder, created if it is missing; the runtime must be configured to read it.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -149,11 +152,11 @@ class SpecFolder:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Everything that was given and not collected yet."""
+        """Return the records of all specs that were written and not yet removed."""
         return tuple(self._records.values())
 
     def load(self) -> None:
-        """Read what an earlier agent wrote; whatever is unreadable is left alone and logged."""
+        """Read the specs of an earlier agent; unreadable ones are left in place and logged."""
         for path in sorted(self._path.glob(f"{PREFIX}*.json")):
             try:
                 record = read(path.read_bytes())
@@ -166,7 +169,7 @@ class SpecFolder:
         """Write a spec and remember the record.
 
         Raises:
-            CdiUnwritable: nothing was given; the message names the folder and the cause.
+            CdiUnwritable: the spec could not be written; the message names the file and the cause.
         """
         spec = render(record, injection, simulated=simulated)
         path = self._file(record)
@@ -178,7 +181,7 @@ class SpecFolder:
         self._records[record.cdi_name] = record
 
     def remove(self, record: Record) -> None:
-        """Collect the spec of a dead pod; raises CdiUnwritable."""
+        """Remove the spec of a dead pod's container; raises CdiUnwritable."""
         try:
             self._file(record).unlink(missing_ok=True)
         except OSError as error:
@@ -190,7 +193,7 @@ class SpecFolder:
 
 
 def _replace(path: pathlib.Path, content: bytes) -> None:
-    """Put a file in place whole, and keep it over a crash of the host's disk cache."""
+    """Replace a file as a whole, and sync it so that it survives a crash of the host."""
     temporary = path.with_suffix(".tmp")
     try:
         with temporary.open("wb") as file:

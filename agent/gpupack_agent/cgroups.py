@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel says of a pod: does its cgroup exist, and is anything in it?
+"""The kernel's state of a pod: whether its cgroup exists, and whether it contains processes.
 
-The API can show a pod as gone (force delete) or finished (pod garbage collection of a lost node)
-while its processes still use a GPU. The pod's cgroup cannot lie: it has processes for as long as
+The API can show a pod as gone (forced deletion) or finished (pod garbage collection of a lost node)
+while its processes still use a GPU. The pod's cgroup is reliable: it has processes for as long as
 any container of the pod has. The kubelet removes it some seconds after the pod is gone.
 
-Nothing but "there is no such folder" counts as absence. Whatever else keeps us from looking (no
-free file descriptor, an I/O error) leaves open whether the pod lives; then it counts as alive,
-since the record that it holds its GPUs goes with its death. So does a node on which no cgroups of
-pods are found at all: the agent's own pod has one, so they are elsewhere (cgroupRoot).
+Only a missing folder counts as absence. Any other obstacle (no free file descriptor, an I/O error)
+leaves open whether the pod lives. Then it counts as alive, because the record that it holds its
+GPUs is removed when it is dead. The same applies to a node on which no cgroups of pods are found at
+all: the agent's own pod has one, so they must be elsewhere (cgroupRoot).
 
-Counts come from `cgroup.events` (v2) and `pids.current` (v1), which see processes in any PID
-namespace; `cgroup.procs` shows an agent without hostPID nothing.
+Counts come from `cgroup.events` (v2) and `pids.current` (v1), which count processes in any PID
+namespace; `cgroup.procs` shows nothing to an agent without hostPID.
 """
 
 import enum
@@ -29,9 +29,9 @@ _PARENT = re.compile(
     r"kubelet|kubepods|besteffort|burstable|kubelet\.slice"
     r"|([A-Za-z0-9_.]+-)*kubepods(-besteffort|-burstable)?\.slice"
 )
-"""Folders that can hold pods' cgroups, as the cgroupfs and systemd drivers name them."""
+"""The names of folders that can contain pods' cgroups, of the cgroupfs and systemd drivers."""
 _TOP = "kubepods"
-"""In the name of the folder that holds them all."""
+"""A part of the name of the folder that contains them all."""
 
 _POD = re.compile(r"pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 PROC = pathlib.Path("/proc")
@@ -40,7 +40,7 @@ _HIERARCHIES_V1 = ("pids", "memory", "cpu", "systemd")
 
 
 class PodCgroupsMissing(AgentError):
-    """There are no cgroups of pods below the kubelet's cgroupRoot, as far as it is known."""
+    """An error: there are no cgroups of pods below the kubelet's cgroupRoot, as far as known."""
 
     def __init__(self, below: str) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class PodCgroupsMissing(AgentError):
 
 
 class CgroupState(enum.Enum):
-    """What is left of a pod on this node."""
+    """The state of a pod's cgroup on this node."""
 
     ABSENT = "absent"
     EMPTY = "empty"
@@ -61,11 +61,11 @@ class Cgroups:
     """The pods' cgroups of this node, v1 or v2.
 
     Args:
-        root: where the node's cgroup file system is seen.
-        below: the kubelet's cgroupRoot; None: not known, they are searched by name.
+        root: the agent's path of the node's cgroup file system.
+        below: the kubelet's cgroupRoot; None: not known, the cgroups are searched by name.
 
     Attributes:
-        problem: why the cgroups of pods are not found; empty: they are.
+        problem: why the cgroups of pods are not found; empty: no problem.
     """
 
     def __init__(self, root: pathlib.Path, below: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Cgroups:
         self.problem = ""
 
     def state(self, uid: str) -> CgroupState:
-        """Look for the pod with this UID."""
+        """Return the state of the cgroup of the pod with this UID."""
         try:
             return self._look(uid)
         except PodCgroupsMissing as error:
@@ -103,14 +103,14 @@ class Cgroups:
         return None
 
     def _tops(self) -> Iterator[pathlib.Path]:
-        """Folders below which the kubelet makes those of pods."""
+        """Iterate over the folders below which the kubelet creates the cgroups of pods."""
         hierarchy, parts = self._hierarchy(), [p for p in (self._below or "").split("/") if p]
         yield hierarchy.joinpath(*parts)
         if parts:
             yield hierarchy.joinpath(*_slices(parts))
 
     def _hierarchy(self) -> pathlib.Path:
-        """The root itself on v2; on v1 one hierarchy, since the kubelet uses all of them alike."""
+        """Return the root on v2; on v1 one hierarchy, because the kubelet uses all alike."""
         if _exists(self._root / "cgroup.controllers"):
             return self._root
         mounted = (self._root / name for name in _HIERARCHIES_V1)
@@ -118,7 +118,10 @@ class Cgroups:
 
 
 def _exists(path: pathlib.Path) -> bool:
-    """Unlike Path.exists, which takes some errors, in newer Pythons all, for absence."""
+    """Tell whether a path exists; raises OSError for any error other than absence.
+
+    Path.exists takes some errors for absence, and in newer Pythons all errors.
+    """
     try:
         path.stat()
     except FileNotFoundError:
@@ -127,7 +130,10 @@ def _exists(path: pathlib.Path) -> bool:
 
 
 def _parents(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """All folders that can hold pods; by name: a kubelet can have a cgroup root of its own."""
+    """Iterate over all folders that can contain pods' cgroups, below any cgroupRoot.
+
+    They are found by name.
+    """
     for name in _folders(folder):
         if _PARENT.fullmatch(name):
             yield folder / name
@@ -143,19 +149,19 @@ def _folders(folder: pathlib.Path) -> list[str]:
 
 
 def _slices(parts: list[str]) -> list[str]:
-    """A cgroupRoot as the systemd driver makes it: /a/b is a.slice/a-b.slice."""
+    """Return the folders of a cgroupRoot with the systemd driver: /a/b is a.slice/a-b.slice."""
     names = [part.removesuffix(".slice").replace("-", "_") for part in parts]
     return [f"{'-'.join(names[: number + 1])}.slice" for number in range(len(names))]
 
 
 def _names(parent: str, uid: str) -> tuple[str, str]:
-    """A pod's cgroup as the cgroupfs driver names it, and as the systemd driver does."""
+    """Return the names of a pod's cgroup with the cgroupfs driver and the systemd driver."""
     slice_ = parent.removesuffix(".slice")
     return f"pod{uid}", f"{slice_}-pod{uid.replace('-', '_')}.slice"
 
 
 def _populated(cgroup: pathlib.Path) -> bool:
-    """Whether any process lives in it; where the kernel does not tell, assume one."""
+    """Tell whether the cgroup has a process; if the kernel does not show it, assume one."""
     try:
         return "populated 1" in (cgroup / "cgroup.events").read_text()
     except FileNotFoundError:
@@ -172,10 +178,10 @@ def _populated_v1(cgroup: pathlib.Path) -> bool:
 
 
 def pod_of(pid: int, proc: pathlib.Path = PROC) -> str | None:
-    """The UID of the pod that a process belongs to; None: of none, or it is gone.
+    """Return the UID of a process's pod; None: it belongs to no pod, or the process is gone.
 
-    The PID is of the host's namespace, which the agent shares. Names of cgroups are any bytes: a
-    container may make some below its own.
+    The PID is of the host's namespace, which the agent shares. Names of cgroups can be any bytes: a
+    container may create cgroups below its own.
     """
     try:
         found = _POD.search((proc / str(pid) / "cgroup").read_text(errors="replace"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container of a pod gets which of the pod's devices. Pure.
+"""The assignment of a pod's devices to its containers. Pure.
 
 The annotation lists the devices of the whole pod. Its containers take them from the front, in the
-order of the spec (sidecars last), each as many as it requests. The spec does not change while the
-pod lives, so a container that restarts gets the same devices.
+order of the spec (sidecars last). Each takes as many as it requests. The spec does not change while
+the pod lives, so a container that restarts gets the same devices.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def by_container(
     """Split a pod's devices among its containers.
 
     Raises:
-        StartRefused: the containers' requests do not go together, or do not match the devices.
+        StartRefused: the containers' requests cannot be combined, or do not match the devices.
     """
     _check_requests(pod)
     requested = sum(ask.count for ask in pod.asks)
@@ -43,11 +43,11 @@ def by_container(
 def peers(
     pod: PodView, parts: Mapping[str, tuple[DeviceShare, ...]], container: str
 ) -> tuple[DeviceShare, ...]:
-    """Return the devices of the other workers of a gang that share the pod; none of other pods.
+    """Return the devices of the gang's other workers in this pod; none if the pod is not shared.
 
     The driver maps memory of a peer's GPU, as NVLink needs it, only into a process that can open
-    that GPU's device node (without: CUDA error 101, invalid device ordinal). CUDA_VISIBLE_DEVICES
-    says which GPUs are the container's own.
+    that GPU's device node (without it: CUDA error 101, invalid device ordinal).
+    CUDA_VISIBLE_DEVICES lists the container's own GPUs.
     """
     if not pod.is_shared:
         return ()
@@ -56,7 +56,7 @@ def peers(
 
 
 def container_of(pod: PodView) -> Mapping[str, str]:
-    """Name the container that has each device, by UUID; empty where that cannot be said."""
+    """Return the container of each device, by UUID; empty if the assignment is invalid."""
     try:
         found = by_container(pod, annotated(pod))
     except StartRefused:
@@ -65,7 +65,14 @@ def container_of(pod: PodView) -> Mapping[str, str]:
 
 
 def _check_requests(pod: PodView) -> None:
-    """Several containers may request whole GPUs, or MIG slices of one profile; one a share."""
+    """Check that the containers' requests can be combined.
+
+    Several containers may request whole GPUs, or MIG slices of one profile. Only one may request a
+    share.
+
+    Raises:
+        StartRefused: the requests cannot be combined.
+    """
     if pod.early:
         raise StartRefused(
             f"init container {pod.early[0]} cannot have devices: let a container request them, or "

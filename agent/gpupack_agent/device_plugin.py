@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the kubelet gets tickets of one resource: a plugin, its registration, its tickets.
+"""The device plugins: each gives the kubelet device tokens of one resource.
 
-A node has two: for whole GPUs and for shares. A GPU has tickets at both, but is held in one way at
-a time. For each profile of its MIG slices it has one more, which begins when such a slice is first
-seen and stays: a resource that the kubelet has once heard of it counts for as long as it runs.
+A node has two: one for whole GPUs and one for shares. A GPU has device tokens at both, but is held
+in one way at a time. Each profile of its MIG slices has a further plugin. It starts when such a
+slice is first seen and stays: the kubelet counts a resource that it once knew for as long as the
+kubelet runs.
 """
 
 import dataclasses
@@ -22,8 +23,8 @@ class DevicePlugin:
     """One resource that the node hands out.
 
     Attributes:
-        prefix: what the ids of its tickets begin with.
-        per_gpu: how many tickets stand for one GPU.
+        prefix: the beginning of the IDs of its device tokens.
+        per_gpu: number of device tokens that stand for one GPU.
     """
 
     plugin: PluginServicer
@@ -32,11 +33,14 @@ class DevicePlugin:
     per_gpu: int
 
     def publish(self, view: NodeView) -> None:
-        """Tell the kubelet what there is at this moment."""
+        """Publish the present device tokens to the kubelet."""
         self.plugin.publish(self.tickets(view))
 
     def tickets(self, view: NodeView) -> tuple[tickets.Ticket, ...]:
-        """All tickets of the resource, with those of failed GPUs that nobody holds marked."""
+        """Return all device tokens of the resource.
+
+        Tokens for failed GPUs, as far as no container holds them, are marked as Unhealthy.
+        """
         devices = tickets.handed_out(view.devices.values(), self.plugin.resource)
         live = holders.live_records(view)
         unusable = tickets.unusable(
@@ -51,16 +55,16 @@ class DevicePlugin:
         )
 
     def _uses(self, record: Record) -> bool:
-        """Whether a record's tickets are of this resource."""
+        """Tell whether a record holds its devices as this resource does: whole, or as shares."""
         whole = all(share.whole for share in record.devices)
         return whole == (self.plugin.resource != names.GPU_SHARE)
 
 
 class DevicePlugins:
-    """All of the node's.
+    """All device plugins of the node.
 
     Args:
-        make: builds one of a resource, by its name.
+        make: builds the plugin of a resource from its name.
     """
 
     def __init__(self, make: Callable[[str], DevicePlugin]) -> None:
@@ -69,16 +73,16 @@ class DevicePlugins:
         self._started: set[str] = set()
 
     def __iter__(self) -> Iterator[DevicePlugin]:
-        """Those that there are."""
+        """Iterate over the present plugins."""
         return iter(tuple(self._plugins.values()))
 
     def see(self, devices: Iterable[GpuDevice]) -> None:
-        """Have one for each profile of the slices among these."""
+        """Add a plugin for each new MIG profile among these devices."""
         for resource in sorted(tickets.slice_resources(devices) - self._plugins.keys()):
             self._plugins[resource] = self._make(resource)
 
     def to_start(self) -> list[DevicePlugin]:
-        """Those that have not been asked for here before."""
+        """Return the plugins that this function has not returned before."""
         fresh = [name for name in self._plugins if name not in self._started]
         self._started.update(fresh)
         return [self._plugins[name] for name in fresh]

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the agent.
+"""The errors of the agent.
 
 AgentError
 ├── InventoryUnavailable    the GPUs of this node cannot be listed
-│   └── DriverHangs         a call to their driver did not come back
-├── LayoutInvalid           a GPU cannot be cut into these MIG slices
-├── KubeletUnavailable      the kubelet gave no answer; asking again may help
-├── KubeletTooOld           the kubelet lacks a call that we need
+│   └── DriverHangs         a call to their driver did not return
+├── LayoutInvalid           a GPU cannot be partitioned into these MIG slices
+├── KubeletUnavailable      the kubelet did not answer; a retry may help
+├── KubeletTooOld           the kubelet lacks a call that the agent needs
 ├── CdiUnwritable           a CDI spec could not be written or removed
-├── Unidentified            no pod, or more than one, fits some tickets at this moment
-├── StartRefused            a container must not start now; the text goes into the pod's status
-└── Abandoned               the kubelet gave up a call; nothing was written, nobody is told
+├── Unidentified            no pod, or more than one, has these device tokens at this moment
+├── StartRefused            a container must not start now; the text appears in the pod's status
+└── Abandoned               the kubelet gave up a call; nothing was written, no reply is needed
 
-Settings that are wrong raise gpupack_kube's SettingsInvalid.
+Invalid settings raise gpupack_kube's SettingsInvalid.
 """
 
 
 class AgentError(Exception):
-    """Root of the agent's errors.
+    """The base class of the agent's errors.
 
     Attributes:
-        pods: whom it is about, for the log. The text may reach whoever waits for a container, and
-            pods of others are none of their business; so it names none.
+        pods: the pods that it concerns, for the log. The text names no pod: it may reach the owner
+            of another pod, in another namespace.
     """
 
     def __init__(self, message: str, *, pods: tuple[str, ...] = ()) -> None:
@@ -30,10 +30,10 @@ class AgentError(Exception):
 
 
 class InventoryUnavailable(AgentError):
-    """The GPUs of this node cannot be listed.
+    """An error: the GPUs of this node cannot be listed.
 
     Attributes:
-        reason: a word for programs, of the condition of the same name.
+        reason: a CamelCase word for programs, used in the condition of the same name.
     """
 
     def __init__(self, message: str, *, reason: str = "") -> None:
@@ -42,10 +42,10 @@ class InventoryUnavailable(AgentError):
 
 
 class DriverHangs(InventoryUnavailable):
-    """A call to the driver did not come back within so many seconds.
+    """An error: a call to the driver did not return within `seconds`.
 
     Attributes:
-        index: of the GPU that it was about; None: of none, or of several.
+        index: index of the GPU that the call concerned; None: no GPU, or several.
     """
 
     def __init__(self, seconds: float, *, index: int | None, vendor: str = "NVIDIA") -> None:
@@ -55,30 +55,30 @@ class DriverHangs(InventoryUnavailable):
 
 
 class LayoutInvalid(AgentError):
-    """A GPU cannot be cut into these MIG slices."""
+    """An error: a GPU cannot be partitioned into these MIG slices."""
 
 
 class KubeletUnavailable(AgentError):
-    """The kubelet gave no answer; asking again may help."""
+    """An error: the kubelet did not answer; a retry may help."""
 
 
 class KubeletTooOld(AgentError):
-    """The kubelet lacks a call that we need."""
+    """An error: the kubelet lacks a call that the agent needs."""
 
 
 class CdiUnwritable(AgentError):
-    """A CDI spec could not be written or removed."""
+    """An error: a CDI spec could not be written or removed."""
 
 
 class Unidentified(AgentError):
-    """No pod, or more than one, fits some tickets at this moment; time may tell."""
+    """An error: no pod, or more than one, has these device tokens now; a retry may help."""
 
 
 class StartRefused(AgentError):
-    """A container must not start now; the kubelet shows the text in the pod's status.
+    """An error: a container must not start now; the kubelet shows the text in the pod's status.
 
     Attributes:
-        is_held: another pod, which is not gone, has what this one is to have.
+        is_held: whether another pod still holds a device of this pod.
     """
 
     def __init__(self, message: str, *, pods: tuple[str, ...] = (), is_held: bool = False) -> None:
@@ -87,4 +87,4 @@ class StartRefused(AgentError):
 
 
 class Abandoned(AgentError):
-    """The kubelet gave up a call; nothing was written, nobody is told."""
+    """An error: the kubelet gave up a call; nothing was written, and no reply is needed."""

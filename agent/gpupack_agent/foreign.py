@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs of other vendors on this node: the kubelet's ids, with what labels and libraries tell.
+"""GPUs of other vendors on this node, from the kubelet's IDs, node labels and vendor libraries.
 
     kubelet: GetAllocatableResources ─► observer ─► see ─┐
     API: labels of our Node, every LABELS_SECONDS ───────┼─► devices ─► GPUNode
     amdsmi, where it can be loaded ──────────────────────┘
 
-What a plugin that restarts does not show, and labels that cannot be read, stay as they were.
+While a plugin restarts and shows no devices, or labels cannot be read, the last known state stays.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from gpupack_kube.errors import KubeError
 log = logging.getLogger(__name__)
 
 LABELS_SECONDS = 60.0
-"""Between two looks at labels and library: they change when somebody changes the machine."""
+"""The time between two reads of labels and library: they change when the machine is changed."""
 FIRST_SECONDS = 5.0
-"""Until the first look that failed is made again."""
+"""The time between two attempts until labels were read for the first time."""
 
 
 class VendorLibrary(Protocol):
-    """A vendor's library, asked in a process of its own."""
+    """A vendor's library, called in a separate process."""
 
     async def scan(self, skip: Sequence[int]) -> Findings:
-        """Look at the GPUs but those; raises InventoryUnavailable."""
+        """Scan the GPUs except those of the indices `skip`; raises InventoryUnavailable."""
 
 
 class ForeignDevices:
@@ -43,8 +43,8 @@ class ForeignDevices:
 
     Args:
         vendors: the chart's table.
-        read_labels: of our Node; raises KubeError.
-        libraries: by the table's name for them.
+        read_labels: reads the labels of the agent's Node; raises KubeError.
+        libraries: the vendors' libraries, by the table's names for them.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class ForeignDevices:
         self._ids: dict[str, frozenset[str]] = {}
         self._labels: Labels | None = None
         self._told: dict[str, Mapping[str, GpuDevice]] = {}
-        """By library, then by PCI address."""
+        """The GPUs that each library last listed, by library, then by PCI address."""
         self._needed = asyncio.Event()
 
     @classmethod
     def none(cls) -> "ForeignDevices":
-        """Where the table is empty."""
+        """Return an object without GPUs, as for an empty table."""
 
         async def no_labels() -> Labels:
             return {}
@@ -72,7 +72,7 @@ class ForeignDevices:
 
     @property
     def devices(self) -> tuple[GpuDevice, ...]:
-        """As they are known; an id that two plugins have counts once, for the first of them."""
+        """Return the known GPUs; an ID that two plugins have counts once, for the first plugin."""
         found: dict[str, GpuDevice] = {}
         for resource, ids in self._ids.items():
             for device in self._of(resource, ids):
@@ -80,7 +80,12 @@ class ForeignDevices:
         return tuple(found.values())
 
     def see(self, served: Mapping[str, Collection[str]], resources: Collection[str]) -> None:
-        """Take in which ids the kubelet has of the node's resources."""
+        """Apply the IDs that the kubelet has of the node's resources.
+
+        Args:
+            served: the IDs of the kubelet's devices, by resource.
+            resources: the resources of the observed node; empty if it is not observed.
+        """
         theirs = [name for name in resources if not self._vendors.driver_shows(name)]
         known = {name: frozenset(served.get(name, ())) for name in theirs}
         self._ids = {name: ids or self._ids.get(name, ids) for name, ids in known.items()}
@@ -90,18 +95,18 @@ class ForeignDevices:
             self._needed.clear()
 
     def is_theirs(self, device: GpuDevice) -> bool:
-        """Whether GPUNode has the GPU from here."""
+        """Tell whether a GPU of GPUNode is of another vendor, so that it comes from here."""
         return not self._vendors.driver_shows(device.resource)
 
     async def run(self) -> None:
-        """Look again and again, for as long as there is anything to know; until cancelled."""
+        """Read labels and libraries repeatedly, while there are such GPUs, until cancelled."""
         while True:
             await self._needed.wait()
             await self.look()
             await asyncio.sleep(FIRST_SECONDS if self._labels is None else LABELS_SECONDS)
 
     async def look(self) -> None:
-        """Read labels and ask libraries, once."""
+        """Read labels and query libraries, once."""
         try:
             self._labels = await self._read_labels()
         except KubeError as error:

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One /dev/shm for the pods of a gang on this node.
+"""The common /dev/shm of a gang's pods on this node.
 
-NCCL passes data between processes through memory only if they see the same /dev/shm. Workers of a
-gang that have a pod each have a /dev/shm each: a tmpfs that the kubelet makes for the pod's volume
-`shm`. So the first pod of the gang keeps its own, and the CDI specs of the others mount that one
-over theirs:
+NCCL passes data between processes through memory only if they see the same /dev/shm. Workers in
+separate pods have separate ones: the kubelet makes a tmpfs for each pod's volume `shm`. So the
+first pod of the gang keeps its own, and the CDI specs of the others mount that one over theirs:
 
     pod a   shm ─► tmpfs of pod a ◄─┐    owner: its record names itself
     pod b   shm ─► tmpfs of pod a ──┘    its record names pod a
 
-Nothing is mounted on the host and no privilege is needed. The kubelet bounds the size (sizeLimit
-of the owner's volume), the kernel charges pages to the pod that writes them, and the tmpfs is gone
-with the last container that has it mounted.
+Nothing is mounted on the host and no privilege is needed. The kubelet limits the size (sizeLimit
+of the owner's volume). The kernel charges pages to the pod that writes them. The tmpfs disappears
+with the last container that mounts it.
 
-Pods share memory only within a namespace, and there only those that the scheduler's Binding names
-as pods of the same gang. No other part can write that annotation. A pod that does not have the
-volume `shm` in memory at /dev/shm neither gives nor gets any.
+Pods share memory only within a namespace, and only if the scheduler's Binding names them as pods
+of the same gang. No other component can write that annotation. A pod without the volume `shm` in
+memory at /dev/shm takes no part.
 """
 
 import dataclasses
@@ -29,7 +28,7 @@ from gpupack_crds import names
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GangMemory:
-    """Mounts the memory of a gang's first pod into its others.
+    """The mounts of the memory of a gang's first pod into its other pods.
 
     Attributes:
         kubelet_root: the kubelet's root folder on the host.
@@ -38,22 +37,22 @@ class GangMemory:
     kubelet_root: str = ROOT_DIR
 
     def into(self, injection: Injection, record: Record) -> Injection:
-        """Return the injection with the owner's memory, where that is another pod's."""
+        """Return the injection with the owner's memory, if the owner is another pod."""
         if record.memory_of in {"", record.uid}:
             return injection
         mount = Mount(self.path(record.memory_of), names.SHM_PATH, writable=True)
         return dataclasses.replace(injection, mounts=(*injection.mounts, mount))
 
     def path(self, uid: str) -> str:
-        """Return where the host has the /dev/shm of a pod."""
+        """Return the path of a pod's /dev/shm on the host."""
         volumes = f"{self.kubelet_root.rstrip('/')}/pods/{uid}/volumes"
         return f"{volumes}/kubernetes.io~empty-dir/{names.SHM_VOLUME}"
 
 
 def memory_owner(pod: PodView, node: NodeView) -> str:
-    """Return the UID of the pod whose /dev/shm a pod of a gang has; empty: its own, without a gang.
+    """Return the UID of the pod whose /dev/shm a pod uses; empty: the pod shares none.
 
-    A container that restarts keeps what it had while the owner lives.
+    A container that restarts keeps the same memory while the owner lives.
     """
     if not pod.gang:
         return ""
@@ -71,6 +70,6 @@ def _owns(record: Record, pod: PodView) -> bool:
 
 
 def _may_be_used(uid: str, node: NodeView) -> bool:
-    """Whether the kubelet still has the pod's volumes: it takes them from a pod that has ended."""
+    """Tell whether the kubelet still has the pod's volumes: it removes those of ended pods."""
     pod = node.pods.get(uid)
     return pod is not None and not pod.finished and is_live(uid, node)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's GPUs as metrics, under the names that NVIDIA's dcgm-exporter has for them.
+"""Metrics of the node's GPUs, under the names that NVIDIA's dcgm-exporter uses.
 
-Dashboards and alerts that are made for it work; what it has no name for is ours. One series a GPU
-and figure, and one for each GPU that a pod holds, with the container that has it: both are bounded
-by the node. They are read when they are asked for. What the driver does not tell is missing, and
-simulated GPUs have no figures.
+Dashboards and alerts for dcgm-exporter work. Metrics that it does not have start with gpupack_agent
+and not with DCGM_FI. There is one series for each GPU and figure, and one for each GPU that a pod
+holds, with its container: the node bounds the number of both. The series are computed on each
+request. A figure that the driver does not report is missing, and simulated GPUs have no figures.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ GPU_LABELS: Final = (
     "GPU_I_PROFILE",
     "GPU_I_ID",
 )
-"""As dcgm-exporter labels them; a MIG slice has its GPU's and the last two."""
+"""The labels of dcgm-exporter; a MIG slice has those of its GPU and the last two."""
 POD_LABELS: Final = ("UUID", "namespace", "pod", "container")
 MILLIJOULES: Final = 1000.0
 PERCENT: Final = 100.0
@@ -144,13 +144,13 @@ COUNTERS: Final[tuple[tuple[str, str, Read], ...]] = (
 
 
 class GpuMetrics(Collector):
-    """Of one node.
+    """The metrics of one node's GPUs.
 
     Args:
-        known_devices: the GPUs, and what the last scan told of each.
-        pods: who holds them.
-        use: what they use.
-        node: its name.
+        known_devices: the GPUs, with the figures of the last scan.
+        pods: the pods that hold them.
+        use: the use of the GPUs by these pods.
+        node: name of the node.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class GpuMetrics(Collector):
         self._known_devices, self._pods, self._use, self._node = known_devices, pods, use, node
 
     def collect(self) -> Iterator[Metric]:
-        """All families; a family without a figure has no series."""
+        """Return all families; a family without a figure has no series."""
         findings = self._known_devices.findings
         for name, text, read in GAUGES:
             gauge = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", text, labels=GPU_LABELS)
@@ -168,7 +168,7 @@ class GpuMetrics(Collector):
             gauge = GaugeMetricFamily(f"DCGM_FI_PROF_{name}", text, labels=GPU_LABELS)
             yield self._filled(gauge, findings.facts, read)
         for name, text, read in COUNTERS:
-            # As a counter the library would add _total, which dcgm-exporter's names do not end in.
+            # For a counter the library would add _total, which dcgm-exporter's names do not have.
             counter = Metric(f"DCGM_FI_DEV_{name}", text, "unknown")
             for facts in findings.facts:
                 if (value := read(facts)) is not None:
@@ -276,7 +276,7 @@ def _health(devices: tuple[GpuDevice, ...]) -> Metric:
 
 
 def _pci_bus_id(address: str | None) -> str:
-    """As dcgm-exporter writes it, with eight digits of the domain: 00000000:0F:00.0."""
+    """Return the address as dcgm-exporter writes it, with an 8-digit domain: 00000000:0F:00.0."""
     if not address:
         return ""
     domain, _, rest = address.partition(":")

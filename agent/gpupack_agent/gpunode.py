@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This node's GPUNode: created where it is missing, written when something changes.
+"""The writer of this node's GPUNode: it creates a missing one and writes each change.
 
-It is owned by the Node and goes with it. Without a Node none is created.
+The Node owns the GPUNode, which is deleted with it. Without a Node none is created.
 
-The status is replaced as a whole, not patched: a merge patch cannot take a field away. No other
-part writes it; a Conflict only means that we have not read our own last write, or that somebody
-deleted and made it anew.
+The status is replaced as a whole and not patched, because a merge patch needs an explicit null to
+remove a field. A Conflict means that another component wrote the object, or that it was deleted and
+created again. Then the object is read again.
 """
 
 import asyncio
@@ -28,18 +28,19 @@ from gpupack_kube.node_owner import node_reference, went_with_node
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two comparisons of what is with what was written, both in memory. A change of the GPUs
-does not wait for it."""
+"""The time between two comparisons of the present status with the written one, both in memory. A
+change of the GPUs does not wait for it."""
 USAGE_SECONDS = 5.0
-"""Between two writes that tell nothing but who uses the GPUs: all who watch GPUNodes read them."""
+"""The time between two writes that only change the use of the GPUs: all watchers of GPUNodes read
+them."""
 RECHECK_SECONDS = 60.0
-"""Between two looks at the GPUNode when nothing changes: somebody may have deleted it."""
+"""The time between two reads of the GPUNode when nothing changes: it may have been deleted."""
 LAYOUT_SECONDS = 20.0
-"""The same where a GPU may be cut anew: somebody may want another layout."""
+"""RECHECK_SECONDS of a node with GPUs that may be partitioned: the requested layout may change."""
 
 
 class GpuNodeWriter:
-    """Keeps the GPUNode equal to the report."""
+    """The writer that keeps the GPUNode equal to the report."""
 
     def __init__(self, api: client.Api, report: Report, *, node: str) -> None:
         self._api = api
@@ -47,26 +48,26 @@ class GpuNodeWriter:
         self._node = node
         self._stands = GpuNodeStatus()
         self._found = objects.ObjectMeta()
-        """The GPUNode that was last read."""
+        """The metadata of the GPUNode that was last read."""
         self._checked_at = 0.0
         self.written = asyncio.Event()
 
     def age_seconds(self) -> float:
-        """Since the GPUNode was last known to say what the agent sees; infinite before that."""
+        """Return the seconds since the GPUNode last equalled the agent's view; infinite: never."""
         return time.monotonic() - self._checked_at if self._checked_at else math.inf
 
     async def begin(self) -> None:
-        """Read or create the GPUNode, recall what it records, write it.
+        """Read or create the GPUNode, restore the state that it records, write it.
 
         Raises:
-            KubeError: the API server could not be asked.
+            KubeError: a call to the API server failed.
         """
         current = await self._read()
         self._report.recall(current.status)
         await self._write(current)
 
     async def run(self) -> None:
-        """Begin, then keep up with the report, until cancelled."""
+        """Begin, then write each change of the report, until cancelled."""
         retrying = tenacity.AsyncRetrying(
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10.0),
             retry=tenacity.retry_if_exception_type(errors.KubeError),
@@ -97,10 +98,11 @@ class GpuNodeWriter:
         await self._write(await self._read())
 
     async def _read(self) -> GpuNode:
-        """Make a GPUNode that is missing; what a deleted one alone knew goes with it.
+        """Read the GPUNode, or create it if it is missing.
 
-        Somebody else may have made the one that there is. One that went with its Node was deleted
-        by no administrator: its errors still count.
+        If an administrator deleted it, the state that only it recorded is forgotten. The present
+        one may have been created by another component. If the GPUNode was deleted with its Node, no
+        administrator deleted it: its errors still count.
         """
         try:
             found = await self._api.get(GPUNODES, self._node)

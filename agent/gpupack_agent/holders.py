@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which device on this node, and who stands in the way of a container start. Pure.
+"""The holders of each device on this node, and the obstacles to a container start. Pure.
 
-A pod holds devices from the moment we wrote its CDI spec, which is the record of it, until it is
-dead. It is dead when
+A pod holds devices from the moment when the agent wrote its CDI spec, which is the record, until
+the pod is dead. It is dead when both conditions hold:
 
-* the API shows it finished, or does not know it any more (deleted, perhaps by force), and
-* no process is left in its cgroup.
+* The API shows it as finished, or no longer knows it (deleted, perhaps by force).
+* No process is left in its cgroup.
 
-The folder of the cgroup says nothing: the kubelet removes it seconds after the pod is gone. While a
-pod can still come back to life its sandbox runs, and that is a process too.
+The existence of the cgroup's folder proves nothing: the kubelet removes it seconds after the pod is
+gone. While the kubelet can still restart a pod, its sandbox runs, and that is a process too.
 
-A pod that is bound but never passed through us holds nothing yet: if the scheduler ever gave one
-device to two pods, the first to start wins and the other is told who has it. The exception is a pod
-that the API shows as started although a container of it has no record: the record may be lost, the
-hold is not. Then the pod holds all of its annotation.
+A bound pod whose start the agent did not prepare holds nothing yet. If the scheduler ever gave one
+device to two pods, the first to start gets it, and the other is refused. There is one exception: a
+pod that the API shows as started although a container of it has no record. The record may be lost,
+but the pod still uses its devices. Then the pod holds all devices of its annotation.
 
-A pod with several containers has a record of each. Its devices stay its own until all of it is
-dead, as the kubelet keeps the tickets of a container that has ended until its pod has.
+A pod with several containers has a record for each. It holds its devices until the whole pod is
+dead, because the kubelet keeps the device tokens of an ended container until its pod has ended.
 """
 
 import dataclasses
@@ -29,19 +29,19 @@ from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.gpunode import GpuDevice, GpuHolder
 
 SANDBOX_SECONDS = 5.0
-"""The kubelet takes one or two to end the sandbox of a pod that has finished."""
+"""The kubelet takes one or two seconds to end the sandbox of a finished pod."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """What a container was given: the content of its CDI spec.
+    """The devices that a container was given: the content of its CDI spec.
 
     Attributes:
-        cdi_name: the CDI device, named after the tickets.
-        tickets: ids that the kubelet handed out.
+        cdi_name: the CDI device, named after the device tokens.
+        tickets: IDs of the device tokens that the kubelet handed out.
         peers: devices of other workers in the same pod, which it can open for NVLink.
-        gang: whose pods on this node have one /dev/shm; empty: the pod has its own.
-        memory_of: UID of the pod whose /dev/shm it has, which may be this one; empty: no gang.
+        gang: the gang whose pods on this node share one /dev/shm; empty: the pod has its own.
+        memory_of: UID of the pod whose /dev/shm it uses, which may be this pod; empty: no gang.
     """
 
     cdi_name: str
@@ -57,13 +57,13 @@ class Record:
 
     @property
     def title(self) -> str:
-        """How messages name the pod."""
+        """Return the pod's name as messages show it."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holder:
-    """A live pod and what it holds."""
+    """A live pod and the devices that it holds."""
 
     uid: str
     title: str
@@ -72,11 +72,11 @@ class Holder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What stands in the way of a container.
+    """An obstacle to the start of a container.
 
     Attributes:
-        reason: without names: a tenant reads it.
-        pods: titles of those who hold what is wanted, for the log.
+        reason: the reason, without names of pods, because a tenant reads it.
+        pods: titles of the pods that hold the requested devices, for the log.
     """
 
     reason: str
@@ -85,7 +85,15 @@ class Obstacle:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeView:
-    """Everything that the agent knows at one moment; `now` is of the monotonic clock, seconds."""
+    """The state of the node that the agent knows at one moment.
+
+    Attributes:
+        records: the devices that containers were given.
+        pods: the pods of this node, by UID.
+        cgroup: returns the state of a pod's cgroup from the pod's UID.
+        devices: the GPUs and slices of this node, by UUID.
+        now: the time of the monotonic clock, seconds.
+    """
 
     records: tuple[Record, ...]
     pods: Mapping[str, PodView]
@@ -95,23 +103,23 @@ class NodeView:
 
 
 def is_live(uid: str, node: NodeView) -> bool:
-    """Whether a pod may still have a process on this node."""
+    """Tell whether a pod may still have a process on this node."""
     pod = node.pods.get(uid)
     awaited = pod is not None and not pod.finished
     return awaited or node.cgroup(uid) is CgroupState.POPULATED
 
 
 def live_records(node: NodeView) -> tuple[Record, ...]:
-    """The records of pods that are not dead."""
+    """Return the records of pods that are not dead."""
     return tuple(record for record in node.records if is_live(record.uid, node))
 
 
 def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
-    """Pods that are over for the API and not for the node: their processes still run.
+    """Return the pods that have ended for the API and whose processes still run on the node.
 
-    They were deleted by force, or are called finished, as by who gives up a node whose kubelet is
-    dead. A pod that ends in the normal way leaves a process for a moment, too: the one of its
-    sandbox. It is not listed before SANDBOX_SECONDS are over.
+    They were deleted by force, or a component marked them as finished because the node's kubelet
+    seemed dead. The sandbox of a pod that ends normally also runs for a moment. Such a pod is not
+    listed before SANDBOX_SECONDS have passed.
     """
     over = [record for record in live_records(node) if _is_over(record.uid, node)]
     return tuple(
@@ -126,7 +134,7 @@ def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
 
 
 def _by_pod(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Group records by the UIDs of their pods, in an order that does not change."""
+    """Group records by the UIDs of their pods, in a stable order."""
     found: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.cdi_name):
         found.setdefault(record.uid, []).append(record)
@@ -139,7 +147,7 @@ def _is_over(uid: str, node: NodeView) -> bool:
 
 
 def holders(node: NodeView) -> tuple[Holder, ...]:
-    """All live pods that hold devices."""
+    """Return all live pods that hold devices."""
     recorded = _by_pod(node.records)
     found = [_holder(theirs, node.pods.get(uid)) for uid, theirs in recorded.items()]
     found += [
@@ -151,7 +159,10 @@ def holders(node: NodeView) -> tuple[Holder, ...]:
 
 
 def _holder(records: Sequence[Record], pod: PodView | None) -> Holder:
-    """A pod with records; where some are missing it holds what its annotation adds, too."""
+    """Return a pod with records as a holder.
+
+    If records of its containers are missing, it also holds the other devices of its annotation.
+    """
     devices = _opened(records)
     if pod and pod.started and len(records) < len(pod.asks):
         known = {share.uuid for share in devices}
@@ -160,19 +171,19 @@ def _holder(records: Sequence[Record], pod: PodView | None) -> Holder:
 
 
 def _opened(records: Iterable[Record]) -> tuple[DeviceShare, ...]:
-    """Return what containers of a pod have or can open, each device once.
+    """Return the devices that containers of a pod have or can open, each device once.
 
-    A container can open its peers' GPUs, so it holds them too, whether or not these have started.
+    A container can open its peers' GPUs, so it holds them too, even before the peers start.
     """
     found = [share for record in records for share in (*record.devices, *record.peers)]
     return tuple({share.uuid: share for share in found}.values())
 
 
 def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> Obstacle | None:
-    """Say why pod `uid` cannot have these devices now; None when it can.
+    """Return the obstacle to giving pod `uid` these devices now; None if there is none.
 
-    Whole GPUs are shared with nobody; shares of one GPU may sum up to 100 percent and to its
-    memory, and never stand beside a whole one.
+    A whole GPU has one holder. Shares of one GPU may sum up to 100 percent and to its memory. A
+    GPU never has shares and a whole holder at the same time.
     """
     others = [holder for holder in holders(node) if holder.uid != uid]
     found = [each for share in wanted if (each := _blocked(share, others, node.devices))]
@@ -198,7 +209,7 @@ def _blocked(
 
 
 def _excess(wanted: DeviceShare, held: list[DeviceShare], memory_mib: int) -> str:
-    """What would be too much of a device that others hold like this; empty where nothing is."""
+    """Return why a device that other pods hold has not enough left; empty if it has."""
     if wanted.whole or any(share.whole for share in held):
         return f"device {wanted.uuid} is held by another pod"
     if any(_kept_apart(share) != _kept_apart(wanted) for share in held):
@@ -220,7 +231,7 @@ def _kept_apart(share: DeviceShare) -> tuple[str, str]:
 
 
 def annotated(pod: PodView) -> tuple[DeviceShare, ...]:
-    """What a pod's annotation says that it holds; nothing where it cannot be read."""
+    """Return the devices of a pod's annotation; none if the annotation is invalid or missing."""
     try:
         return decode_devices(pod.annotation or "")
     except DevicesAnnotationInvalid:

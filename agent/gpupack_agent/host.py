@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent on a machine without a cluster: its GPUs, their health and their figures, as metrics.
+"""The agent on a machine without a cluster: its GPUs, their health and their load, as metrics.
 
-It hands out nothing and writes nothing: who holds a GPU there the library's ledger says, which
-`gpupack-api`'s server of one machine shows. It listens on loopback alone, where nobody is asked who
-he is, as it is with DCGM exporter: what it tells `nvidia-smi` tells every user of the machine.
+It hands out nothing and writes nothing: the library's ledger records the holders there, and
+`gpupack-api`'s server of one machine shows them. The agent listens on loopback only and without
+authentication, as DCGM exporter does: `nvidia-smi` shows the same data to every user of the
+machine.
 """
 
 import asyncio
@@ -36,15 +37,15 @@ SIGN_SECONDS: Final = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of the agent of one machine."""
+    """The settings of the agent of one machine."""
 
     node: str
-    """NODE_NAME: how the machine is called; its host name if not set."""
+    """NODE_NAME: the name of the machine; default: its host name."""
     inventory: InventorySettings
     port: int
-    """GPUPACK_METRICS_PORT: HTTP on loopback."""
+    """GPUPACK_METRICS_PORT: the port of HTTP on loopback."""
     probe: pathlib.Path
-    """GPUPACK_PROBE_FILE: touched by the living agent, read by `gpupack_agent.probe`."""
+    """GPUPACK_PROBE_FILE: the file that a live agent writes and `gpupack_agent.probe` reads."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
@@ -63,8 +64,8 @@ async def run(settings: Settings) -> None:
 
     Raises:
         InventoryUnavailable: at start; later failures to scan are logged.
-        OSError: the port is taken, or the sign of life cannot be written.
-        ExceptionGroup: a part failed.
+        OSError: the port is in use.
+        ExceptionGroup: a part failed, such as the writing of the sign of life.
     """
     inventory = open_inventory(settings.inventory, node=settings.node)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads files of a host whose root is mounted somewhere: links lead within that root."""
+"""Files of a host whose root is mounted in a folder; links are resolved within that root."""
 
 import contextlib
 import mmap
@@ -10,10 +10,10 @@ import stat
 from typing import Final
 
 MAX_BYTES: Final = 1 << 20
-"""Of a file that is read as text: larger ones are no configuration."""
+"""The largest size of a file that is read as a whole: larger files are no configuration."""
 
 MAX_LINKS: Final = 40
-"""As Linux follows, path_resolution(7)."""
+"""The largest number of links that are followed, as in Linux: path_resolution(7)."""
 
 MAX_BINARY_BYTES: Final = 1 << 30
 
@@ -22,14 +22,14 @@ class Root:
     """A host's root folder.
 
     Args:
-        path: where it is; `/` on the host itself.
+        path: the path where it is mounted; `/` on the host itself.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
 
     def find(self, name: str) -> pathlib.Path | None:
-        """Where a file or folder of the host is for us; None: there is none."""
+        """Return the path of a host's file or folder in this process; None: it does not exist."""
         parts = _parts(name)
         there, links = list[str](), 0
         while parts:
@@ -54,21 +54,21 @@ class Root:
         return found if _exists(found) else None
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file, folder or socket."""
+        """Tell whether there is such a file, folder or socket."""
         return self.find(name) is not None
 
     def is_folder(self, name: str) -> bool:
-        """Whether there is such a folder."""
+        """Tell whether there is such a folder."""
         found = self.find(name)
         return found is not None and found.is_dir()
 
     def text(self, name: str) -> str | None:
-        """What stands in a file; None: there is none, it may not be read, or it is no text."""
+        """Return the text of a file; None: missing, not readable, larger than MAX_BYTES."""
         read = self.binary(name)
         return None if read is None else read.decode(errors="replace")
 
     def binary(self, name: str) -> bytes | None:
-        """The same, as it stands there."""
+        """Return the bytes of a file; None: missing, not readable, larger than MAX_BYTES."""
         found = self.find(name)
         if found is None or not _is_file(found):
             return None
@@ -80,7 +80,7 @@ class Root:
         return read if len(read) <= MAX_BYTES else None
 
     def refused(self, name: str) -> bool:
-        """Whether we may not read a file, or not even see whether there is one."""
+        """Tell whether the permissions forbid reading a file, or seeing whether it exists."""
         found = self.find(name) or self.path / name.lstrip("/")
         try:
             if _is_file(found):
@@ -94,11 +94,11 @@ class Root:
         return False
 
     def line(self, name: str) -> str:
-        """The first line of a file; empty: there is none."""
+        """Return the first line of a file; empty: there is none."""
         return next(iter((self.text(name) or "").splitlines()), "").strip()
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted."""
+        """Return the names in a folder, sorted; empty if the folder cannot be read."""
         found = self.find(folder)
         try:
             return sorted(each.name for each in found.iterdir()) if found is not None else []
@@ -106,7 +106,7 @@ class Root:
             return []
 
     def search(self, name: str, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
-        """The first place of a pattern in a program."""
+        """Return the first match of a pattern in a program; None: there is none."""
         found = self.find(name)
         if found is None or not _is_file(found):
             return None
@@ -114,7 +114,7 @@ class Root:
             size = min(os.fstat(opened.fileno()).st_size, MAX_BINARY_BYTES)
             with mmap.mmap(opened.fileno(), size, access=mmap.ACCESS_READ) as mapped:
                 match = pattern.search(mapped)
-                # What it matched is gone with the mapping.
+                # The matched bytes disappear with the mapping, so a copy of them is matched.
                 return re.match(pattern, bytes(match.group())) if match else None
         return None
 
@@ -131,7 +131,7 @@ def _exists(path: pathlib.Path) -> bool:
 
 
 def _is_file(path: pathlib.Path) -> bool:
-    """A pipe would be waited for."""
+    """Tell whether a path is a regular file: opening a pipe would block."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:

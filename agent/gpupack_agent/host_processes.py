@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs run on a host, by its /proc; those of pods are left out."""
+"""The programs that run on a host, from its /proc, without those of pods."""
 
 import dataclasses
 import pathlib
@@ -11,20 +11,23 @@ from gpupack_agent.host_files import Root
 
 MAX_PROCESSES: Final = 65536
 OF_POD: Final = re.compile("kubepods|/pod[0-9a-f]{8}")
-"""In a process' cgroups, however much of their path is seen from here."""
+"""A part of the cgroup path of a pod's process, also where its beginning is not visible."""
 STARTED_BY_ROOT: Final = re.compile(r"^Uid:\t0\t", re.MULTILINE)
-"""In a process' status, whose names cannot hold a newline. The real UID counts: a program that is
-setuid root keeps that of the user who started it, and has a command line of the user's choice."""
+"""A line of the status of a process that root started; names in a status contain no newline.
+
+The real UID counts: a setuid-root program keeps the real UID of the user that started it, and that
+user chose its command line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command:
-    """A program that runs.
+    """A running program.
 
     Attributes:
-        name: the program's, without its folder.
+        name: name of the program, without its folder.
         words: its command line.
-        by_root: root started it. Any other user may give a program any name and command line.
+        by_root: whether root started it. Any other user may give a program any name and command
+            line.
     """
 
     name: str
@@ -33,13 +36,13 @@ class Command:
 
 
 def commands(root: Root, programs: Collection[str]) -> tuple[Command, ...]:
-    """The processes that run one of these programs, in order of their numbers."""
+    """Return the processes that run one of these programs, in order of their PIDs."""
     numbers = sorted(int(name) for name in root.names("/proc") if name.isdecimal())
     found = []
     for number in numbers[:MAX_PROCESSES]:
         text = root.text(f"/proc/{number}/cmdline") or ""
         words = tuple(text.rstrip("\0 ").split("\0"))
-        # A program may write its title there, as one word: `/usr/local/bin/k3s server`.
+        # A program may write its title here, as one word: `/usr/local/bin/k3s server`.
         name = pathlib.PurePosixPath(words[0].partition(" ")[0]).name
         if name in programs and not OF_POD.search(root.text(f"/proc/{number}/cgroup") or ""):
             status = root.text(f"/proc/{number}/status") or ""
@@ -48,7 +51,7 @@ def commands(root: Root, programs: Collection[str]) -> tuple[Command, ...]:
 
 
 def option(words: tuple[str, ...], *names: str) -> str:
-    """The value of an option on a command line, the last one; empty: it is not there."""
+    """Return the last value of an option on a command line; empty: the option is missing."""
     found = ""
     for place, word in enumerate(words):
         for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Once a second: collect what dead pods left, tell the kubelet what there is, show life."""
+"""The periodic work: remove specs of dead pods, publish device tokens, write the sign of life."""
 
 import asyncio
 import dataclasses
@@ -24,7 +24,7 @@ ROUND_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Housekeeping:
-    """What is kept in order."""
+    """The periodic work of the agent, with the objects that it keeps up to date."""
 
     node: NodeState
     identities: Identities
@@ -34,13 +34,13 @@ class Housekeeping:
     mps: MpsFolder | None = None
 
     async def run(self) -> None:
-        """Do it every second, until cancelled."""
+        """Do all of it every second, until cancelled."""
         while True:
             self.round()
             await asyncio.sleep(ROUND_SECONDS)
 
     def round(self) -> None:
-        """Do everything once."""
+        """Do all of it once."""
         view = self.node.observe()
         self._collect(view)
         if self.mps:
@@ -51,7 +51,7 @@ class Housekeeping:
         liveness.write(self.probe_file, registered=self._is_registered())
 
     def _want(self, mps: MpsFolder, view: NodeView) -> None:
-        """Have MPS for the GPUs of which limited shares are held, and for no others."""
+        """Request MPS for the GPUs of which pods hold limited shares, and for no others."""
         held = {share.uuid for _, share in limited(holders.live_records(view))}
         try:
             for uuid in held - mps.wanted():
@@ -61,13 +61,13 @@ class Housekeeping:
             log.warning("what is wanted of MPS cannot be written: %s", error)
 
     def _is_registered(self) -> bool:
-        """On an observed node nothing is to be registered."""
+        """Tell whether all plugins are registered; on an observed node none needs to be."""
         if self.node_mode.mode == "observed":
             return True
         return all(device_plugin.registration.complete for device_plugin in self.device_plugins)
 
     def _collect(self, view: NodeView) -> None:
-        """Remove the specs of dead pods. An unremovable one is only untidy: it is tried again."""
+        """Remove the specs of dead pods; retry later the removals that fail, which do no harm."""
         for record in view.records:
             if holders.is_live(record.uid, view):
                 continue

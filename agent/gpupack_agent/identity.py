@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which container of which pod a PreStartContainer call is for.
+"""The search for the container that a PreStartContainer call is for.
 
-The call carries ticket ids and nothing else. The container is the one whose tickets, as the kubelet
-lists them, are exactly these. What was learned of a pod is kept once the tickets of all its
-containers are listed, since they keep them for life; but the answer is always checked again before
-it is used, for two reasons:
+The call contains only IDs of device tokens. The container is the one whose device tokens, as the
+kubelet lists them, are exactly these. The tokens of a pod are cached once those of all its
+containers are listed, because containers keep them for life. But the result is always checked again
+before it is used, for two reasons:
 
-* After a force delete the kubelet hands the same tickets out again at once, while our watch may
-  still show the old pod, perhaps of the same name. So the kubelet is asked again for this one pod
-  (PodResources knows no UIDs) and the API server for the UID behind the name.
-* The kubelet can hand one ticket out twice (kubernetes#137534). Then two containers fit, and
-  neither may start: we could not tell which one this call is for.
+* After a forced deletion the kubelet hands the same tokens out again at once, while the watch may
+  still show the old pod, perhaps with the same name. So the agent queries the kubelet again for
+  this one pod (PodResources has no UIDs) and the API server for the UID of that name.
+* The kubelet can hand one token out twice (kubernetes#137534). Then two containers match, and
+  neither may start: the agent cannot tell which one this call is for.
 
-All candidates are asked before one is chosen, which is what makes the second case visible.
+The tokens of all candidates are read before one is chosen, which makes the second case visible.
 """
 
 import asyncio
@@ -28,22 +28,22 @@ from gpupack_kube.errors import KubeError, Refused
 
 
 class Identities:
-    """Finds containers by their tickets."""
+    """The search for containers by their device tokens."""
 
     def __init__(self, pods: PodStore, kubelet: PodResources, api: client.Api) -> None:
         self._pods = pods
         self._kubelet = kubelet
         self._api = api
         self._known: dict[tuple[str, str], Mapping[str, frozenset[str]]] = {}
-        """Tickets by container, of a pod's UID and a resource."""
+        """Device tokens by container, for a pod's UID and a resource."""
         self._asking = asyncio.Lock()
 
     async def find(self, resource: str, tickets: frozenset[str]) -> Start:
-        """Find the container that holds exactly these tickets, as our watch shows its pod.
+        """Find the container with exactly these device tokens; its pod is as the watch shows it.
 
         Raises:
-            Unidentified: none or several fit.
-            KubeletUnavailable, KubeletTooOld: the kubelet could not be asked.
+            Unidentified: no container, or several, have them.
+            KubeletUnavailable, KubeletTooOld: the kubelet could not be queried.
         """
         candidates = self._pods.asking(resource, len(tickets))
         async with self._asking:
@@ -59,8 +59,8 @@ class Identities:
         """Check with kubelet and API server that the start is of this container, and read its pod.
 
         Raises:
-            Unidentified: it is not, or the API server could not be asked.
-            KubeletUnavailable, KubeletTooOld: the kubelet could not be asked.
+            Unidentified: it is not, or the API server could not be queried.
+            KubeletUnavailable, KubeletTooOld: the kubelet could not be queried.
         """
         pod, tickets = start.pod, start.tickets
         listed = await self._kubelet.tickets(pod.namespace, pod.name, start.resource)
@@ -89,9 +89,9 @@ class Identities:
         self._known = {key: ids for key, ids in self._known.items() if key[0] in uids}
 
     async def _learn(self, resource: str, candidates: list[PodView]) -> None:
-        """Ask for the tickets of pods of which not all are known.
+        """Read the device tokens of pods of which not all are known.
 
-        The kubelet hands them out container by container, and may be in the middle of that.
+        The kubelet hands them out container by container, and may not have finished.
         """
         for pod in candidates:
             known = self._known.get((pod.uid, resource), {})
@@ -121,7 +121,7 @@ def _containers(listed: Mapping[str, frozenset[str]], tickets: frozenset[str]) -
 def _unidentified(
     resource: str, tickets: frozenset[str], fitting: list[Start], candidates: list[PodView]
 ) -> Unidentified:
-    """Name no pod to the reader of the text: it is not known which pod the call is for."""
+    """Build the error; its text names no pod, because the call's pod is not known."""
     if fitting:
         return Unidentified(
             f"the kubelet handed {_set(tickets)} to {len(fitting)} containers; delete this pod, or "
@@ -137,7 +137,7 @@ def _unidentified(
 
 
 def _kind_of(error: KubeError) -> str:
-    """What the API server says, and the path of the request, name a pod."""
+    """Describe an error without its text and path, which name a pod."""
     if isinstance(error, Refused):
         return f"the API server answers {error.status}"
     return "the API server does not answer"

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Since when GPUs that pods hold have been idle.
+"""The time since which GPUs that pods hold have been idle.
 
-The time of a GPU begins when it is first seen to run nothing, and anew whenever something ran, it
-was not known, or other pods hold it. An agent that starts anew begins anew: nobody has looked
-meanwhile. What it finds stands in GPUNode, so that whoever decides by it may restart.
+The time starts when the GPU is first seen to run nothing. It starts again when something ran, when
+the activity was unknown, or when other pods hold the GPU. It also starts again when the agent
+restarts, because no agent looked in between. GPUNode records the result, so a component that
+depends on it may restart.
 
-Nothing is said before a GPU has been idle for a while: a pod that works and rests by turns must not
-make a write of each.
+GPUNode shows no time before the GPU has been idle for a while: a pod that alternates between work
+and rest must not cause a write for each change.
 """
 
 import dataclasses
@@ -27,10 +28,10 @@ class _Idle:
 
 
 class Idleness:
-    """Of one node's GPUs.
+    """The idle times of one node's GPUs.
 
     Args:
-        quiet_seconds: how long a GPU is idle before that is told.
+        quiet_seconds: the time for which a GPU must be idle before GPUNode shows it.
     """
 
     def __init__(self, *, quiet_seconds: float) -> None:
@@ -44,12 +45,12 @@ class Idleness:
         pods: Iterable[PodView],
         now: dt.datetime,
     ) -> tuple[GpuDevice, ...]:
-        """The GPUs, those that have been idle for a while with the moment since when.
+        """Return the GPUs; those that have been idle for a while have the time since when.
 
         Args:
             devices: the node's GPUs.
-            busy: of real ones, whether anything runs; one that is missing does not tell.
-            pods: of the node.
+            busy: whether anything runs on each real GPU, by UUID; missing: not known.
+            pods: the node's pods.
             now: the API server's time.
         """
         holding = _holding(pods)
@@ -75,7 +76,7 @@ class Idleness:
 
 
 def _holding(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
-    """Pods that have started, by each GPU that they hold: who has not cannot use any yet."""
+    """Return the pods by the GPUs that they hold; pods that have not started cannot use a GPU."""
     found: dict[str, list[PodView]] = {}
     for pod in pods:
         if pod.started and not pod.finished:

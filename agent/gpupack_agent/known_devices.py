@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All GPUs that this node has or had, and what is held against them.
+"""All GPUs that this node has or had, with the errors that count against them.
 
-A GPU that a scan no longer finds is not forgotten: pods may hold it, and its owner must hear of it.
-It stays, as Failed, until the GPUNode is deleted. So does what the driver reported of a GPU, until
-the node boots (`grading.rules` says why). Both outlive the agent for real GPUs, through GPUNode
-itself; simulated ones are forgotten at a restart, since the file says what they are. A GPU that
-answers and is cut otherwise than before is not gone: what it was cut into is forgotten at once. The
-driver lets nobody cut a GPU that is used, and one that is cut now and then would leave more slices
-behind than GPUNode takes.
+A GPU that a scan no longer finds is not forgotten: pods may hold it, and the administrator must see
+it. It stays, as Failed, until the GPUNode is deleted. Errors that the driver reported of a GPU stay
+until the node boots or the GPUNode is deleted (`grading.rules` explains why). Both outlive the
+agent for real GPUs, through GPUNode itself. Simulated GPUs are forgotten at a restart, because the
+file describes them. A GPU that answers and is partitioned differently than before is not gone: its
+former slices are forgotten at once. The driver does not partition a GPU that is in use, and a GPU
+that is partitioned from time to time would leave more slices behind than GPUNode accepts.
 
-Of what gets better that is said once it has stayed so (`grading.hysteresis`).
+A better grade is shown once it has lasted for a while (`grading.hysteresis`).
 
-While no scan succeeds what is known stays, and GPUNode says since when. After a while the GPUs get
-no new work: whether they work nobody knows.
+While no scan succeeds, the known GPUs stay, and GPUNode shows since when. After a while the GPUs
+get no new work, because it is not known whether they work.
 """
 
 import asyncio
@@ -36,21 +36,22 @@ GONE_RULE = "Gone"
 NOT_SEEN_RULE = "NotLookedAt"
 
 CAUSE_CHARACTERS = 256
-"""As many as GPUNode takes."""
+"""The largest number of characters of a cause that GPUNode accepts."""
 
 STALE_SECONDS = 30.0
-"""Three scans; one that fails by chance changes nothing."""
+"""The time without a scan after which GPUs get no new work: three scans, so that one failed scan
+changes nothing."""
 
 
 def merge(
     known: Iterable[GpuDevice], seen: Iterable[GpuDevice], answered: Collection[str] = ()
 ) -> tuple[GpuDevice, ...]:
-    """Bring what was known up to date with what a scan saw, in order of index.
+    """Merge the known devices with those that a scan found, in order of index.
 
     Args:
-        known: as GPUNode says it.
-        seen: by the scan.
-        answered: GPUs that did, cut into slices or not.
+        known: the devices that were known before.
+        seen: the devices that the scan found.
+        answered: UUIDs of GPUs that answered, partitioned or not.
     """
     seen = tuple(seen)
     there = {*answered, *map(_gpu, seen)}
@@ -60,21 +61,25 @@ def merge(
 
 
 def remembered(recorded: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
-    """What a new agent takes over from the GPUNode that the last one wrote."""
+    """Return the devices that a new agent restores from GPUNode: all real ones."""
     return tuple(device for device in recorded if not device.simulated)
 
 
 def dated(
     known: Mapping[str, GpuDevice], seen: Iterable[GpuDevice], *, now: dt.datetime
 ) -> tuple[GpuDevice, ...]:
-    """Say since when each GPU is as unhealthy as it is."""
+    """Set the time since when each GPU has its present health and cause; none if Healthy."""
     return tuple(_dated(device, known.get(device.uuid), now) for device in seen)
 
 
 def unseen(
     devices: Iterable[GpuDevice], since: dt.datetime, *, now: dt.datetime, reason: str
 ) -> tuple[GpuDevice, ...]:
-    """What is known of GPUs that could not be looked at since then."""
+    """Return the GPUs that no scan has reached since a time.
+
+    After STALE_SECONDS those that were Healthy or Degraded are cordoned (`Draining`), with the
+    reason.
+    """
     if (now - since).total_seconds() < STALE_SECONDS:
         return tuple(devices)
     cause = f"not looked at since {written(since)}: {reason}"[:CAUSE_CHARACTERS]
@@ -91,7 +96,7 @@ def _gone(device: GpuDevice) -> GpuDevice:
 
 
 def _blamed(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
-    """Hold against a GPU what was reported of it before this agent started, too."""
+    """Count XIDs against a GPU that were reported earlier, such as before this agent started."""
     counted = tuple(sorted(xids.union(device.xids)))
     past = rules.judge(None, counted)
     if is_worse(past.health, device.health):
@@ -104,7 +109,7 @@ def _blamed(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
 
 
 def _xids_of(devices: Iterable[GpuDevice]) -> dict[str, frozenset[int]]:
-    """By GPU, of which slices have them too: they outlive the way in which it is cut."""
+    """Return XIDs by GPU, including those of its slices: they outlive its partitioning."""
     found: dict[str, frozenset[int]] = {}
     for device in devices:
         found[_gpu(device)] = found.get(_gpu(device), frozenset()).union(device.xids)
@@ -124,12 +129,12 @@ def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> Gpu
 
 
 class KnownDevices:
-    """The node's GPUs at this moment; tells those who wait when they change.
+    """The node's GPUs at this moment, with an event for each change.
 
     Args:
-        boot_id: which boot of the node this is; what was reported in another one does not count.
-        hold_seconds: for how long a GPU must be better before that is said.
-        on_forget: told when what was reported in this one does not count any more either.
+        boot_id: identifies this boot of the node; errors reported in another one do not count.
+        hold_seconds: the time for which a GPU must be better before its grade improves.
+        on_forget: called when the errors reported in this boot no longer count either.
     """
 
     def __init__(
@@ -142,30 +147,30 @@ class KnownDevices:
         self.boot_id = boot_id
         self._hold_seconds = hold_seconds
         self._judged: dict[str, GpuDevice] = {}
-        """As the last scan that succeeded, or the agent before, left them."""
+        """The devices after the last successful scan, or as the previous agent recorded them."""
         self._held: dict[str, GpuDevice] = {}
-        """Of GPUs that are better than is said: as the worst of the scans since then saw them."""
+        """The worst state since a GPU became better than its shown grade, by UUID."""
         self.findings = Findings(devices=())
         self.busy: Mapping[str, bool] = {}
-        """As the last scan found it; empty where that failed."""
+        """Whether anything ran on each GPU, from the last scan; empty if that failed."""
         self._on_forget = on_forget
         self._xids: dict[str, frozenset[int]] = {}
-        """By GPU."""
+        """The XIDs that count against each GPU, by UUID."""
         self.outage: Outage | None = None
         self._changed = asyncio.Event()
 
     @property
     def devices(self) -> dict[str, GpuDevice]:
-        """The GPUs by UUID."""
+        """Return the GPUs by UUID."""
         return {device.uuid: device for device in self.findings.devices}
 
     def update(self, found: Findings) -> None:
-        """Take in a scan."""
+        """Apply a successful scan."""
         self.busy, self.outage = found.busy, None
         self._set(found, known=self.devices)
 
     def unseen(self, error: InventoryUnavailable) -> None:
-        """Take in that there was none."""
+        """Apply a failed scan."""
         now = dt.datetime.now(dt.UTC)
         self.busy, since = {}, self.outage.since if self.outage else now
         self.outage = Outage(error.reason, str(error), since)
@@ -182,13 +187,13 @@ class KnownDevices:
         )
 
     def unseen_seconds(self) -> float:
-        """For how long no scan has succeeded; 0 where the last one did."""
+        """Return the seconds for which no scan has succeeded; 0 if the last one did."""
         if self.outage is None:
             return 0.0
         return (dt.datetime.now(dt.UTC) - self.outage.since).total_seconds()
 
     def recall(self, recorded: GpuNodeStatus) -> None:
-        """Take in what GPUNode recorded before this agent started."""
+        """Restore what GPUNode recorded before this agent started."""
         known = {device.uuid: device for device in remembered(recorded.devices)}
         self._judged = {
             uuid: device for uuid, device in known.items() if NOT_SEEN_RULE not in device.causes
@@ -202,7 +207,7 @@ class KnownDevices:
             self._publish(dataclasses.replace(self.findings, devices=devices))
 
     def forget(self) -> None:
-        """Keep only what the last scan found, and hold nothing of the past against it."""
+        """Keep only the GPUs that the last scan found, and drop their past errors."""
         self._xids, self._judged, self._held = {}, {}, {}
         self._on_forget()
         found = tuple(device for device in self.findings.devices if device.cause != GONE)
@@ -210,14 +215,14 @@ class KnownDevices:
 
     @property
     def next_change(self) -> asyncio.Event:
-        """Set by the next change after this moment; take it before reading `findings`."""
+        """Return the event that the next change sets; take it before reading `findings`."""
         return self._changed
 
     def _set(self, found: Findings, *, known: Mapping[str, GpuDevice]) -> None:
         blamed = [
             _blamed(device, self._xids.get(_gpu(device), frozenset())) for device in found.devices
         ]
-        # A process that asks the driver anew knows of no errors before it began.
+        # A restarted process that queries the driver knows no errors from before its start.
         self._xids |= _xids_of(blamed)
         now = dt.datetime.now(dt.UTC)
         steady = [self._steady(device, now) for device in blamed]
@@ -241,7 +246,7 @@ class KnownDevices:
         return said
 
     def _publish(self, findings: Findings) -> None:
-        """Figures are replaced by each scan, and announced by none."""
+        """Replace the findings; set the event of a change unless only figures differ."""
         is_same, self.findings = findings == self.findings, findings
         if is_same:
             return

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a node's kubelet is configured: the one place that knows.
+"""The configuration of a node's kubelet; no other module reads it.
 
-    settings (chart values kubelet.*)           ─┐  what is set counts,
-    command line ─► drop-ins ─► configuration    ├► else the first of these that says it,
+    settings (chart values kubelet.*)           ─┐  a setting counts,
+    command line ─► drop-ins ─► configuration    ├► else the first of these with a value,
     defaults of Kubernetes                      ─┘  else the default
 
 The command line, the configuration file (--config) and its drop-ins (--config-dir) are read under
-the host's root, so no right at the API server or the kubelet is needed (docs/adr/0073). A kubelet
-inside another program is known by that program's files: k3s and MicroK8s.
+the host's root, so no right at the API server or the kubelet is needed (docs/adr/0073). For a
+kubelet inside another program (k3s, MicroK8s) that program's files are read.
 
-The folder of device plugins is not among it: every kubelet on Linux has it in the same place,
+The folder of device plugins is no part of it: every kubelet on Linux has it in the same place,
 whatever its --root-dir is.
 """
 
@@ -32,7 +32,7 @@ DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
 """pluginapi.DevicePluginPath, a constant of the kubelet's code."""
 
 INSTALLED: Final = f"{ROOT_DIR}/config.yaml"
-"""Where kubeadm puts the configuration, also of a kubelet that does not run yet."""
+"""The file where kubeadm writes the configuration, even if the kubelet does not run yet."""
 
 K3S_DROP_INS: Final = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
 K3S_CONFIG: Final = "/etc/rancher/k3s/config.yaml"
@@ -49,7 +49,7 @@ MAX_DROP_INS: Final = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """What an administrator says of the kubelet; empty: it is read from the host."""
+    """An administrator's settings for the kubelet; empty: the value is read from the host."""
 
     root_dir: str = ""
     cgroup_root: str = ""
@@ -59,15 +59,15 @@ class KubeletSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KubeletConfig:
-    """What the kubelet uses.
+    """The configuration of a kubelet.
 
     Attributes:
-        root_dir: holds its pods' volumes and pod-resources/.
-        cgroup_root: below which the cgroups of pods are; None: not known.
-        cgroup_driver: systemd or cgroupfs; empty: it does not say.
+        root_dir: the folder with its pods' volumes and pod-resources/.
+        cgroup_root: the cgroup below which the cgroups of pods are; None: not known.
+        cgroup_driver: systemd or cgroupfs; empty: not configured.
         runtime_endpoint: socket of its container runtime; None: not known.
-        runs: whether a kubelet was found that runs.
-        problems: what could not be read, and why.
+        runs: whether a running kubelet was found.
+        problems: the problems that prevented reading a value.
     """
 
     root_dir: str = ROOT_DIR
@@ -79,11 +79,11 @@ class KubeletConfig:
 
     @property
     def pod_resources_socket(self) -> str:
-        """Where the kubelet says which pod holds which devices."""
+        """Return the path of the PodResources socket, which shows the devices of each pod."""
         return f"{self.root_dir.rstrip('/')}/pod-resources/kubelet.sock"
 
     def under(self, settings: KubeletSettings) -> "KubeletConfig":
-        """What counts where an administrator says something."""
+        """Return the configuration with an administrator's settings, which take precedence."""
         return dataclasses.replace(
             self,
             root_dir=settings.root_dir or self.root_dir,
@@ -95,7 +95,7 @@ class KubeletConfig:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Source:
-    """Where one kubelet's configuration stands."""
+    """The sources of one kubelet's configuration."""
 
     words: tuple[str, ...] = ()
     config: str = ""
@@ -104,7 +104,7 @@ class _Source:
 
 
 def read_kubelet(root: Root) -> KubeletConfig:
-    """Read it from a host's files, without settings."""
+    """Read the configuration from a host's files, without settings."""
     found = [each for each in host_processes.commands(root, PROGRAMS) if each.by_root]
     sources = tuple(dict.fromkeys(_source(root, command) for command in found))
     if not sources:
@@ -132,12 +132,12 @@ def read_kubelet(root: Root) -> KubeletConfig:
 
 
 def socket_path(endpoint: str) -> str:
-    """The path of a socket that may be written as a URL; /var/run is a link to /run."""
+    """Return the path of a socket that may be written as a URL; /var/run is a link to /run."""
     return re.sub(r"^/var/run/", "/run/", endpoint.removeprefix("unix://"))
 
 
 class _Configured:
-    """What files and flags of one kubelet say."""
+    """The values in the files and flags of one kubelet."""
 
     def __init__(self, root: Root, source: _Source) -> None:
         self._source = source
@@ -156,25 +156,25 @@ class _Configured:
         return option(self._source.words, flag) or self.text(field)
 
     def text(self, field: str) -> str:
-        """What the last file says that says it."""
+        """Return the text value of a field in the last file that has one; empty: none has it."""
         found = [value for table in self._tables if isinstance(value := table.get(field), str)]
         return found[-1] if found else ""
 
 
 def _table(root: Root, name: str) -> tuple[Mapping[str, Any], str]:
-    """What a file says, and what is wrong with it; one that is missing says nothing."""
+    """Return the content of a file and its problem; a missing file is empty, without a problem."""
     if root.refused(name):
         return {}, f"{name} may not be read"
     try:
         found = yaml.safe_load(root.text(name) or "")
-    # The month 99 of a date is no error of the parser's own.
+    # An invalid date, such as one with month 99, raises ValueError and no YAMLError.
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}, f"{name} is no YAML"
     return (found if isinstance(found, dict) else {}), ""
 
 
 def _files(root: Root, source: _Source) -> Iterator[str]:
-    """The configuration, then its drop-ins in their order."""
+    """Iterate over the configuration file, then its drop-ins in their order."""
     if source.config:
         yield source.config
     if source.drop_ins:
@@ -198,7 +198,10 @@ def _source(root: Root, command: Command) -> _Source:
 
 
 def _k3s(root: Root) -> _Source:
-    """k3s runs the kubelet in its own process, and writes its own title over its arguments."""
+    """Return the sources for k3s.
+
+    It runs the kubelet in its own process, and overwrites its arguments with its own title.
+    """
     table, _ = _table(root, K3S_CONFIG)
     words = tuple(f"--{each}" for each in _texts(table.get("kubelet-arg")))
     return _Source(
@@ -210,7 +213,10 @@ def _k3s(root: Root) -> _Source:
 
 
 def _microk8s(root: Root) -> tuple[str, ...]:
-    """MicroK8s runs the kubelet in kubelite; its arguments stand in a file, one in each line."""
+    """Return the kubelet's arguments in MicroK8s.
+
+    It runs the kubelet in kubelite. The arguments are in a file, one in each line.
+    """
     text = root.text(MICROK8S_ARGUMENTS) or ""
     for name, value in MICROK8S_VARIABLES.items():
         text = text.replace(f"${{{name}}}", value)
@@ -224,5 +230,5 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def on_host(host_root: pathlib.Path, path: str) -> pathlib.Path:
-    """Where a path of the host is for us; links lead within the host's root."""
+    """Return the agent's path of a host's path; links are resolved within the host's root."""
     return Root(host_root).find(path) or host_root / path.lstrip("/")

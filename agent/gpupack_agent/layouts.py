@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG layouts that an administrator wants, brought about once nobody holds what they replace.
+"""MIG layouts that an administrator requests, applied once no pod holds the slices they replace.
 
-    GPUNode.spec.migLayouts ─► judge ─► GPUNode.status.migGpus: changing ─► the extender gives the
-    GPU's slices to nobody ─► SETTLED_SECONDS later nobody holds one ─► cut
+    GPUNode.spec.migLayouts ─► judge ─► GPUNode.status.migGpus: changing ─► the extender assigns no
+    slice of the GPU ─► SETTLED_SECONDS later no pod holds one ─► cut
 
-A bind that was on its way when the extender read `changing` has SETTLED_SECONDS to show in the
-watch of pods. One that comes later names a slice that is there no more: its container is refused,
-and the driver itself destroys no slice that a process uses.
+A bind that was in progress when the extender read `changing` has SETTLED_SECONDS to appear in the
+watch of pods. A later one names a slice that no longer exists: the agent refuses its container. The
+driver itself destroys no slice that a process uses.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ from gpupack_crds.names import MIG_PROFILE
 log = logging.getLogger(__name__)
 
 SETTLED_SECONDS: Final = 5.0
-"""For which GPUNode must have said that a GPU is to be cut before it is."""
+"""The time for which GPUNode must announce a partitioning before the GPU is partitioned."""
 
 AGAIN_SECONDS: Final = 60.0
-"""After the driver refused."""
+"""The time until the next attempt after the driver refused to partition a GPU."""
 
 MESSAGE_CHARACTERS: Final = 256
-"""As many as GPUNode takes."""
+"""The largest number of characters of a message that GPUNode accepts."""
 
 MODE = "it is not in MIG mode; turn that on where nothing uses it: nvidia-smi -i {} -mig 1"
 SIMULATED = "it is simulated, and no slices of it are: see agent.simulated"
@@ -50,7 +50,7 @@ WATCHES = "the pods of this node are not known yet"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judged:
-    """What is said of a GPU, and the places of its slices if it is to be cut as soon as may be."""
+    """A GPU's status, and the places of its new slices if the GPU is to be partitioned."""
 
     said: mig.MigGpu
     places: tuple[Place, ...] | None = None
@@ -59,13 +59,13 @@ class Judged:
 def judge(
     gpu: MigGpu, wanted: Sequence[str] | None, present: Iterable[str], held_by: Collection[str]
 ) -> Judged:
-    """Judge a GPU in MIG mode.
+    """Decide whether a GPU in MIG mode is to be partitioned.
 
     Args:
-        gpu: which.
-        wanted: a profile for each slice; None: it stays as it is.
+        gpu: the GPU.
+        wanted: a profile for each slice; None: the GPU stays as it is.
         present: the profiles of its slices.
-        held_by: pods that hold any of them.
+        held_by: pods that hold any of its slices.
     """
     named = [name for name in gpu.profiles if re.fullmatch(MIG_PROFILE, name)]
     said = mig.MigGpu(gpu=gpu.uuid, profiles=tuple(named[: mig.MAX_PROFILES]))
@@ -91,12 +91,12 @@ def _saying(gpu: mig.MigGpu, text: str, *, changing: bool = False) -> mig.MigGpu
 
 
 class Layouts:
-    """Of the GPUs of one node.
+    """The MIG layouts of one node's GPUs.
 
     Args:
-        node: what is known of GPUs and pods.
-        node_mode: who hands the GPUs out.
-        allowed: whether GPUs may be cut anew.
+        node: the state of GPUs and pods.
+        node_mode: the device plugins that hand the GPUs out.
+        allowed: whether GPUs may be partitioned again.
         now: monotonic seconds.
     """
 
@@ -111,21 +111,21 @@ class Layouts:
         self._node, self._node_mode, self._allowed, self._now = node, node_mode, allowed, now
         self._wanted: Mapping[str, tuple[str, ...]] = {}
         self._announced: dict[str, float] = {}
-        """Since when GPUNode says that a GPU is to be cut, monotonic seconds."""
+        """The time at which GPUNode announced the partitioning of each GPU, monotonic seconds."""
         self._refused: dict[str, tuple[float, str]] = {}
-        """When the driver did not cut a GPU, and why."""
+        """The time at which the driver refused to partition a GPU, and its reason."""
 
     @property
     def are_watched(self) -> bool:
-        """Whether there are GPUs that may be cut anew."""
+        """Tell whether there are GPUs that may be partitioned again."""
         return self._allowed and bool(self._node.known_devices.findings.mig_gpus)
 
     def want(self, layouts: Iterable[mig.MigLayout]) -> None:
-        """Take in what GPUNode's spec says."""
+        """Store the layouts of GPUNode's spec."""
         self._wanted = {each.gpu: each.profiles for each in layouts}
 
     def status(self) -> tuple[mig.MigGpu, ...]:
-        """What GPUNode's status should say."""
+        """Return the MIG GPUs for GPUNode's status."""
         judged = self._judged()
         strangers = (uuid for uuid in self._wanted if uuid not in judged)
         said = [each.said for each in judged.values()]
@@ -133,15 +133,15 @@ class Layouts:
         return tuple(sorted(said, key=lambda each: each.gpu)[:MAX_GPUS])
 
     def announced(self, stands: Iterable[mig.MigGpu]) -> None:
-        """Take in what GPUNode says now."""
+        """Record since when GPUNode announces the partitioning of each GPU."""
         now = self._now()
         changing = (each.gpu for each in stands if each.changing)
         self._announced = {uuid: self._announced.get(uuid, now) for uuid in changing}
 
     async def round(self, inventory: Inventory) -> bool:
-        """Cut what is due; whether anything was.
+        """Partition the GPUs that are due; return whether there were any.
 
-        A GPU that the driver does not cut is tried again later; GPUNode says why.
+        After the driver refused a GPU it is tried again later. GPUNode shows the reason.
         """
         due = {
             uuid: judged.places
@@ -177,7 +177,7 @@ class Layouts:
         return judged
 
     def _obstacle(self, uuid: str) -> str:
-        """Why a GPU stays as it is for now, with its slices in use; empty: nothing prevents it."""
+        """Return why a GPU is not partitioned for now, its slices usable; empty: no reason."""
         if not self._allowed:
             return FORBIDDEN
         if self._node_mode.mode == "observed":
@@ -186,7 +186,7 @@ class Layouts:
         return refusal if self._now() - at < AGAIN_SECONDS else ""
 
     def _stranger(self, uuid: str) -> str:
-        """What is said of a GPU that is not in MIG mode."""
+        """Return the message for a GPU that is not in MIG mode."""
         device = self._node.known_devices.devices.get(uuid)
         if device is None:
             return UNKNOWN
@@ -198,7 +198,7 @@ class Layouts:
 
 
 def _holding(slices: Collection[str], view: NodeView) -> set[str]:
-    """Pods that hold these, or were bound to them and have not begun."""
+    """Return the pods that hold these slices, or are bound to them and have not started."""
     held = {
         record.title
         for record in holders.live_records(view)

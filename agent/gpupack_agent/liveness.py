@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the agent's main loop turns: a file for the kubelet's exec probes, and a watchdog.
+"""The sign of life of the agent's main loop: a file for the kubelet's exec probes.
 
-Alive: the file is fresh. Ready: it also says that the plugins are registered. A file and not a
-port: nothing of the agent listens beyond its node's sockets. How old it is, the monotonic clock
-says, which all processes of a machine share: by the wall clock a healthy agent would look dead, or
-a hanging one alive, once somebody sets it.
+The agent is alive if the file is fresh. It is ready if the file also says that the plugins are
+registered. It is a file and no port, so that the agent needs no port for its probes. The monotonic
+clock, which all processes of a machine share, gives the file's age. By the wall clock a healthy
+agent would look dead, or a hanging one alive, after a change of the time.
 
 The probe is not enough. A kubelet that calls Allocate waits for the answer without a limit and does
-nothing else meanwhile, not even what its probes tell it: an agent that hangs on a dead disk would
-hang the node with it. So the watchdog ends it, with a traceback of where it hangs: that breaks the
-call, and the kubelet starts the agent anew. It is the interpreter's own thread, which needs no lock
-that the hanging call may hold.
+nothing else during that time; it does not even act on its probes. An agent that hangs on a dead
+disk would make the node hang. So `watchdog` ends the agent, with a traceback of the place where it
+hangs. That breaks the call, and the kubelet restarts the agent. The watchdog is the interpreter's
+own thread, which needs no lock that the hanging call may hold.
 
-The kubelet starts a Python for each probe. That is most of what an agent at rest costs, so what
-`probe` imports of it is little: the watchdog is in a module of its own.
+The kubelet starts a Python process for each probe. That is most of the cost of an idle agent, so
+`probe` imports little: the watchdog is in a separate module.
 """
 
 import json
@@ -23,16 +23,16 @@ import time
 FILE = pathlib.Path("/run/gpupack-agent/alive")
 
 FRESH_SECONDS = 15.0
-"""Older than this, the main loop hangs or is gone. It writes once a second."""
+"""The age from which the main loop counts as hanging or gone. It writes once a second."""
 
 
 def write(path: pathlib.Path, *, registered: bool, at: float | None = None) -> None:
-    """Write the file, whole, since a probe may read at any moment.
+    """Replace the file as a whole, because a probe may read it at any moment.
 
     Args:
         path: the file.
-        registered: whether the kubelet knows the plugins.
-        at: monotonic seconds; None: now.
+        registered: whether the plugins are registered at the kubelet.
+        at: the time, monotonic seconds; None: now.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
@@ -42,11 +42,11 @@ def write(path: pathlib.Path, *, registered: bool, at: float | None = None) -> N
 
 
 def problem(path: pathlib.Path, *, ready: bool) -> str:
-    """Say what is wrong; empty when nothing is.
+    """Return the problem of the agent; empty if there is none.
 
     Args:
         path: the file.
-        ready: ask for readiness too, not only for life.
+        ready: whether to check readiness as well as life.
     """
     try:
         state = json.loads(path.read_bytes())

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who hands out this node's GPUs: we do (owned), or other device plugins (observed).
+"""The mode of a node: gpupack hands out its GPUs (owned), or other device plugins do (observed).
 
-A node becomes observed when the kubelet has healthy devices of one of the resources that we are
-told to observe; there may be several of these, each with GPUs of its own. It stays so, whatever
-becomes of those plugins: while one restarts or is upgraded the kubelet shows none of its devices,
-and pods hold them all the same. Were we to register then, two plugins would hand out the same GPUs.
-GPUNode keeps it over restarts of the agent; an administrator who took the other plugins away
-deletes the GPUNode.
+A node becomes observed when the kubelet has healthy devices of one of the configured resources.
+There may be several of these, each with its own GPUs. The node stays observed, whatever happens to
+those plugins: while one restarts or is upgraded, the kubelet shows none of its devices, but pods
+still hold them. If gpupack registered then, two plugins would hand out the same GPUs. GPUNode
+records the mode over restarts of the agent. An administrator who removed the other plugins deletes
+the GPUNode.
 """
 
 import logging
@@ -18,15 +18,15 @@ from gpupack_crds.gpunode import MAX_RESOURCES, GpuNodeStatus, Mode
 log = logging.getLogger(__name__)
 
 _REPLICA = "::"
-"""NVIDIA's plugin names replicas of a GPU by its UUID, this, and a number."""
+"""The separator in NVIDIA's names of a GPU's replicas: UUID, separator, number."""
 
 
 class NodeMode:
-    """By which resources the kubelet hands out this node's GPUs, as far as we know.
+    """The mode of one node, and the resources by which the kubelet hands out its GPUs.
 
     Args:
         observed: resources of other plugins.
-        others: which of them are not of GPUs that our inventory shows, but of other vendors'.
+        others: those of them whose GPUs are of other vendors and not in the agent's inventory.
     """
 
     def __init__(self, observed: tuple[str, ...], others: Collection[str] = ()) -> None:
@@ -34,41 +34,47 @@ class NodeMode:
         self._asked = not observed
         self._theirs: tuple[str, ...] = ()
         self._resource_of: dict[str, str] = {}
-        """By the UUIDs of GPUs that other plugins have shown."""
+        """The resource of each GPU that other plugins have shown, by UUID."""
 
     @property
     def mode(self) -> Mode:
-        """What GPUNode calls it."""
+        """Return the mode, as GPUNode names it."""
         return "observed" if self._theirs else "owned"
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The names by which the kubelet hands out this node's GPUs, as they are configured."""
+        """Return the resources by which the kubelet hands out this node's GPUs.
+
+        They are in the order of the configuration.
+        """
         return self._theirs or (names.GPU,)
 
     @property
     def observes(self) -> bool:
-        """Whether another plugin that shows itself, or other devices, would change anything."""
+        """Tell whether the agent observes other device plugins."""
         return bool(self._observed)
 
     def resource_of(self, uuid: str) -> str:
-        """By which resource a GPU of our inventory is handed out.
+        """Return the resource by which a GPU of the agent's inventory is handed out.
 
-        The first that it can be of, if no plugin has ever shown it; where all plugins are of other
-        vendors, ours, which nobody serves.
+        If no plugin has ever shown the GPU, it is the first possible resource. If all plugins are
+        of other vendors, it is gpupack's own resource, which no plugin serves.
         """
         possible = [name for name in self.resources if name not in self._others]
         known = self._resource_of.get(uuid)
         return known if known in possible else next(iter(possible), names.GPU)
 
     def may_register(self) -> bool:
-        """Whether our plugins may: the kubelet was asked, and nobody else serves GPUs here."""
+        """Tell whether gpupack's plugins may register.
+
+        They may once the kubelet has answered and no other plugin serves GPUs of this node.
+        """
         return self._asked and self.mode == "owned"
 
     def see(self, served: Mapping[str, Collection[str]]) -> None:
-        """Take in of which resources the kubelet has which devices at this moment, by their ids.
+        """Apply the IDs of the devices that the kubelet has at this moment, by resource.
 
-        A GPU that its plugin does not show for now is of the resource that it was of.
+        A GPU that its plugin does not show for now keeps its resource.
         """
         self._asked = True
         for name in self._observed:
@@ -84,20 +90,23 @@ class NodeMode:
             self._resource_of.update(dict.fromkeys(uuids, name))
 
     def recall(self, recorded: GpuNodeStatus) -> None:
-        """Take in what GPUNode recorded: what was observed still is."""
+        """Restore the mode that GPUNode recorded: an observed node stays observed."""
         if recorded.mode == "observed":
             self._add(*recorded.resources)
             before = {device.uuid: device.resource for device in recorded.devices}
             self._resource_of = before | self._resource_of
 
     def forget(self) -> None:
-        """GPUNode was deleted: a node that was observed is asked anew before anything else."""
+        """Forget the mode of a deleted GPUNode.
+
+        If the node was observed, the kubelet must answer again before gpupack's plugins register.
+        """
         if self.mode == "observed":
             self._theirs, self._resource_of = (), {}
             self._asked = not self._observed
 
     def _add(self, *resources: str) -> None:
-        """In the order of the configuration, then those that it does not name any more."""
+        """Add resources, in the order of the configuration; those it no longer names come last."""
         known = {*self._theirs, *resources}
         ordered = [name for name in self._observed if name in known]
         ordered += sorted(known.difference(ordered))

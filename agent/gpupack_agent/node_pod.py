@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods as the agent reads them: with the volumes that their containers mount."""
+"""Pods as the agent reads them, with the volumes that their containers mount."""
 
 from collections.abc import Collection
 from typing import Final
@@ -10,7 +10,7 @@ from gpupack_kube.resources import PODS, Resource
 
 
 class VolumeMount(objects.View, frozen=True):
-    """Where a container has a volume."""
+    """The place of a volume in a container."""
 
     name: str = ""
     mount_path: str = ""
@@ -20,7 +20,7 @@ class VolumeMount(objects.View, frozen=True):
 
 
 class EmptyDir(objects.View, frozen=True):
-    """A volume that the kubelet makes for the pod."""
+    """A volume that the kubelet creates for the pod."""
 
     medium: str = ""
 
@@ -33,7 +33,7 @@ class Volume(objects.View, frozen=True):
 
 
 class NodeContainer(objects.Container, frozen=True):
-    """A container and what it mounts."""
+    """A container and the volumes that it mounts."""
 
     volume_mounts: tuple[VolumeMount, ...] = ()
 
@@ -56,7 +56,7 @@ NODE_PODS: Final = Resource(PODS.prefix, PODS.plural, NodePod)
 
 
 def has_shm(spec: NodePodSpec, containers: Collection[str]) -> bool:
-    """Tell whether these containers have at /dev/shm the tmpfs that gpupack gives to workers."""
+    """Tell whether all these containers mount gpupack's tmpfs for workers at /dev/shm."""
     tmpfs = (each.empty_dir for each in spec.volumes if each.name == names.SHM_VOLUME)
     is_tmpfs = any(each is not None and each.medium == "Memory" for each in tmpfs)
     mounting = {

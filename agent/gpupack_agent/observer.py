@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks for other device plugins of this node, and at who holds GPUs of theirs.
+"""The observer of other device plugins of this node, and of the pods that hold their GPUs.
 
     kubelet: GetAllocatableResources ─► node_mode ─► registration, GPUNode
-    kubelet: Get, for each pod that asks ─► holders ─► GPUNode
+    kubelet: Get, for each pod with a request ─► holders ─► GPUNode
 
-What is read back is for people: the ledger counts pods of observed nodes by their requests, since
-which device the other plugin chose is known only after it did.
+The holders are information for people. The ledger counts pods of observed nodes by their requests,
+because the other plugin's choice of devices is known only afterwards.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ ROUND_SECONDS = 1.0
 
 
 class Observer:
-    """Keeps the mode and the holders of an observed node up to date."""
+    """The observer, which keeps the mode and the holders of an observed node up to date."""
 
     def __init__(
         self,
@@ -47,24 +47,24 @@ class Observer:
 
     @property
     def foreign(self) -> ForeignDevices:
-        """The GPUs of other vendors."""
+        """Return the GPUs of other vendors."""
         return self._foreign
 
     @property
     def holders(self) -> tuple[GpuHolder, ...] | None:
-        """Pods that hold GPUs of an observed node; None before they were read."""
+        """Return the pods that hold GPUs of an observed node; None before they were read."""
         if self._read is None:
             return None
         return tuple(sorted(self._read.values(), key=lambda pod: (pod.namespace, pod.name)))
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Observe every ROUND_SECONDS, until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(ROUND_SECONDS)
 
     async def round(self) -> None:
-        """Look once. What a kubelet that is away does not tell stays as it was."""
+        """Observe once. While the kubelet is unavailable the last known state stays."""
         try:
             if self._node_mode.observes:
                 served = await self._kubelet.served()
@@ -78,10 +78,10 @@ class Observer:
             self._answered = True
 
     async def _read_back(self) -> None:
-        """Ask for each pod once: it keeps its devices for life.
+        """Read the devices of each pod once: a pod keeps its devices for life.
 
-        Pods count that the API shows as started. Their status comes from the kubelet, so that the
-        pod that it knows by this name (PodResources has no UIDs) is this one and no predecessor.
+        Only pods that the API shows as started count. Their status comes from the kubelet, so the
+        pod that it knows by this name (PodResources has no UIDs) is this pod and no predecessor.
         """
         if self._node_mode.mode == "owned" or not self._pods.synced:
             self._read = None
@@ -100,17 +100,17 @@ class Observer:
         self._read = read
 
     def _complain(self, error: AgentError) -> None:
-        """Once, until it answers again."""
+        """Log the error once, until the kubelet answers again."""
         if self._answered:
             log.warning("cannot tell who hands out this node's GPUs, and to whom: %s", error)
         self._answered = False
 
 
 def holder(pod: PodView, ids: Iterable[str], gpus: Mapping[str, GpuDevice]) -> GpuHolder:
-    """Describe what a pod holds of another plugin's devices.
+    """Describe the devices of another plugin that a pod holds.
 
-    NVIDIA's plugin names whole GPUs by their UUIDs. Ids that are none (replicas of a time-sliced
-    GPU) are left out: nothing that is true could be said of their size.
+    NVIDIA's plugin names whole GPUs by their UUIDs. Other IDs (replicas of a time-sliced GPU) are
+    left out: their size is not known.
     """
     return GpuHolder(
         namespace=pod.namespace,

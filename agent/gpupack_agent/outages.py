@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of a GPUNode by which its agent says what it cannot see."""
+"""Conditions of a GPUNode that show what its agent cannot observe."""
 
 import dataclasses
 import datetime as dt
@@ -12,7 +12,7 @@ from gpupack_crds.condition import Condition, ConditionStatus
 from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE, POD_CGROUPS_MISSING
 
 MAX_MESSAGE: Final = 4096
-"""Characters of a condition's message."""
+"""The largest number of characters of a condition's message."""
 
 OVER: Final = {
     INVENTORY_UNAVAILABLE: ("InventoryAvailable", "the GPUs are looked at"),
@@ -23,12 +23,12 @@ OVER: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outage:
-    """Something that the agent cannot see.
+    """Something that the agent cannot observe.
 
     Attributes:
-        reason: a word for programs.
+        reason: a CamelCase word for programs.
         message: a sentence for people.
-        since: when it was first not seen.
+        since: the time when the observation first failed.
     """
 
     reason: str

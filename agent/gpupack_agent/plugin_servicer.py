@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubelet's device plugin API, for one resource.
 
-Allocate answers at once and from its argument alone: it has no time-out and holds up the kubelet's
-main loop, and it does not say for which pod it is. All thought goes into PreStartContainer.
+Allocate answers at once and from its argument alone: it has no time-out, it blocks the kubelet's
+main loop, and it does not name the pod. PreStartContainer makes all decisions.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ OPTIONS = api.DevicePluginOptions(pre_start_required=True)
 
 
 class Prepare(Protocol):
-    """What PreStartContainer does, such as `PreStart.prepare`."""
+    """The function that PreStartContainer calls, such as `PreStart.prepare`."""
 
     async def __call__(
         self, resource: str, tickets: frozenset[str], *, active: Callable[[], bool]
@@ -35,18 +35,18 @@ class Prepare(Protocol):
 
 
 class PluginServicer(service.DevicePluginServicer):
-    """Serves one resource to the kubelet."""
+    """The server of one resource for the kubelet."""
 
     def __init__(self, resource: str, prepare: Prepare) -> None:
         self.resource = resource
         self.streams = 0
-        """How many ListAndWatch calls are open; with none the kubelet has forgotten us."""
+        """Number of open ListAndWatch calls; 0: the kubelet does not know this plugin."""
         self._prepare = prepare
         self._tickets: tuple[Ticket, ...] = ()
         self._changed = asyncio.Event()
 
     def publish(self, tickets: tuple[Ticket, ...]) -> None:
-        """Tell the kubelet what there is, if it changed."""
+        """Send the device tokens to the kubelet, if they changed."""
         if tickets == self._tickets:
             return
         self._tickets = tickets
@@ -56,14 +56,14 @@ class PluginServicer(service.DevicePluginServicer):
     async def GetDevicePluginOptions(  # noqa: N802 - named by the API
         self, request: api.Empty, context: Context
     ) -> api.DevicePluginOptions:
-        """Ask for PreStartContainer calls."""
+        """Return the options, which request PreStartContainer calls."""
         del request, context
         return OPTIONS
 
     async def ListAndWatch(  # noqa: N802 - named by the API
         self, request: api.Empty, context: Context
     ) -> AsyncIterator[api.ListAndWatchResponse]:
-        """Send all tickets, now and whenever one changes."""
+        """Send all device tokens, now and whenever one changes."""
         del request, context
         self.streams += 1
         try:
@@ -77,7 +77,7 @@ class PluginServicer(service.DevicePluginServicer):
     async def Allocate(  # noqa: N802 - named by the API
         self, request: api.AllocateRequest, context: Context
     ) -> api.AllocateResponse:
-        """Name the CDI device that PreStartContainer will fill."""
+        """Return the name of the CDI device whose spec PreStartContainer will write."""
         del context
         return api.AllocateResponse(
             container_responses=[
@@ -91,7 +91,7 @@ class PluginServicer(service.DevicePluginServicer):
     async def PreStartContainer(  # noqa: N802 - named by the API
         self, request: api.PreStartContainerRequest, context: Context
     ) -> api.PreStartContainerResponse:
-        """Give the container its devices, or say why not."""
+        """Give the container its devices, or refuse with a reason."""
         tickets = frozenset(request.devices_ids)
         try:
             await self._prepare(self.resource, tickets, active=lambda: not context.done())

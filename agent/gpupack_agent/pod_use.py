@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods use of the GPUs that they hold, by what the driver told at each scan.
+"""The use of GPUs by the pods that hold them, from the driver's figures at each scan.
 
-Energy: what a GPU took between two scans goes to those who hold it at the second, by their parts of
-it, since the driver does not tell what each process takes. What it took while nobody held it is
-nobody's. Memory: of all processes of a pod together, at the last scan. A pod of which nothing is
-known any more is forgotten; its last seconds may be missing. Holders of MIG slices have those parts
-of their GPU's energy that their slices are of all that are held.
+Energy: the energy of a GPU between two scans is divided among the pods that hold it at the second
+scan, in proportion to their shares, because the driver does not show the energy of each process.
+Energy without a holder is assigned to no pod. The energy of a GPU with MIG slices is divided in
+proportion to the sizes of the held slices. Memory: the sum over all processes of a pod, at the last
+scan. A pod that the agent no longer knows is forgotten; its last seconds may be missing.
 """
 
 import itertools
@@ -20,15 +20,15 @@ from gpupack_crds.gpunode import GpuDevice
 
 
 class PodUse:
-    """By the UIDs of pods; figures are replaced as a whole.
+    """The use of GPUs by pod; the figures are replaced as a whole.
 
     Args:
-        pod_of: the UID of a process' pod; None: it is of none.
+        pod_of: returns the UID of a process's pod; None: the process belongs to no pod.
 
     Attributes:
-        joules: since this agent began.
-        memory_bytes: by the UUID of the GPU or slice, too; of pods that the driver names processes
-            of.
+        joules: energy since this agent started, by the pod's UID.
+        memory_bytes: memory of the pods whose processes the driver lists, by the UUID of the GPU or
+            slice and the pod's UID.
     """
 
     def __init__(self, pod_of: Callable[[int], str | None] = pod_of) -> None:
@@ -36,7 +36,7 @@ class PodUse:
         self.memory_bytes: Mapping[tuple[str, str], int] = {}
         self._pod_of = pod_of
         self._counters: dict[str, float] = {}
-        """Of each GPU, as last read."""
+        """The energy counter of each GPU as last read, in joules, by UUID."""
 
     def see(
         self,
@@ -44,14 +44,14 @@ class PodUse:
         pods: Iterable[PodView],
         devices: Iterable[GpuDevice] = (),
     ) -> None:
-        """A scan; of devices MIG slices matter alone."""
+        """Apply a scan; of `devices` only the MIG slices matter."""
         known = tuple(pods)
         slices = {each.uuid: each for each in devices if each.mig_parent}
         self.joules = self._joules(facts, slices, known)
         self.memory_bytes = self._memory(facts, {pod.uid for pod in known})
 
     def unseen(self) -> None:
-        """No scan has succeeded for a while: who has how much memory nobody knows."""
+        """Drop the figures of memory, which are unknown when no scan has succeeded for a while."""
         self.memory_bytes = {}
 
     def _joules(
@@ -72,12 +72,15 @@ class PodUse:
             whole = sum(part for _, part in shares[uuid])
             for uid, part in shares[uuid]:
                 joules[uid] = joules.get(uid, 0.0) + used * part / whole
-        # From its first scan on a pod's counter is there, so that all it takes is an increase.
+        # A pod's counter exists from its first scan, so that all of its energy is an increase.
         metered = (uid for uuid in self._counters for uid, _ in shares[uuid])
         return dict.fromkeys(metered, 0.0) | joules
 
     def _taken(self, facts: Iterable[GpuFacts]) -> dict[str, float]:
-        """By GPU; a counter that began anew, or was not read before, tells nothing yet."""
+        """Return each GPU's energy since the last scan, in joules.
+
+        GPUs whose counter was reset, or was not read before, are left out.
+        """
         read = {gpu.uuid: gpu.load.energy_joules for gpu in facts}
         counters = {uuid: joules for uuid, joules in read.items() if joules is not None}
         taken = {
@@ -89,7 +92,7 @@ class PodUse:
         return taken
 
     def _memory(self, facts: Iterable[GpuFacts], known: set[str]) -> dict[tuple[str, str], int]:
-        """Processes beyond the node's pods, as those of the host, are nobody's."""
+        """Sum up memory by GPU or slice and pod; processes outside the node's pods are left out."""
         used = Counter[tuple[str, str]]()
         held: Iterable[GpuFacts | SliceFacts] = itertools.chain.from_iterable(
             gpu.slices or (gpu,) for gpu in facts

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tickets the kubelet says a pod holds, and of which resources it has any.
+"""The kubelet's PodResources: the device tokens of each pod, and the devices of each resource.
 
-Never by `List`, which has a side effect in the kubelet (see the .proto). The kubelet allows all its
-clients together 100 calls a second and a burst of 10; we keep below that by spacing our own.
+The agent never calls `List`, which has a side effect in the kubelet (see the .proto). The kubelet
+allows all its clients together 100 calls a second and a burst of 10. The agent stays below that: it
+spaces its calls.
 """
 
 import asyncio
@@ -20,13 +21,13 @@ from gpupack_agent.errors import AgentError, KubeletTooOld, KubeletUnavailable
 
 TIMEOUT_SECONDS = 5.0
 SPACING_SECONDS = 0.0125
-"""Between two calls: 80 a second at most."""
+"""The time between two calls: at most 80 calls a second."""
 
 RECONNECT: list[tuple[str, int]] = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-"""A kubelet is back within seconds; gRPC's own back-off goes up to two minutes."""
+"""A kubelet restarts within seconds; gRPC's default back-off goes up to two minutes."""
 
 
 class PodResources:
@@ -39,17 +40,17 @@ class PodResources:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, socket: pathlib.Path) -> AsyncGenerator["PodResources"]:
-        """Connect to the kubelet, now or whenever it is there."""
+        """Connect to the kubelet, now or when it becomes available."""
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=RECONNECT) as channel:
             yield cls(channel)
 
     async def tickets(
         self, namespace: str, name: str, *resources: str
     ) -> dict[str, frozenset[str]]:
-        """Tickets of these resources by container; empty where the kubelet knows no such pod.
+        """Return device tokens of these resources by container; empty if the pod is unknown.
 
         Raises:
-            KubeletUnavailable: no answer.
+            KubeletUnavailable: the kubelet did not answer.
             KubeletTooOld: the kubelet has no Get.
         """
         request = api.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
@@ -63,10 +64,10 @@ class PodResources:
         return _by_container(answer, resources)
 
     async def served(self) -> dict[str, frozenset[str]]:
-        """Ids of the healthy devices that the kubelet has at this moment, held or not, by resource.
+        """Return the IDs of the kubelet's healthy devices, held or not, by resource.
 
         Raises:
-            KubeletUnavailable: no answer.
+            KubeletUnavailable: the kubelet did not answer.
             KubeletTooOld: the kubelet has no GetAllocatableResources.
         """
         request = api.AllocatableResourcesRequest()
@@ -90,7 +91,7 @@ class PodResources:
 
 
 def _unknown_pod(error: grpc.aio.AioRpcError) -> bool:
-    """It is an untyped error in the kubelet: code UNKNOWN."""
+    """Tell whether the kubelet knows no such pod: an untyped error there, with code UNKNOWN."""
     return error.code() is grpc.StatusCode.UNKNOWN and "not found" in (error.details() or "")
 
 

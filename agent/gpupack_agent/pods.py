@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods of this node that concern the agent, kept by a watch."""
+"""The pods of this node that concern the agent, kept up to date by a watch."""
 
 import dataclasses
 import math
@@ -11,12 +11,12 @@ from gpupack_crds import names
 from gpupack_kube import objects
 
 RESOURCES = frozenset({names.GPU, names.GPU_SHARE})
-"""Resources that the kubelet hands out our tickets for, beside those of MIG slices."""
+"""The resources of gpupack's device tokens, without those of MIG slices."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ask:
-    """One container's request for tickets."""
+    """One container's request for device tokens."""
 
     container: str
     resource: str
@@ -25,20 +25,21 @@ class Ask:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodView:
-    """What matters of a pod.
+    """The properties of a pod that concern the agent.
 
     Attributes:
-        annotation: the device annotation as it stands, or None.
+        annotation: the text of the device annotation, or None.
         asks: the requests of its containers in the order of the spec, then those of its sidecars.
-        early: plain init containers that request devices; the kubelet lists no tickets of them.
-        finished: no container of it runs or ever will again, says the API.
-        finished_at: when that was first seen, monotonic seconds; long ago where it was so before
-            the agent started.
-        started: a container of it that asks for devices runs or has run, says the API.
-        simulates_idle: simulated GPUs of it pass for idle.
-        job: the GPUJob whose worker it says to be; empty: none.
-        gang: of which it has one /dev/shm with the others on this node, says the Binding; empty:
-            of none.
+        early: plain init containers that request devices; the kubelet lists no device tokens of
+            them.
+        finished: whether, by the API, no container of it runs or will run again.
+        finished_at: when the agent first saw that, monotonic seconds; minus infinity if the pod had
+            finished before the agent first saw it.
+        started: whether, by the API, a container of it that requests devices runs or has run.
+        simulates_idle: whether its simulated GPUs count as idle.
+        job: the GPUJob of its label; empty: none.
+        gang: the gang, from the Binding, with whose pods on this node it shares one /dev/shm;
+            empty: none.
     """
 
     namespace: str
@@ -55,21 +56,21 @@ class PodView:
     gang: str = ""
 
     is_shared: bool = False
-    """Whether several workers of a gang are in it, says the Binding."""
+    """Whether, by the Binding, several workers of a gang share this pod."""
 
     @property
     def title(self) -> str:
-        """How messages name the pod."""
+        """Return the pod's name as messages show it."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Start:
-    """A container start that the kubelet wants prepared.
+    """A container start that the kubelet asks the agent to prepare.
 
     Attributes:
-        resource: the resource that the tickets are of.
-        tickets: ids that the kubelet handed out to this container.
+        resource: the resource of the device tokens.
+        tickets: IDs of the device tokens that the kubelet handed out to this container.
     """
 
     pod: PodView
@@ -79,7 +80,7 @@ class Start:
 
 
 def view(pod: NodePod, resources: Collection[str] = RESOURCES) -> PodView:
-    """Reduce a pod to what matters of it, to those who deal with these resources."""
+    """Reduce a pod to the properties that concern these resources."""
     sidecars = tuple(each for each in pod.spec.init_containers if _is_sidecar(each))
     plain = tuple(each for each in pod.spec.init_containers if not _is_sidecar(each))
     asks = tuple(_asks((*pod.spec.containers, *sidecars), resources))
@@ -100,18 +101,24 @@ def view(pod: NodePod, resources: Collection[str] = RESOURCES) -> PodView:
 
 
 def _gang(pod: NodePod, asking: Collection[str]) -> str:
-    """A pod whose /dev/shm is another volume, or none, has it to itself."""
+    """Return the gang with which a pod shares /dev/shm; empty: none.
+
+    A pod whose /dev/shm is not gpupack's volume shares none.
+    """
     gang = pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, "")
     return gang if gang and has_shm(pod.spec, asking) else ""
 
 
 def _is_sidecar(container: objects.Container) -> bool:
-    """Whether an init container runs next to the others; the kubelet treats it as one of them."""
+    """Tell whether an init container runs alongside the others, as a sidecar does."""
     return container.restart_policy == "Always"
 
 
 def _has_started(pod: objects.Pod, asking: Collection[str]) -> bool:
-    """Sidecars may ask too, and their statuses are among those of init containers."""
+    """Tell whether a container with a request has run; if none has one, whether any has run.
+
+    Sidecars may have requests, too. Their statuses are among those of init containers.
+    """
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     judged = (status for status in statuses if not asking or status.name in asking)
     return any(map(_has_run, judged))
@@ -131,31 +138,31 @@ def _has_run(status: objects.ContainerStatus) -> bool:
 
 
 class PodStore:
-    """Filled by a reflector; holds the pods that ask for devices or were given some.
+    """The pods that request devices or were given some, filled by a reflector.
 
     Args:
-        observed: resources of other device plugins, to be known besides our own.
+        observed: resources of other device plugins, in addition to gpupack's.
     """
 
     def __init__(self, observed: Collection[str] = ()) -> None:
         self._resources = RESOURCES.union(observed)
         self.synced = False
-        """Whether every pod of this node is known: before the first list none is."""
+        """Whether the pods of this node are known, which is so after the first list."""
         self.by_uid: dict[str, PodView] = {}
 
     def replace(self, items: list[NodePod], /) -> None:
-        """Forget everything and hold exactly these."""
+        """Replace all pods by these."""
         known, self.by_uid = self.by_uid, {}
         for item in items:
             self._put(item, known)
         self.synced = True
 
     def upsert(self, item: NodePod, /) -> None:
-        """A pod appeared or changed."""
+        """Add or update a pod."""
         self._put(item, self.by_uid)
 
     def remove(self, item: NodePod, /) -> None:
-        """A pod is gone."""
+        """Remove a pod that is gone."""
         self.by_uid.pop(item.metadata.uid, None)
 
     def _put(self, item: NodePod, known: Mapping[str, PodView]) -> None:
@@ -168,7 +175,7 @@ class PodStore:
             self.by_uid[pod.uid] = pod
 
     def asking(self, resource: str, count: int) -> list[PodView]:
-        """Pods that may be handed `count` tickets of `resource`."""
+        """Return the pods with a container that requests `count` device tokens of `resource`."""
         return [
             pod
             for pod in self.by_uid.values()
@@ -177,7 +184,7 @@ class PodStore:
         ]
 
     def started(self, resources: Collection[str]) -> list[PodView]:
-        """Pods that ask for any of these, have run and can still run."""
+        """Return the pods that request any of these, have started and have not finished."""
         return [
             pod
             for pod in self.by_uid.values()

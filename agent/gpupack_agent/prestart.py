@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens just before a container with devices is created.
+"""The steps just before a container with devices is created.
 
-    find the container by its tickets ─► admit: may it have its part of the pod's annotation?
+    find the container by its device tokens ─► admit: may it have its part of the pod's annotation?
         ─► confirm with kubelet and API server that it still is that container of that pod
         ─► admit again and write the CDI spec
 
-Whatever time may heal is waited for here, inside the call: the watch that lags, the predecessor
-that is about to go. The kubelet's own retries come too late for that. It gives a call up after 30 s
-while our handler would go on, so nothing is written for a call that is no longer active.
+The call waits for obstacles that can disappear: a watch that lags, a predecessor that terminates.
+The kubelet's own retries come too late for that. The kubelet gives up a call after 30 s while the
+handler would continue, so nothing is written for a call that is no longer active.
 
-There is no lock. The last admission and the writing of the spec, which is what makes a pod a
-holder, have no await between them, and the event loop has one thread: of two calls that want one
-device the second sees the first one's record. Writing therefore blocks the loop, for a kilobyte.
+There is no lock. The written spec makes a pod a holder. There is no await between the last
+admission and the write of the spec, and the event loop has one thread: of two calls for one device
+the second sees the first one's record. So the write blocks the loop, for a kilobyte.
 """
 
 import asyncio
@@ -48,12 +48,15 @@ from gpupack_agent.settings import PreStartSettings
 log = logging.getLogger(__name__)
 
 OUTCOMES: Final = ("prepared", "held", "refused", "failed", "abandoned")
-"""held: refused, since another pod has the device still; failed: kubelet, API server or disk."""
+"""Outcomes of a container start, as labels of a metric.
+
+held: refused because another pod still holds the device; failed: kubelet, API server or disk.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeState:
-    """Where everything that an admission rests on is kept."""
+    """The stores of the state on which an admission depends."""
 
     pods: PodStore
     specs: SpecFolder
@@ -62,7 +65,7 @@ class NodeState:
     gang_memory: GangMemory = dataclasses.field(default_factory=GangMemory)
 
     def observe(self) -> NodeView:
-        """Take all of it at one moment; each cgroup is looked up once at most."""
+        """Return a view of the state at this moment, which reads each cgroup at most once."""
         return NodeView(
             records=self.specs.records,
             pods=dict(self.pods.by_uid),
@@ -73,10 +76,10 @@ class NodeState:
 
 
 class PreStart:
-    """Prepares container starts.
+    """The preparation of container starts.
 
     Attributes:
-        outcomes: how many came out how, by the words of `OUTCOMES`.
+        outcomes: number of starts by outcome, one of `OUTCOMES`.
     """
 
     def __init__(
@@ -100,18 +103,18 @@ class PreStart:
     async def prepare(
         self, resource: str, tickets: frozenset[str], *, active: Callable[[], bool]
     ) -> Record:
-        """Give the container that holds these tickets its devices.
+        """Give the container that holds these device tokens its devices.
 
         Args:
-            resource: whose tickets they are.
-            tickets: ids that the kubelet handed out.
-            active: whether the kubelet still waits for the answer.
+            resource: the resource of the device tokens.
+            tickets: the IDs of the device tokens that the kubelet handed out.
+            active: tells whether the kubelet still waits for the answer.
 
         Raises:
-            StartRefused: with what stands in the way.
-            CdiUnwritable: nothing was given.
-            KubeletTooOld: this kubelet cannot be served.
-            Abandoned: the kubelet does not wait any more.
+            StartRefused: there is an obstacle, which the text names.
+            CdiUnwritable: the CDI spec could not be written; the container got no device.
+            KubeletTooOld: the kubelet lacks a call that the agent needs.
+            Abandoned: the kubelet no longer waits.
         """
         began = time.monotonic()
         try:
@@ -154,7 +157,7 @@ class PreStart:
         try:
             first = admit(start, self._node.observe())
         except StartRefused:
-            # What is said of a pod is said to the one whose call this is.
+            # The refusal describes a pod, so only that pod's own call may get it.
             await self._identities.confirm(start)
             raise
         if isinstance(first, Wait):
@@ -186,7 +189,10 @@ class PreStart:
         return verdict
 
     def _want_limits(self, record: Record) -> Wait | None:
-        """Have what is to limit a share, before it is given; simulated ones are not limited."""
+        """Request the MPS daemon of a limited share; return a Wait until it is ready.
+
+        Simulated shares are not limited.
+        """
         share, devices = record.devices[0], self._node.known_devices.devices
         if not is_limited(share) or (share.uuid in devices and devices[share.uuid].simulated):
             return None
@@ -202,7 +208,7 @@ class PreStart:
 
 
 def with_own_visible(injection: Injection, record: Record) -> Injection:
-    """Add which GPUs CUDA shows, of those that the container can open."""
+    """Add the variable with the GPUs that CUDA shows: the container's own of those it can open."""
     own = ",".join(device.uuid for device in record.devices)
     variables = {**injection.environment, "CUDA_VISIBLE_DEVICES": own}
     return dataclasses.replace(injection, environment=variables)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet's probes run: `python -m gpupack_agent.probe [--ready]`.
+"""The program of the kubelet's probes: `python -m gpupack_agent.probe [--ready]`.
 
-Ends with 0 if the agent on this node is alive, and with --ready only if it is registered as well.
-Imports next to nothing: see `liveness`.
+It exits with 0 if the agent on this node is alive, and with --ready only if its plugins are also
+registered. It imports very little, for the reason given in `liveness`.
 """
 
 import os
@@ -13,7 +13,7 @@ from gpupack_agent import liveness
 
 
 def main() -> None:
-    """Look at the file that GPUPACK_PROBE_FILE names."""
+    """Check the file that GPUPACK_PROBE_FILE names."""
     path = pathlib.Path(os.environ.get("GPUPACK_PROBE_FILE") or liveness.FILE)
     if problem := liveness.problem(path, ready="--ready" in sys.argv[1:]):
         sys.exit(f"Error: {problem}")

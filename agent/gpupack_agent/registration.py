@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Being known to the kubelet, through all of its restarts.
+"""The registration of a device plugin at the kubelet, kept through all restarts of the kubelet.
 
-Level-triggered: whenever the folder of sockets changes, and every few seconds anyway, three things
-are compared with what they were at the last registration:
+It is level-triggered. When the folder of sockets changes, and every few seconds, it checks three
+conditions against the last registration:
 
-* the kubelet's socket is another one: the kubelet restarted;
-* ours is gone: a starting kubelet deletes all sockets, also one that we made a moment before;
-* no ListAndWatch is open: the kubelet dropped us. It does so to a plugin that registers twice while
-  the end of the first connection is still being handled.
+* The kubelet's socket differs: the kubelet restarted.
+* The plugin's socket is gone: a starting kubelet deletes all sockets, also one that was created a
+  moment before.
+* No ListAndWatch is open: the kubelet dropped the plugin. It does so to a plugin that registers
+  twice while the kubelet still handles the end of the first connection.
 
-Then we listen anew, on a socket of a new name, and register. The old server is stopped first, for
-the third reason; and a new name is needed because gRPC removes a socket's file when it stops
-listening there, which would take the successor's file of the same name.
+If one of them holds, the plugin listens on a socket with a new name and registers again. The old
+server stops first, because of the third condition. A new name is needed because gRPC removes a
+socket's file when it stops listening, and would remove the successor's file of the same name.
 
-Where another device plugin hands out the node's GPUs we do neither, and stop where we did.
+Where another device plugin hands out the node's GPUs, this plugin neither listens nor registers. If
+it did before, it stops.
 """
 
 import asyncio
@@ -38,16 +40,16 @@ log = logging.getLogger(__name__)
 VERSION = "v1beta1"
 KUBELET_SOCKET = "kubelet.sock"
 REGISTER_SECONDS = 15.0
-"""The kubelet connects back within Register, and takes up to 10 s for that."""
+"""The time limit of Register. The kubelet connects back within it, which takes up to 10 s."""
 TICK_SECONDS = 2.0
-"""Between two looks without an event, and before a failed registration is tried again."""
+"""The time between two checks without an event, and before a failed registration is retried."""
 STREAM_SECONDS = 3.0
-"""How long after Register the kubelet may take to open ListAndWatch."""
+"""The time that the kubelet may take after Register to open ListAndWatch."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
-    """Tells one socket file from its successor of the same name."""
+    """The identity of a socket file, which differs from that of a successor of the same name."""
 
     inode: int
     changed_ns: int
@@ -55,7 +57,7 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Registered:
-    """With whom we registered, when, and where we listen."""
+    """A registration: the kubelet's socket, the plugin's socket, and the monotonic time."""
 
     kubelet: Identity
     socket: pathlib.Path
@@ -63,12 +65,12 @@ class Registered:
 
 
 class Registration:
-    """Keeps one plugin registered.
+    """The registration of one plugin.
 
     Args:
-        plugin: what is served.
+        plugin: the plugin that is served.
         folder: the kubelet's device-plugins folder.
-        allowed: whether the node's GPUs are ours to hand out, at this moment.
+        allowed: tells whether gpupack may hand out the node's GPUs at this moment.
     """
 
     def __init__(
@@ -85,11 +87,11 @@ class Registration:
 
     @property
     def complete(self) -> bool:
-        """Whether the kubelet knows us and listens."""
+        """Tell whether the plugin is registered and the kubelet has ListAndWatch open."""
         return self._registered is not None and self._plugin.streams > 0
 
     async def run(self) -> None:
-        """Register, and again whenever it is needed, until cancelled."""
+        """Register, and repeat this whenever it is needed, until cancelled."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._sweep()
         inotify = _watch(self._folder)
@@ -154,26 +156,29 @@ class Registration:
             await stub.Register(request, timeout=REGISTER_SECONDS)
 
     async def _stop(self) -> None:
-        """Stop listening. Calls in progress end: the kubelet repeats them where we listen next."""
+        """Stop listening. Calls in progress end: the kubelet repeats them at the next socket."""
         self._registered = None
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(grace=None)
 
     def _sweep(self) -> None:
-        """Remove what an agent that was killed left behind."""
+        """Remove sockets that a killed agent left behind."""
         for path in self._folder.glob(f"{self._prefix}*.sock"):
             path.unlink(missing_ok=True)
 
     @property
     def _prefix(self) -> str:
-        """One dot after it keeps gpu apart from gpu-share, mig-1g.18gb from mig-1g.18gb.me."""
+        """Return the beginning of the sockets' names.
+
+        Its last dot distinguishes gpu from gpu-share, and mig-1g.18gb from mig-1g.18gb.me.
+        """
         name = self._plugin.resource.rpartition("/")[2].replace(".", "_")
         return f"gpupack.{name}."
 
 
 def identity(socket: pathlib.Path) -> Identity | None:
-    """Identify a socket's file; None where there is none."""
+    """Identify a socket's file; return None if there is none."""
     try:
         stat = socket.stat()
     except FileNotFoundError:
@@ -182,7 +187,7 @@ def identity(socket: pathlib.Path) -> Identity | None:
 
 
 def _watch(folder: pathlib.Path) -> Inotify | None:
-    """Ask for events of a folder; None where the host's limits allow no more: ticks are enough."""
+    """Watch a folder; return None where the host's limits allow no watch: ticks are enough."""
     try:
         with contextlib.ExitStack() as stack:
             inotify = stack.enter_context(Inotify())
@@ -201,8 +206,8 @@ def _watch(folder: pathlib.Path) -> Inotify | None:
 async def _event(inotify: Inotify | None) -> None:
     """Wait for an event or a tick.
 
-    Not by asyncio.wait_for: before Python 3.12 it loses a cancellation that comes together with the
-    result, and the agent would never end.
+    It does not use asyncio.wait_for: before Python 3.12 that loses a cancellation that comes
+    together with the result, and the agent would never end.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(TICK_SECONDS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPUNode of this node should say, gathered from those who know a part of it."""
+"""The status that the GPUNode of this node should have, gathered from its sources."""
 
 import dataclasses
 import datetime as dt
@@ -30,12 +30,12 @@ from gpupack_crds.gpunode import (
 )
 
 MAX_HOLDERS = 1024
-"""As many as GPUNode takes."""
+"""The largest number of holders that GPUNode accepts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """Whom to ask."""
+    """The sources of a GPUNode's status."""
 
     node: NodeState
     node_mode: NodeMode
@@ -46,11 +46,11 @@ class Report:
     mps: MpsFolder | None = None
 
     def status(self, recorded: GpuNodeStatus) -> GpuNodeStatus:
-        """Describe the node as it is now, without the moment, so that equal states are equal.
+        """Describe the node as it is now, without the time, so that equal states compare equal.
 
         Args:
-            recorded: what GPUNode says. Its holders stay until it is known who holds what: a new
-                agent must not take back what the last one reported.
+            recorded: GPUNode's present status. Its holders stay until the agent knows the holders:
+                a new agent must not withdraw what the last one reported.
         """
         held = self._holders()
         described = describe(
@@ -85,7 +85,7 @@ class Report:
         return with_condition(stated, POD_CGROUPS_MISSING, missing, now)
 
     def _limiting(self, device: GpuDevice) -> GpuDevice:
-        """Say what limits shares of a GPU that there is; of MIG slices there are none."""
+        """Set what limits shares of a real GPU; MIG slices have no shares."""
         if device.simulated or device.mig_parent or self.mps is None or not self.mps.is_served():
             return device
         if self.observer.foreign.is_theirs(device):
@@ -93,14 +93,14 @@ class Report:
         return msgspec.structs.replace(device, limits="MPS")
 
     def recall(self, recorded: GpuNodeStatus) -> None:
-        """Take in what an earlier agent wrote."""
+        """Restore the state that an earlier agent wrote."""
         is_theirs = self.observer.foreign.is_theirs
         ours = tuple(device for device in recorded.devices if not is_theirs(device))
         self.node.known_devices.recall(msgspec.structs.replace(recorded, devices=ours))
         self.node_mode.recall(recorded)
 
     def forget(self) -> None:
-        """GPUNode was deleted: what it alone knew does not count any more."""
+        """Drop the state that only the deleted GPUNode recorded."""
         self.node.known_devices.forget()
         self.node_mode.forget()
 
@@ -117,12 +117,15 @@ class Report:
 
 
 def usage_in(status: GpuNodeStatus) -> Usage:
-    """What a status says of the use of its GPUs."""
+    """Return the use of GPUs that a status shows."""
     return Usage(free=status.free, shared=status.shared, held=status.held, held_by=status.held_by)
 
 
 def _resource(device: GpuDevice, node_mode: NodeMode) -> str:
-    """A slice of a node of our own is of its profile's; else who hands it out says."""
+    """Return the resource of a device.
+
+    On an owned node a slice has the resource of its profile. Otherwise the node's mode decides.
+    """
     if device.mig_profile and node_mode.mode == "owned":
         return names.mig_resource(device.mig_profile)
     return node_mode.resource_of(device.uuid)
@@ -135,7 +138,7 @@ def describe(
     *,
     foreign: tuple[GpuDevice, ...] = (),
 ) -> GpuNodeStatus:
-    """Put a status together."""
+    """Build a status."""
     shown = {
         each.uuid: msgspec.structs.replace(each, resource=_resource(each, node_mode))
         for each in findings.devices

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the agent, read from the environment once, at start."""
+"""The settings of the agent, read from the environment once, at start."""
 
 import dataclasses
 import pathlib
@@ -26,18 +26,19 @@ SIMULATED_CUTS = "/run/gpupack/simulated"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Who the agent is."""
+    """The identity of the agent's node, and its heartbeat."""
 
     name: str
-    """NODE_NAME: the node it runs on, and the name of its GPUNode. Required."""
+    """NODE_NAME: the node that the agent runs on, and the name of its GPUNode. Required."""
 
     system_namespace: str = names.SYSTEM_NAMESPACE
-    """GPUPACK_SYSTEM_NAMESPACE: where the heartbeat Lease lies."""
+    """GPUPACK_SYSTEM_NAMESPACE: the namespace of the heartbeat Lease."""
 
     heartbeat_duration_seconds: int = 40
     """GPUPACK_HEARTBEAT_DURATION_SECONDS: duration of the heartbeat Lease, which is renewed four
-    times as often. A node is lost when this Lease and the kubelet's are both over: jobs whose pods
-    it does not end then start elsewhere. Shorter shows a loss sooner and costs writes."""
+    times within it. A node is lost when this Lease and the kubelet's have both expired. Jobs whose
+    pods it does not end then start elsewhere. A shorter duration shows a loss sooner and costs more
+    writes."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "NodeSettings":
@@ -52,47 +53,47 @@ class NodeSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventorySettings:
-    """Where the list of GPUs comes from."""
+    """The settings of the inventory: the source of the list of GPUs."""
 
     backend: Backend = "nvml"
-    """GPUPACK_INVENTORY: `nvml` asks the driver, `simulated` reads a file."""
+    """GPUPACK_INVENTORY: `nvml` queries the driver, `simulated` reads a file."""
 
     simulated_file: pathlib.Path = pathlib.Path(SIMULATED_FILE)
-    """GPUPACK_SIMULATED_FILE: which GPUs to simulate on which nodes."""
+    """GPUPACK_SIMULATED_FILE: the file that lists the simulated GPUs of each node."""
 
     simulated_cuts: pathlib.Path = pathlib.Path(SIMULATED_CUTS)
-    """GPUPACK_SIMULATED_CUTS: the folder where it is kept how simulated GPUs were cut anew."""
+    """GPUPACK_SIMULATED_CUTS: the folder that records changed MIG layouts of simulated GPUs."""
 
     mig_layouts: bool = False
-    """GPUPACK_MIG_LAYOUTS: whether GPUs in MIG mode are cut anew as GPUNode's spec wants it, once
-    nobody holds their slices."""
+    """GPUPACK_MIG_LAYOUTS: whether GPUs in MIG mode are partitioned as GPUNode's spec requests,
+    once no pod holds their slices."""
 
     scan_seconds: float = 10.0
-    """GPUPACK_SCAN_SECONDS: between two scans, more than 0; a driver's event brings the next one
-    forward."""
+    """GPUPACK_SCAN_SECONDS: the time between two scans, more than 0. A driver event starts the next
+    scan earlier."""
 
     answer_seconds: float = 10.0
-    """GPUPACK_DRIVER_SECONDS: within which the driver must have told of one GPU. A process whose
-    call does not come back is killed, and that GPU is Failed."""
+    """GPUPACK_DRIVER_SECONDS: the time limit for reading one GPU from the driver. A process whose
+    call does not return is killed, and that GPU is Failed."""
 
     hysteresis_seconds: float = 60.0
-    """GPUPACK_HYSTERESIS_SECONDS: for how long a GPU must be better before GPUNode says so; worse
-    it is at once."""
+    """GPUPACK_HYSTERESIS_SECONDS: the time for which a GPU must be better before GPUNode shows it.
+    GPUNode shows a worse GPU at once."""
 
     idle_seconds: float = 60.0
-    """GPUPACK_IDLE_SECONDS: nothing must run for so long on a GPU that pods hold before GPUNode
-    says since when it is idle."""
+    """GPUPACK_IDLE_SECONDS: the time for which a held GPU must run nothing before GPUNode shows
+    since when it is idle."""
 
     host_root: pathlib.Path = pathlib.Path("/")
-    """GPUPACK_HOST_ROOT: where the agent sees the host's root, to find driver libraries."""
+    """GPUPACK_HOST_ROOT: the agent's path of the host's root, to find driver libraries."""
 
     driver_root: str = AUTO
-    """GPUPACK_DRIVER_ROOT: the folder of the host below which its driver is; `auto`: one of those
-    of distributions, of NVIDIA's GPU operator and of GKE."""
+    """GPUPACK_DRIVER_ROOT: the host's folder with its driver; `auto`: the folders of distributions,
+    of NVIDIA's GPU operator and of GKE are searched."""
 
     @property
     def driver(self) -> DriverSearch:
-        """Looks for the host's driver."""
+        """Return the search for the host's driver."""
         return DriverSearch(self.host_root, self.driver_root)
 
     @classmethod
@@ -121,19 +122,19 @@ class InventorySettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ObservedSettings:
-    """Other device plugins that may hand out this node's GPUs."""
+    """The settings for other device plugins that may hand out this node's GPUs."""
 
     resources: tuple[str, ...] = ()
-    """GPUPACK_OBSERVED_RESOURCES, separated by commas: names such as nvidia.com/gpu. Where the
-    kubelet has devices of one of them, the agent registers nothing and only reports. Empty: it asks
-    for no such thing."""
+    """GPUPACK_OBSERVED_RESOURCES: names such as nvidia.com/gpu, separated by commas. If the kubelet
+    has devices of one of them, the agent registers nothing and only reports. Empty: the agent does
+    not look for other plugins."""
 
     vendors: Vendors = dataclasses.field(default_factory=Vendors)
-    """GPUPACK_VENDORS, JSON, the chart's table: how the GPUs of those resources are known."""
+    """GPUPACK_VENDORS: the chart's table in JSON, which describes the GPUs of those resources."""
 
     @property
     def of_other_vendors(self) -> tuple[str, ...]:
-        """Resources of GPUs that NVIDIA's driver does not show."""
+        """Return the resources of GPUs that NVIDIA's driver does not show."""
         return tuple(name for name in self.resources if not self.vendors.driver_shows(name))
 
     @classmethod
@@ -152,7 +153,7 @@ class ObservedSettings:
 
 
 def kubelet_settings(environment: Environment) -> KubeletSettings:
-    """What an administrator says of the kubelet, as the chart's values kubelet.* have it."""
+    """Return an administrator's settings for the kubelet, from the chart's values kubelet.*."""
     return KubeletSettings(
         root_dir=environment.text("GPUPACK_KUBELET_ROOT_DIR", ""),
         cgroup_root=environment.text("GPUPACK_KUBELET_CGROUP_ROOT", ""),
@@ -163,23 +164,25 @@ def kubelet_settings(environment: Environment) -> KubeletSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Folders of the host that the agent works in."""
+    """The folders of the host that the agent uses."""
 
     device_plugins: pathlib.Path = pathlib.Path(DEVICE_PLUGINS)
-    """GPUPACK_DEVICE_PLUGINS_DIR: where the kubelet and its device plugins keep their sockets."""
+    """GPUPACK_DEVICE_PLUGINS_DIR: the folder with the sockets of kubelet and device plugins."""
 
     kubelet: KubeletSettings = dataclasses.field(default_factory=KubeletSettings)
-    """GPUPACK_KUBELET_ROOT_DIR, GPUPACK_KUBELET_CGROUP_ROOT and so on: what is known of the
-    kubelet; the rest is read under the host's root."""
+    """GPUPACK_KUBELET_ROOT_DIR, GPUPACK_KUBELET_CGROUP_ROOT, GPUPACK_KUBELET_CGROUP_DRIVER and
+    GPUPACK_KUBELET_RUNTIME_ENDPOINT: settings for the kubelet. Values that are not set are read
+    under the host's root."""
 
     cdi: pathlib.Path = pathlib.Path("/var/run/cdi")
-    """GPUPACK_CDI_DIR: watched by the container runtime; lost at a reboot, as it should be."""
+    """GPUPACK_CDI_DIR: the folder of CDI specs, which the container runtime watches. A reboot
+    empties it, as intended."""
 
     cgroup: pathlib.Path = pathlib.Path("/sys/fs/cgroup")
     """GPUPACK_CGROUP_DIR: the node's cgroups, not the agent's own."""
 
     probe: pathlib.Path = liveness.FILE
-    """GPUPACK_PROBE_FILE: touched by the living agent, read by `gpupack_agent.probe`."""
+    """GPUPACK_PROBE_FILE: the file that a live agent writes and `gpupack_agent.probe` reads."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "HostSettings":
@@ -196,20 +199,23 @@ class HostSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """What holds limited shares to their limits."""
+    """The settings for the enforcement of limited shares."""
 
     mps: pathlib.Path = pathlib.Path("/run/gpupack/mps")
-    """GPUPACK_MPS_DIR: the folder by which the supervisor of MPS is known, the same on the host."""
+    """GPUPACK_MPS_DIR: the folder that agent and MPS supervisor share; its path on the host is the
+    same."""
 
     overrun: Overrun = "End"
-    """GPUPACK_OVERRUN: what becomes of a pod whose processes take more memory than its share, or
-    leave MPS. `Event`: it is told. `End`: and then its processes on the GPU are ended."""
+    """GPUPACK_OVERRUN: the reaction to a pod whose processes use more memory than its share, or
+    leave MPS. `Event`: the pod gets an Event. `End`: then its processes on the GPU are ended,
+    too."""
 
     overrun_seconds: float = 2.0
-    """GPUPACK_OVERRUN_SECONDS: so long it may go on."""
+    """GPUPACK_OVERRUN_SECONDS: the time for which a share may be exceeded before `End` acts."""
 
     sound_threads: SoundThreads = NOTHING_KNOWN
-    """GPUPACK_SOUND_THREADS: with which percentages of a model's threads products are right."""
+    """GPUPACK_SOUND_THREADS: the percentages of a model's threads with which matrix products are
+    correct."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "LimitSettings":
@@ -227,15 +233,15 @@ class LimitSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DcgmSettings:
-    """NVIDIA's DCGM exporter as a second source of the GPUs' state."""
+    """The settings of NVIDIA's DCGM exporter, a second source of the GPUs' state."""
 
     exporter: str = ""
-    """GPUPACK_DCGM_EXPORTER: the URL of its figures; `auto`: of a pod of this node; empty: it is
-    not asked."""
+    """GPUPACK_DCGM_EXPORTER: the URL of its metrics; `auto`: that of a pod of this node; empty: it
+    is not queried."""
 
     namespaces: tuple[str, ...] = ()
-    """GPUPACK_DCGM_NAMESPACES, separated by commas: where `auto` looks for that pod. In others
-    anybody could make one."""
+    """GPUPACK_DCGM_NAMESPACES: the namespaces where `auto` looks for that pod, separated by commas.
+    In other namespaces any tenant could create such a pod."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "DcgmSettings":
@@ -258,7 +264,7 @@ class DcgmSettings:
 
 
 def _exporter(text: str) -> str:
-    """What can be asked; raises ValueError."""
+    """Check the setting of the exporter; raises ValueError."""
     parts = urllib.parse.urlsplit(text)
     if text == address.AUTO or (parts.scheme in {"http", "https"} and parts.hostname):
         return text
@@ -267,16 +273,16 @@ def _exporter(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreStartSettings:
-    """How long a container start may be held up."""
+    """The settings for the delay of a container start."""
 
     wait_seconds: float = 20.0
-    """GPUPACK_PRESTART_WAIT_SECONDS: for a predecessor to go or a watch to catch up; more than 0,
-    since asking kubelet and API server is part of it. The kubelet gives up after 30 s and retries a
-    refusal only after 0.3, 1, 16, 27 … s, so that waiting here is what makes a successor start
-    soon."""
+    """GPUPACK_PRESTART_WAIT_SECONDS: the time to wait for a predecessor to terminate or a watch to
+    catch up. It must be more than 0, because it includes the calls to kubelet and API server. The
+    kubelet gives up after 30 s and retries a refusal only after 0.3, 1, 16, 27 … s. A successor
+    starts soon only because the agent waits here."""
 
     poll_seconds: float = 0.1
-    """Between two looks while waiting."""
+    """The time between two attempts while waiting."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "PreStartSettings":

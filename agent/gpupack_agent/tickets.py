@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kubelet counts.
+"""Device tokens ("tickets"): the opaque IDs that the kubelet counts.
 
-A ticket is not a GPU: ids are opaque (`gpu-0` may stand for any GPU), and the only thing that a set
-of them says is whose container it belongs to. Therefore no NUMA topology is promised for them, and
-they are never UUIDs, so that nobody reads a placement out of them.
+A device token is not a GPU. Its ID is opaque: `gpu-0` may stand for any GPU. A set of device tokens
+only identifies the container that has it. Therefore device tokens have no NUMA topology, and they
+are never UUIDs, so that they suggest no placement.
 
-A GPU has one ticket as a whole and several slots for shares, and is used in one of the two ways at
-a time; the ledger sees to that.
+A GPU has one device token as a whole and several for shares. It is used in one of the two ways at a
+time; the ledger ensures that.
 
-The number of tickets of a resource never shrinks while the agent runs. When a GPU fails, or cannot
-be looked at because its driver is away, as many tickets become Unhealthy as nobody holds of it, so
-that the node's allocatable count is right. Which ones does not matter. Held ones stay Healthy even
-if their GPU failed: the kubelet would not stop the pod, but the scheduler would subtract the ticket
-from what is left.
+The number of device tokens of a resource never shrinks while the agent runs. A GPU can fail, or its
+state can be unknown because the driver is unavailable. Then as many device tokens become Unhealthy
+as no container holds of that GPU, so that the node's allocatable count is right. Any of them may be
+chosen. Held ones stay Healthy even if their GPU failed: the kubelet would not stop the pod, but the
+scheduler would subtract the device token from the rest.
 """
 
 import dataclasses
@@ -29,19 +29,19 @@ CDI_KIND = f"{names.GROUP}/alloc"
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Ticket:
-    """One id that the kubelet may hand out."""
+    """One device token: an ID that the kubelet may hand out."""
 
     id: str
     healthy: bool = True
 
 
 def issue(prefix: str, count: int) -> tuple[str, ...]:
-    """Number the tickets of one resource."""
+    """Number the device tokens of one resource."""
     return tuple(f"{prefix}-{number}" for number in range(count))
 
 
 def grade(ids: Iterable[str], *, held: Collection[str], unusable: int) -> tuple[Ticket, ...]:
-    """Mark so many tickets that nobody holds as Unhealthy, the last first."""
+    """Mark `unusable` device tokens that no container holds as Unhealthy, the last first."""
     ordered = list(ids)
     spare = [each for each in reversed(ordered) if each not in held]
     unhealthy = set(spare[:unusable])
@@ -49,12 +49,12 @@ def grade(ids: Iterable[str], *, held: Collection[str], unusable: int) -> tuple[
 
 
 def handed_out(devices: Iterable[GpuDevice], resource: str) -> list[GpuDevice]:
-    """The devices that tickets of a resource stand for: GPUs, or the MIG slices of one profile."""
+    """Return the devices of a resource's device tokens: GPUs, or MIG slices of one profile."""
     return [device for device in devices if _is_of(device, resource)]
 
 
 def slice_resources(devices: Iterable[GpuDevice]) -> set[str]:
-    """The resources of the MIG slices among them."""
+    """Return the resources of the MIG slices among these devices."""
     return {names.mig_resource(device.mig_profile) for device in devices if device.mig_profile}
 
 
@@ -67,12 +67,12 @@ def _is_of(device: GpuDevice, resource: str) -> bool:
 def unusable(
     devices: Iterable[GpuDevice], held_uuids: Iterable[str], *, tickets_per_gpu: int
 ) -> int:
-    """Count the tickets of failed GPUs that nobody has.
+    """Count the device tokens of unusable GPUs that no container holds.
 
     Args:
-        devices: all GPUs of the node.
-        held_uuids: the GPU of each holder, as often as it has holders.
-        tickets_per_gpu: how many tickets stand for one GPU.
+        devices: the devices that the resource's device tokens stand for.
+        held_uuids: the GPUs that are held, each as often as it has holders.
+        tickets_per_gpu: number of device tokens that stand for one GPU.
     """
     holders = Counter(held_uuids)
     failed = [device for device in devices if _is_unusable(device)]
@@ -84,6 +84,6 @@ def _is_unusable(device: GpuDevice) -> bool:
 
 
 def cdi_name(ids: Iterable[str]) -> str:
-    """Name the CDI device of a set of tickets, the same in whatever order they come."""
+    """Return the name of the CDI device of a set of device tokens, which ignores their order."""
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:16]
     return f"{CDI_KIND}={digest}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a node's GPUs are used, for the columns of `kubectl get gpunodes`. Pure.
+"""The use of a node's GPUs, for the columns of `kubectl get gpunodes`. Pure.
 
-It is told as the ledger counts, from the pods' annotations and from who lingers; nothing is decided
-by it.
+It is counted as in the ledger, from the pods' annotations and the holders. No decision depends on
+it.
 """
 
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ from gpupack_agent.pods import PodView
 from gpupack_crds.gpunode import TAKES_WORK, GpuDevice, GpuHolder
 
 HELD_BY_CHARACTERS = 256
-"""As many as GPUNode takes."""
+"""The largest number of characters that GPUNode accepts."""
 
 
 class Usage(TypedDict):
-    """Fields of a GPUNode's status.
+    """The fields of a GPUNode's status that show the use of GPUs.
 
     Attributes:
-        free: Healthy GPUs of which nothing is held.
-        shared: GPUs of which shares are held.
-        held: GPUs that are held whole.
-        held_by: the pods that hold any, as NAMESPACE/NAME.
+        free: number of GPUs that take work and that no pod holds, whole or in part.
+        shared: number of GPUs of which pods hold shares.
+        held: number of GPUs that pods hold whole.
+        held_by: the pods that hold any GPU or share, as NAMESPACE/NAME.
     """
 
     free: int
@@ -35,12 +35,12 @@ class Usage(TypedDict):
 def usage(
     devices: Iterable[GpuDevice], pods: Iterable[PodView], holders: Iterable[GpuHolder]
 ) -> Usage:
-    """Sum up who holds what.
+    """Compute the use of the node's GPUs.
 
     Args:
         devices: the node's GPUs.
-        pods: its pods; those that have not finished hold what their annotations say.
-        holders: who holds GPUs beside that.
+        pods: its pods; those that have not finished hold the devices of their annotations.
+        holders: further pods that hold GPUs.
     """
     held = {each.uid: (f"{each.namespace}/{each.name}", each.devices) for each in holders}
     for pod in pods:
@@ -59,7 +59,7 @@ def usage(
 
 
 def shortened(names: list[str]) -> str:
-    """All of the names, or the first few and how many more."""
+    """Join the names; if they are too long, return the first ones and the number of the others."""
     shown: list[str] = []
     characters = 0
     for number, name in enumerate(names):

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends an agent whose main loop stands still; why, `liveness` says."""
+"""A watchdog that ends an agent whose main loop hangs; `liveness` explains why."""
 
 import asyncio
 import faulthandler
 
 HANG_SECONDS = 30.0
-"""Longer than any stall of a busy machine; less than the two probes that it takes to fail."""
+"""Longer than any stall of a busy machine; shorter than two liveness probes take to fail."""
 
 REARMED_PER_HANG = 10
 
 
 async def watchdog(hang_seconds: float = HANG_SECONDS) -> None:
-    """Put the end of the process off again and again, for as long as the loop turns.
+    """Postpone the end of the process repeatedly, for as long as the loop runs.
 
     Args:
-        hang_seconds: how long it may stand still.
+        hang_seconds: the longest time that the loop may hang.
     """
     try:
         while True:
