@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs a node has: one interface (`base`), two backends (`simulated`, `nvml`)."""
+"""The list of a node's GPUs: one interface (`base`), two backends (`simulated`, `driver`)."""

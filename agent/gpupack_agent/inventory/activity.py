@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether anything ran on a GPU between two scans, by the driver's own samples.
+"""The activity of a GPU between two scans, from the driver's own samples.
 
-The driver samples five times a second which part of that time a kernel ran, and keeps the last
-samples: on an H200 for 14 s and more, and 5 ms of work show in them. So a scan every 10 s misses
-nothing. Memory that is held runs nothing. A GPU that is cut into slices has no such samples.
+Five times a second the driver samples for which part of the time a kernel ran. It keeps the last
+samples: on an H200 for at least 14 s, and 5 ms of work are visible in them. So a scan every 10 s
+misses nothing. Allocated memory alone is no activity. A GPU with MIG slices has no such samples.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 MAX_IN_VAIN = 3
-"""Scans in a row without new samples; then it is not known any more."""
+"""Number of scans in a row without new samples after which the activity is unknown."""
 
 
 class Activity:
-    """Remembers up to where the samples of each GPU were read.
+    """The activity of GPUs, with the time up to which the samples of each GPU were read.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
+        nvml: the module `pynvml`, or an object with its functions.
     """
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._read_to: dict[str, int] = {}
-        """Microseconds since the epoch, by UUID."""
+        """The time of the last sample that was read, microseconds since the epoch, by UUID."""
         self._told: dict[str, bool] = {}
-        """The last answer; a scan that follows soon after another finds no new samples."""
+        """The last result, by UUID; a scan soon after another one finds no new samples."""
         self._in_vain: dict[str, int] = {}
-        """Scans in a row that found none."""
+        """Number of scans in a row without new samples, by UUID."""
 
     def busy(self, handles: Mapping[str, Any]) -> dict[str, bool]:
-        """Whether each GPU ran anything since it was last asked; without those that do not tell."""
+        """Return whether each GPU ran anything since the last call, without unknown ones."""
         self._read_to = {uuid: at for uuid, at in self._read_to.items() if uuid in handles}
         told = {uuid: self._used(uuid, handle) for uuid, handle in handles.items()}
         self._told = {uuid: used for uuid, used in told.items() if used is not None}

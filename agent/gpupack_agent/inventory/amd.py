@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """AMD's GPUs through AMD SMI, for nodes that AMD's device plugin serves.
 
-Written by the library's documentation, of ROCm 6 and 7, and tried against a stand-in of it: there
-was no GPU of AMD's. It adds to what node labels tell the model and memory of each GPU by itself.
-Any call may hang for ever: this runs in a process of its own (`amd_prober`).
+The code follows the library's documentation for ROCm 6 and 7. It was tested with a substitute for
+the library, because no AMD GPU was available. Node labels describe the node's GPUs together; this
+module adds model and memory of each GPU. Any call may hang for ever, so it runs in a separate
+process (`amd_prober`).
 """
 
 import logging
@@ -18,15 +19,15 @@ log = logging.getLogger(__name__)
 
 RESOURCE = "amd.com/gpu"
 SIZES = ("vram_size", "vram_size_mb")
-"""MiB; the second in ROCm 6.0 and 6.1."""
+"""The fields with the memory in MiB; the second one is that of ROCm 6.0 and 6.1."""
 
 
 class AmdReader:
     """The GPUs that AMD's driver shows.
 
     Args:
-        smi: the module `amdsmi`, or anything with its functions.
-        asks: told the index of the GPU that is asked about next.
+        smi: the module `amdsmi`, or an object with its functions.
+        asks: called with the index of the GPU that the next calls concern; None: no single GPU.
     """
 
     def __init__(self, smi: Any, asks: Callable[[int | None], None] = lambda _: None) -> None:
@@ -82,6 +83,6 @@ class AmdReader:
 
 
 def _memory(info: Mapping[str, Any]) -> int | None:
-    """A size that the driver does not know is a text, `N/A`."""
+    """Return the memory in MiB; None if the driver does not know it: then it is the text `N/A`."""
     told = next((info[name] for name in SIZES if name in info), None)
     return told if isinstance(told, int) and told > 0 else None

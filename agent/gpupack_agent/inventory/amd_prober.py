@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that asks AMD's driver; see `prober`, which asks NVIDIA's, for why and how."""
+"""The process that queries AMD's driver; `prober`, the one for NVIDIA's, explains why and how."""
 
 import importlib
 import importlib.util
@@ -20,18 +20,18 @@ from gpupack_agent.inventory.messages import (
 )
 
 MODULE = "amdsmi"
-"""AMD ships it with ROCm; an agent's image that is to ask has it, and libamd_smi.so."""
+"""AMD's module, which is part of ROCm. An agent's image needs it and libamd_smi.so to query."""
 
 COMMAND = (sys.executable, "-m", "gpupack_agent.inventory.amd_prober")
 
 
 def is_there() -> bool:
-    """Whether this image has AMD's module."""
+    """Tell whether this image has AMD's module."""
     return importlib.util.find_spec(MODULE) is not None
 
 
 def serve(smi: Any, requests: BinaryIO, output: BinaryIO) -> None:
-    """Answer until the requests end."""
+    """Answer requests until they end."""
 
     def reply(message: Reply) -> None:
         output.write(line(message))
@@ -47,7 +47,7 @@ def serve(smi: Any, requests: BinaryIO, output: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m gpupack_agent.inventory.amd_prober`."""
+    """Run `python -m gpupack_agent.inventory.amd_prober`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     serve(importlib.import_module(MODULE), sys.stdin.buffer, sys.stdout.buffer)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML that says which GPU it is asked about, before each call that may hang."""
+"""A wrapper of NVML that reports the GPU of each call, because the call may hang."""
 
 import functools
 import threading
@@ -10,32 +10,32 @@ OPENS = "nvmlDeviceGetHandleByIndex"
 
 
 class Asking:
-    """Has the functions and constants of `pynvml`.
+    """A wrapper with the functions and constants of `pynvml`.
 
-    A handle belongs to the GPU that it was opened for; what takes none that is known, such as the
-    call that opens a MIG device, goes on with the GPU before. Calls of other threads say nothing:
-    those wait for events.
+    A handle belongs to the GPU for which it was opened. A call whose first argument is no known
+    handle counts for the GPU of the call before, such as a call with the handle of a MIG device.
+    Calls of other threads are not reported, because those threads wait for events.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
-        asks: told the index when another GPU's turn comes; None: nothing that is one GPU's.
+        nvml: the module `pynvml`, or an object with its functions.
+        asks: called with the index when the GPU changes; None: no single GPU.
     """
 
     def __init__(self, nvml: Any, asks: Callable[[int | None], None]) -> None:
         self._nvml, self._asks = nvml, asks
         self._opened: dict[int, tuple[Any, int]] = {}
-        """Handle and index, by the handle's identity: pynvml's do not compare."""
+        """Handle and index, by the handle's identity, because pynvml's handles do not compare."""
         self._thread = threading.get_ident()
         self._index: int | None = None
 
     def begin(self) -> None:
-        """Another scan, which opens its handles anew."""
+        """Forget all handles: each scan opens them again."""
         self._opened.clear()
         self._index = None
         self._asks(None)
 
     def __getattr__(self, name: str) -> Any:
-        """The function, which says what it is about, or the constant."""
+        """Return a constant, or a function that reports its GPU before the call."""
         found = getattr(self._nvml, name)
         is_call = name.startswith("nvml") and callable(found)
         return functools.partial(self._call, name, found) if is_call else found

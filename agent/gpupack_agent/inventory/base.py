@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface between the agent and whatever knows the GPUs."""
+"""The interface between the agent and a source of GPUs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,25 +12,26 @@ from gpupack_crds.gpunode import GpuDevice
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """What one scan found."""
+    """The result of one scan."""
 
     devices: tuple[GpuDevice, ...]
     driver_version: str = ""
     cuda_version: str = ""
     stale_since: str | None = None
-    """Since when the GPUs could not be looked at; what is said of them is from before."""
+    """The time since when no scan has succeeded; the other fields are from before it."""
     busy: Mapping[str, bool] = dataclasses.field(default_factory=dict, compare=False)
-    """Whether anything ran on a GPU since the last scan, by UUID; a missing one does not tell."""
+    """Whether anything ran on a GPU since the last scan, by UUID; missing: not known."""
     facts: tuple[GpuFacts, ...] = dataclasses.field(default=(), compare=False)
-    """What the driver tells of each GPU, which changes from scan to scan."""
+    """The driver's facts about each GPU, which change from scan to scan."""
     minors: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
-    """Of each GPU's device node, by UUID; a missing one is not told. Of a MIG slice its GPU's."""
+    """Minor number of each GPU's device node, by UUID; missing: not known. A MIG slice has that of
+    its GPU."""
     instances: Mapping[str, tuple[int, int]] = dataclasses.field(
         default_factory=dict, compare=False
     )
-    """Of each MIG slice the numbers of its GPU instance and its compute instance, by UUID."""
+    """Numbers of the GPU instance and the compute instance of each MIG slice, by UUID."""
     mig_gpus: tuple[MigGpu, ...] = ()
-    """GPUs in MIG mode, cut or not."""
+    """GPUs in MIG mode, with slices or without."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,41 +45,41 @@ class Mount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Injection:
-    """What a container needs to use some devices, besides being told which they are."""
+    """The device nodes, mounts and variables that a container needs to use some devices."""
 
     device_nodes: tuple[str, ...] = ()
-    """As the container sees them."""
+    """Paths of the device nodes in the container."""
     host_nodes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Where the host has those of them that are elsewhere there."""
+    """The host's path of each device node that has another path there, by its container path."""
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What its libraries read to find the driver."""
+    """Variables that its libraries read, such as the path of the driver."""
 
 
 class Inventory(Protocol):
-    """A source of GPUs. `injection` reads files: call it from a thread."""
+    """A source of GPUs. `injection` reads files, so callers use a thread."""
 
     async def scan(self) -> Findings:
         """List the GPUs as they are now; raises InventoryUnavailable."""
 
     def injection(self, uuids: Sequence[str]) -> Injection:
-        """Say what makes these devices usable in a container; raises InventoryUnavailable."""
+        """Return what a container needs to use these devices; raises InventoryUnavailable."""
 
     def forget(self) -> None:
-        """Let no error of the past count any more."""
+        """Forget all past errors."""
 
     async def cut(self, uuid: str, places: Sequence[Place]) -> None:
-        """Give a GPU in MIG mode these slices instead of those that it has.
+        """Replace the slices of a GPU in MIG mode by these.
 
-        Whoever holds one of those loses it: nobody must.
+        No pod may hold one of its slices, because the slice is destroyed.
 
         Raises:
-            InventoryUnavailable: the driver does not, or not in full; the next scan says how the
-                GPU is cut.
+            InventoryUnavailable: the driver did not do it, or only in part; the next scan shows the
+                slices.
         """
 
     async def changed(self) -> None:
         """Return when a scan may find something new."""
 
     async def close(self) -> None:
-        """It is asked no more."""
+        """Release all resources; no other method may be called afterwards."""

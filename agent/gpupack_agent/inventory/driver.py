@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's real GPUs, asked for in a process of its own.
+"""The node's real GPUs, read in a separate process.
 
-A GPU that the driver cannot be asked about without hanging is left out, so that it hides no other,
-and asked about again now and then. Until it answers it is Failed.
+A GPU whose driver calls hang is skipped, so that it hides no other GPU. It is tried again from time
+to time. Until it answers it is Failed.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from gpupack_crds.gpunode import GpuDevice
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 300.0
-"""Until a GPU that hung is asked about again."""
+"""The time until a GPU whose driver call hung is tried again."""
 
 LEAST_SECONDS = 0.5
-"""Between two scans, however many events there are: programs that fail raise many."""
+"""The least time between two scans, however many events there are: failing programs raise many."""
 
 HANGS_RULE = "DriverHangs"
 HANGS = "a call to the driver about this GPU does not come back; look at the host's kernel log"
@@ -38,10 +38,10 @@ class DriverInventory:
     """The GPUs that NVIDIA's driver shows.
 
     Args:
-        search: knows where the host keeps the driver.
-        scan_seconds: how long `changed` waits when there are no events.
-        answer_seconds: within which the driver must answer.
-        run: what asks the driver; by default our own process.
+        search: finds the host's driver.
+        scan_seconds: the time for which `changed` waits if there are no events.
+        answer_seconds: the time within which the driver must answer.
+        run: the command that queries the driver; by default gpupack's own.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class DriverInventory:
             run or command(search), answer_seconds=answer_seconds, on_event=self._wake.set
         )
         self._hung: dict[int, float] = {}
-        """By index, when a GPU was last asked about in vain, monotonic seconds."""
+        """The time of the last call that hung, monotonic seconds, by index of the GPU."""
         self._known: dict[int, tuple[GpuDevice, ...]] = {}
-        """As each was last seen, by index; several where it is cut into slices."""
+        """The last known devices of each GPU, by index; several if it has slices."""
         self._minors: Mapping[str, int] = {}
         self._instances: Mapping[str, tuple[int, int]] = {}
         self._forgets = False
@@ -85,7 +85,11 @@ class DriverInventory:
                     return self._merged(findings)
 
     def injection(self, uuids: Sequence[str]) -> Injection:
-        """Device nodes of these GPUs and the driver's libraries; files alone are looked at."""
+        """Return device nodes of these GPUs and the driver's libraries; only files are read.
+
+        Raises:
+            InventoryUnavailable: the device node of a GPU is not known, or is missing for a slice.
+        """
         minors, instances = self._minors, self._instances
         if unknown := [uuid for uuid in uuids if uuid not in minors]:
             raise InventoryUnavailable(
@@ -102,7 +106,7 @@ class DriverInventory:
             for uuid in slices
             for node in mig_files.capabilities(found, minors[uuid], *instances[uuid])
         ]
-        # A slice is chosen by its UUID alone: CUDA gives its GPU no index that could name it.
+        # A slice is selected by its UUID: CUDA has no index for it.
         environment = {**made.environment, "CUDA_VISIBLE_DEVICES": ",".join(slices)}
         nodes = dict.fromkeys((*made.device_nodes, *(f"/dev/{node}" for node in caps)))
         return replace(
@@ -113,16 +117,16 @@ class DriverInventory:
         )
 
     def forget(self) -> None:
-        """XIDs of the past do not count any more; the driver's recovery action does."""
+        """Forget past XIDs; the driver's recovery action still counts."""
         self._forgets = True
         self._wake.set()
 
     async def cut(self, uuid: str, places: Sequence[Place]) -> None:
-        """Have the driver do it."""
+        """Let the driver partition the GPU."""
         await self._process.cut(uuid, places)
 
     async def changed(self) -> None:
-        """Return at the next event of the driver, or when a scan is due."""
+        """Return at the next driver event, or when a scan is due."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._scan_seconds):
                 await self._wake.wait()
@@ -130,11 +134,14 @@ class DriverInventory:
         self._wake.clear()
 
     async def close(self) -> None:
-        """End the process that asks the driver."""
+        """End the process that queries the driver."""
         await self._process.close()
 
     def _skipped(self) -> tuple[int, ...]:
-        """No GPU is asked about again while the process that hung because of one has not ended."""
+        """Return the indices of GPUs to skip.
+
+        No GPU is tried again while a process that hung because of a GPU has not ended.
+        """
         now, is_stuck = time.monotonic(), self._process.stuck > 0
         return tuple(
             index
@@ -150,7 +157,7 @@ class DriverInventory:
             found.setdefault(device.index, []).append(device)
         self._known |= {index: tuple(devices) for index, devices in found.items()}
         self._minors, self._instances = findings.minors, findings.instances
-        # A new process may count otherwise: what answers under another index does not hang.
+        # A new process may number GPUs differently: one that answers at another index is fine.
         answered = {facts.uuid for facts in findings.facts}
         silent = [
             msgspec.structs.replace(device, health="Failed", cause=HANGS, causes=(HANGS_RULE,))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the host's NVIDIA driver a container needs: device nodes and libraries.
+"""The parts of the host's NVIDIA driver that a container needs: device nodes and libraries.
 
-The libraries must be those of the running driver, so they are mounted from the host, under the name
-that programs look for (`libcuda.so.1`), into the folders that the dynamic loader searches without a
-cache. NVIDIA's toolkit runs a hook that rewrites the container's loader cache instead; that needs
-their binary on each host. What reads the cache itself is told the folder by a variable.
+The libraries must be those of the running driver. So they are mounted from the host, under the
+names that programs look for (`libcuda.so.1`), into the folders that the dynamic loader searches
+without a cache. NVIDIA's toolkit instead runs a hook that rewrites the container's loader cache,
+which needs NVIDIA's binary on each host. A variable gives the folder to programs that read the
+cache themselves.
 """
 
 import contextlib
@@ -22,24 +23,24 @@ from gpupack_agent.inventory.driver_root import DriverSearch, HostDriver
 log = logging.getLogger(__name__)
 
 SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-"""Device nodes that every CUDA program opens, whichever GPU it uses."""
+"""Device nodes that every CUDA program opens, independent of its GPU."""
 
 CONTAINER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
-"""Searched by the loaders of Debian's family and of Red Hat's."""
+"""The folders that the loaders of the Debian and Red Hat families search."""
 
 SMI = "nvidia-smi"
 DEVICES: Final = pathlib.Path("/dev")
 
 NVIDIA_PCI = "0x10de"
 DISPLAY_CLASS = "0x03"
-"""Of sysfs' `vendor` and `class`; data centre GPUs are 3D controllers of this class."""
+"""The prefix of `class` in sysfs; data centre GPUs are 3D controllers of this class."""
 
 TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
-"""Triton, and with it torch.compile, looks for libcuda in the loader's cache unless this is set."""
+"""The variable without which Triton, and torch.compile with it, searches libcuda in the cache."""
 
 
 def injection(search: DriverSearch, minors: Iterable[int]) -> Injection:
-    """Say what makes the GPUs with these minor numbers usable."""
+    """Return what a container needs to use the GPUs with these minor numbers."""
     driver = search.find()
     shared = [name for name in SHARED_NODES if driver.node(name)]
     nodes = [*(f"nvidia{minor}" for minor in sorted(minors)), *shared]
@@ -52,13 +53,16 @@ def injection(search: DriverSearch, minors: Iterable[int]) -> Injection:
 
 
 def elsewhere(driver: HostDriver, nodes: Iterable[str]) -> dict[str, str]:
-    """Where the host has these nodes of /dev, of those that it has not in its own /dev."""
+    """Return the host's paths of those nodes of /dev that are not in the host's own /dev."""
     found = ((f"/dev/{node}", driver.node(node)) for node in nodes)
     return {node: path for node, path in found if path and path != node}
 
 
 def has_nvidia_gpu(root: pathlib.Path) -> bool | None:
-    """Whether one is plugged in, with a driver or without; None: the host lists no PCI devices."""
+    """Tell whether the host has an NVIDIA GPU, with a driver or without.
+
+    None: the host lists no PCI devices.
+    """
     devices = list((root / "sys/bus/pci/devices").glob("*"))
     if not devices:
         return None
@@ -69,13 +73,13 @@ def has_nvidia_gpu(root: pathlib.Path) -> bool | None:
 
 
 def preload(search: DriverSearch, name: str) -> bool:
-    """Load a driver library of the host into this process; later loads by that name find it.
+    """Load a driver library of the host into this process, so that later loads by name find it.
 
-    A container's own search path does not lead there, and setting one from outside would have to
-    know the host's distribution.
+    A container's search path does not contain the library's folder. A search path set from outside
+    would depend on the host's distribution.
 
     Returns:
-        Whether the host has it and it could be loaded.
+        Whether the host has the library and it could be loaded.
     """
     found = [path for library, path in search.find().libraries if library == name]
     try:
@@ -86,14 +90,15 @@ def preload(search: DriverSearch, name: str) -> bool:
 
 
 def make_nodes(search: DriverSearch, into: pathlib.Path = DEVICES) -> None:
-    """Make the driver's device nodes that this container lacks.
+    """Create the driver's device nodes that this container lacks.
 
-    A container has the nodes that its host had when it began; a driver may come later.
+    A container has the nodes that its host had when the container started. The driver may be
+    installed later.
     """
     if search.host == pathlib.Path("/"):
         return
     for name, path in search.find().nodes().items():
-        with contextlib.suppress(OSError):  # the driver's own error says what is missing
+        with contextlib.suppress(OSError):  # the driver's own error shows what is missing
             is_there, device = (into / name).exists(), path.stat()
             if not is_there and stat.S_ISCHR(device.st_mode):
                 (into / name).parent.mkdir(exist_ok=True)

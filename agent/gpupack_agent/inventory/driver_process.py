@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's side of the process that asks the driver.
+"""The agent's side of the process that queries the driver.
 
-A driver call that does not come back may hang in the kernel, where no signal ends it: such a
-process is killed, left alone, and another takes its place. How many are left alone has a bound; at
-the bound the driver is not asked any more until one of them has ended.
+A driver call that does not return may hang in the kernel, where no signal ends it. Such a process
+is killed and abandoned, and another one replaces it. The number of abandoned processes has a limit.
+At the limit the driver is not queried until one of them has ended.
 """
 
 import asyncio
@@ -38,30 +38,30 @@ log = logging.getLogger(__name__)
 Answer = Reading | Found | Done | Unavailable
 
 MAX_STUCK = 3
-"""Killed processes that have not ended."""
+"""The largest number of killed processes that have not ended."""
 
 CUT_SECONDS = 60.0
-"""For all slices of a GPU; the driver makes one in some tenths of a second."""
+"""The time limit for all slices of a GPU; the driver creates one in some tenths of a second."""
 
 LINE_BYTES = 4 * 1024 * 1024
-"""Of one reply; 128 GPUs take a tenth of it."""
+"""The largest size of one reply; 128 GPUs take a tenth of it."""
 
 
 def command(search: DriverSearch) -> tuple[str, ...]:
-    """How the process is started."""
+    """Return the command that starts the process."""
     module = "gpupack_agent.inventory.prober"
     where = (f"--host-root={search.host}", f"--driver-root={search.setting}")
     return (sys.executable, "-m", module, *where)
 
 
 class DriverProcess:
-    """Started when it is first asked, and anew when it has ended.
+    """The process that queries the driver, started at the first request and after it has ended.
 
     Args:
-        command: what is run.
-        answer_seconds: within which each GPU must have been read, and all that is none's.
-        on_event: called when the driver tells that something happened.
-        vendor: whose driver it is, for messages.
+        command: the command of the process.
+        answer_seconds: the time limit for each GPU, and for the calls that concern no single GPU.
+        on_event: called at each driver event.
+        vendor: vendor of the driver, for messages.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class DriverProcess:
 
     @property
     def stuck(self) -> int:
-        """How many killed processes have not ended: they hang in the driver."""
+        """Return the number of killed processes that have not ended, because they hang."""
         self._stuck = [each for each in self._stuck if each.returncode is None]
         return len(self._stuck)
 
     async def scan(self, skip: Sequence[int]) -> Findings:
-        """Look at the GPUs but those.
+        """Scan all GPUs except those of the indices `skip`.
 
         Raises:
-            DriverHangs: a call did not come back in time.
-            InventoryUnavailable: the driver answers otherwise than with GPUs.
+            DriverHangs: a call did not return in time.
+            InventoryUnavailable: the answer contains no list of GPUs, or the process has ended.
         """
         try:
             reply = await self._asked(Scan(tuple(skip)), self._seconds)
         except InventoryUnavailable:
-            # The driver may come back as another one: only who begins anew loads its library.
+            # The driver may be replaced by another one; only a new process loads its library.
             await self._abandon()
             raise
         if not isinstance(reply, Found):
@@ -107,13 +107,13 @@ class DriverProcess:
         """Give a GPU these MIG slices.
 
         Raises:
-            DriverHangs: it was not done in time.
+            DriverHangs: the driver did not finish in time.
             InventoryUnavailable: the driver refuses.
         """
         await self._asked(Cut(uuid, tuple(places)), CUT_SECONDS)
 
     async def _asked(self, request: Request, seconds: float) -> Found | Done:
-        """The answer; so long each GPU has that is asked about."""
+        """Send a request and return the answer; each GPU has `seconds` for its part."""
         await self._send(request)
         reading: int | None = None
         while True:
@@ -135,12 +135,12 @@ class DriverProcess:
                     raise InventoryUnavailable("the process that asks the driver has ended")
 
     async def forget(self) -> None:
-        """Let no error of the past count any more; who begins anew knows of none."""
+        """Forget all past errors; a process that does not run yet knows none."""
         if self._process is not None:
             await self._send(Forget())
 
     async def close(self) -> None:
-        """End it, and forget those that hang."""
+        """End the process, and forget those that hang."""
         if self._process is not None:
             await self._abandon()
         self._stuck.clear()
@@ -149,7 +149,7 @@ class DriverProcess:
         process = self._process or await self._start()
         assert process.stdin is not None  # noqa: S101 - for the type checker
         process.stdin.write(line(request))
-        with contextlib.suppress(ConnectionError):  # the end is told by the replies
+        with contextlib.suppress(ConnectionError):  # the replies show the end of the process
             await process.stdin.drain()
 
     async def _start(self) -> Process:
@@ -187,7 +187,7 @@ class DriverProcess:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         self._stuck.append(process)
-        # One that is not in the kernel ends at once.
+        # A process that does not hang in the kernel ends at once.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.5):
                 await process.wait()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a host keeps NVIDIA's driver.
+"""The search for NVIDIA's driver on a host.
 
     /                             distributions, and NVIDIA's installer
     /run/nvidia/driver            the root of the driver container of NVIDIA's GPU operator
     /home/kubernetes/bin/nvidia   GKE
 
-A setting names any other folder. Below each folder the usual places are looked at; of the host's
-own root also the loader's cache. A folder need not exist when the agent starts: a driver container
-may take minutes, so every look is made again.
+A setting can name any other folder. The usual places below each folder are searched; for the host's
+own root the loader's cache is searched, too. A folder need not exist when the agent starts, because
+a driver container may take minutes. So each call searches again.
 
-Several folders can hold a driver, such as an old one that a driver container replaces. Then the one
-counts whose version the kernel has loaded.
+Several folders can contain a driver, such as an old one that a driver container replaces. Then the
+driver whose version the kernel has loaded counts.
 
-The parts of a driver lie apart: libraries and programs below its folder; device nodes below that
-folder (`/run/nvidia/driver/dev`) or in the host's own /dev.
+The parts of a driver are in different places: libraries and programs below its folder; device nodes
+below that folder (`/run/nvidia/driver/dev`) or in the host's own /dev.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ LIBRARY_FOLDERS: Final = (
     "lib",
     ".",
 )
-"""Below a driver's folder; the first with any of its libraries counts."""
+"""The places of libraries below a driver's folder; the first place with any of them counts."""
 
 PROGRAM_FOLDERS: Final = (
     "usr/local/nvidia/bin",
@@ -55,8 +55,8 @@ PROGRAM_FOLDERS: Final = (
     "sbin",
     ".",
 )
-"""Below a driver's folder. Where a driver has a folder of its own, what stands in /usr/bin can be a
-script that leads there."""
+"""The places of programs below a driver's folder. If a driver has a separate folder, the file in
+/usr/bin can be a script that calls the program there."""
 
 LIBRARIES: Final = (
     "libcuda.so.1",
@@ -68,10 +68,10 @@ LIBRARIES: Final = (
     "libnvidia-pkcs11-openssl3.so.*",
     "libnvidia-ptxjitcompiler.so.1",
 )
-"""File names and patterns of the libraries that compute needs (not graphics, not video)."""
+"""File names and patterns of the libraries for compute, without those for graphics and video."""
 
 CACHED: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
-"""Those by which the loader's cache is searched."""
+"""The libraries whose folders are searched for in the loader's cache."""
 
 MODULE: Final = "/proc/driver/nvidia/version"
 _MODULE_VERSION: Final = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
@@ -80,12 +80,13 @@ _LIBRARY_VERSION: Final = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostDriver:
-    """A host's driver, or that there is none.
+    """A host's driver, which may be missing.
 
     Attributes:
-        host: where the host's root is seen.
-        folder: the driver's folder, as the host names it.
-        libraries: names that programs look for, and the files, as we see them; none: no driver.
+        host: this process's path of the host's root.
+        folder: the driver's folder, as a path of the host.
+        libraries: names that programs look for, and this process's paths of the files; empty: there
+            is no driver.
     """
 
     host: pathlib.Path
@@ -94,22 +95,22 @@ class HostDriver:
 
     @property
     def version(self) -> str:
-        """The version of its libraries; empty: they do not tell it."""
+        """Return the version of its libraries; empty: their names do not show it."""
         found = (_LIBRARY_VERSION.search(path.name) for _, path in self.libraries)
         return max((match.group(1) for match in found if match), default="", key=len)
 
     def program(self, name: str) -> pathlib.Path | None:
-        """A program of the driver, as we see it."""
+        """Return this process's path of a program of the driver; None: there is none."""
         found = (_resolved(self.host, self.folder, f"{place}/{name}") for place in PROGRAM_FOLDERS)
         return next(filter(None, found), None)
 
     def node(self, name: str) -> str | None:
-        """Where a device node such as `nvidia0` is, as the host names it; None: nowhere."""
+        """Return the host's path of a device node such as `nvidia0`; None: it does not exist."""
         paths = (f"{folder}/{name}" for folder in self._node_folders())
         return next((path for path in paths if self._here(path).exists()), None)
 
     def nodes(self) -> dict[str, pathlib.Path]:
-        """All device nodes of the driver: names below /dev, and the files as we see them."""
+        """Return all device nodes: names below /dev, and this process's paths of the files."""
         found: dict[str, pathlib.Path] = {}
         for folder in self._node_folders():
             here = self._here(folder)
@@ -127,10 +128,10 @@ class HostDriver:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DriverSearch:
-    """Looks for the driver of one host.
+    """The search for the driver of one host.
 
     Attributes:
-        host: where the host's root is seen.
+        host: this process's path of the host's root.
         setting: `auto`, or the driver's folder on the host.
     """
 
@@ -139,11 +140,11 @@ class DriverSearch:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders that are searched, as the host names them."""
+        """Return the folders that are searched, as paths of the host."""
         return ROOTS if self.setting == AUTO else (self.setting,)
 
     def find(self) -> HostDriver:
-        """The driver, as far as it is there at this moment."""
+        """Find the driver, as far as it is present at this moment."""
         module = module_version(Root(self.host))
         found = list[HostDriver]()
         for folder in self.folders:
@@ -171,14 +172,14 @@ class DriverSearch:
 
 
 def _resolved(host: pathlib.Path, folder: str, name: str) -> pathlib.Path | None:
-    """Follow links as the driver's container sees them, else as the host does."""
+    """Resolve a path; links are followed as in the driver's container, else as on the host."""
     root = Root(host).find(folder)
     inside = Root(root).find(name) if root else None
     return inside or Root(host).find(f"{folder}/{name}")
 
 
 def module_version(host: Root) -> str:
-    """The version of the module that the kernel has loaded; empty: none."""
+    """Return the version of the module that the kernel has loaded; empty: none."""
     found = _MODULE_VERSION.search(host.text(MODULE) or "")
     return found.group(1) if found else ""
 

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver tells about one GPU at one moment; None and empty where it does not tell.
+"""The driver's facts about one GPU at one moment; None and empty: the driver does not report it.
 
-Facts alone: what they mean for handing the GPU out `health` says. Of a GPU that is cut into MIG
-slices these are the whole GPU's, but for those that its slices have of their own.
+`grading` defines what they mean for the use of the GPU. For a GPU with MIG slices these are the
+facts of the whole GPU, except those that each slice has.
 """
 
 import dataclasses
 from collections.abc import Iterable
 
 CPU_LIST_CHARACTERS = 256
-"""As many as GPUNode takes: those of a NUMA node are a few ranges."""
+"""The largest number of characters of a CPU list in GPUNode; a NUMA node has a few ranges."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """What stays, unless an administrator changes it.
+    """The facts that stay constant unless an administrator changes them.
 
     Attributes:
-        compute_capability: as 9.0.
+        compute_capability: version, such as 9.0.
         pci_bus_id: domain:bus:device.function, in lower case.
-        cpus: which are near, by number.
+        cpus: numbers of the CPUs that are near.
         compute_mode: default, exclusive_thread, prohibited or exclusive_process.
     """
 
@@ -40,19 +40,19 @@ class Board:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How it is used.
+    """The present load of a GPU or slice.
 
     Attributes:
-        utilization_percent: part of the last sample's time for which any kernel ran.
-        memory_utilization_percent: the same of reads and writes of its memory.
-        graphics_active_percent: for which part of the time since the last scan its graphics or
+        utilization_percent: part of the last sample period for which any kernel ran.
+        memory_utilization_percent: part of that period for which memory was read or written.
+        graphics_active_percent: part of the time since the last scan for which the graphics or
             compute engine was active.
-        sm_active_percent: how many of its multiprocessors worked, on average since the last scan.
-        tensor_active_percent: for which part of that time their tensor cores worked.
-        dram_active_percent: which part of its memory's bandwidth was used.
-        memory_used_bytes: without what the driver keeps for itself.
+        sm_active_percent: part of the multiprocessors that worked, on average since the last scan.
+        tensor_active_percent: part of that time for which tensor cores worked.
+        dram_active_percent: part of the memory bandwidth that was used.
+        memory_used_bytes: used memory without the part that the driver reserves.
         throttled_by: reasons for clocks below the highest, by NVML's names (`SwPowerCap`).
-        energy_joules: since the driver was loaded.
+        energy_joules: energy since the driver was loaded.
     """
 
     utilization_percent: int | None = None
@@ -75,15 +75,15 @@ class Load:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """Counters, `volatile` since the driver was loaded and `aggregate` in its life.
+    """Error counters, `volatile` since the driver was loaded and `aggregate` over the GPU's life.
 
     Attributes:
-        remapped_corrected, remapped_uncorrected: rows that were replaced for such errors.
-        remap_pending: a row is replaced at the next reset.
-        remap_failed: a row could not be replaced.
-        pcie_replays: packets that were sent again.
-        nvlink_crc, nvlink_replays, nvlink_recoveries: of all links.
-        recovery_action: what the driver asks for; 0: nothing.
+        remapped_corrected, remapped_uncorrected: number of rows that were remapped for such errors.
+        remap_pending: whether a row is remapped at the next reset.
+        remap_failed: whether a row could not be remapped.
+        pcie_replays: number of packets that were sent again.
+        nvlink_crc, nvlink_replays, nvlink_recoveries: numbers of errors of all links together.
+        recovery_action: the action that the driver requests; 0: none.
     """
 
     ecc_corrected_volatile: int | None = None
@@ -103,11 +103,11 @@ class Errors:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """What it is connected by.
+    """The connections of a GPU.
 
     Attributes:
-        nvlinks: which of its links are up, by number, None where the driver does not tell; empty
-            where it has none, or it tells of none.
+        nvlinks: whether each NVLink is up, by number; None: not known. It is empty if there are no
+            links, or if the state of none is known.
     """
 
     pcie_generation: int | None = None
@@ -116,13 +116,13 @@ class Links:
 
     @property
     def down(self) -> tuple[int, ...]:
-        """Numbers of the links that are."""
+        """Return the numbers of the links that are down."""
         return tuple(number for number, up in enumerate(self.nvlinks) if up is False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that has a context on the GPU; the PID is the host's."""
+    """A process that has a context on the GPU; its PID is that of the host's namespace."""
 
     pid: int
     memory_bytes: int | None = None
@@ -130,7 +130,7 @@ class GpuProcess:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFacts:
-    """Of one MIG slice: memory, and on boards from Hopper on what worked.
+    """The facts of one MIG slice: memory, and on boards from Hopper on also its activity.
 
     Attributes:
         instance: number of its GPU instance.
@@ -145,7 +145,7 @@ class SliceFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """Of one GPU."""
+    """The facts of one GPU."""
 
     uuid: str
     index: int
@@ -159,7 +159,7 @@ class GpuFacts:
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
-    """Numbers as Linux writes a list of CPUs, `0-47,96-143`; empty where that is too long."""
+    """Return numbers as Linux writes a list of CPUs, `0-47,96-143`; empty if it is too long."""
     ranges: list[list[int]] = []
     for cpu in sorted(cpus):
         if ranges and ranges[-1][1] == cpu - 1:

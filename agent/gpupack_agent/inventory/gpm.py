@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU's multiprocessors did between two scans, by NVML's performance monitoring (GPM).
+"""The activity of a GPU's multiprocessors between two scans, from NVML's GPM.
 
-Utilisation says for which part of the time any kernel ran, however small; this says how much of the
-GPU worked. Boards from Hopper on tell it; a GPU that is cut into slices does not, its slices do.
+GPM is GPU performance monitoring. Utilisation is the fraction of the time for which any kernel ran,
+however small. GPM shows which fraction of the GPU worked. Boards from Hopper on support it. For a
+GPU with MIG slices only its slices have figures.
 """
 
 from collections.abc import Collection
@@ -17,10 +18,10 @@ METRICS: Final = (
 
 
 class Gpm:
-    """Keeps the last sample of each GPU and MIG slice.
+    """The last sample of each GPU and MIG slice.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
+        nvml: the module `pynvml`, or an object with its functions.
     """
 
     def __init__(self, nvml: Any) -> None:
@@ -28,14 +29,14 @@ class Gpm:
         self._samples: dict[str, Any] = {}
 
     def percents(self, uuid: str, handle: Any, instance: int | None = None) -> dict[str, float]:
-        """Figures since the last call, by their names in METRICS, in percent.
+        """Return the figures since the last call, by their names in METRICS, in percent.
 
-        Empty at the first call, and where the board does not tell.
+        They are empty at the first call, and if the board does not support them.
 
         Args:
-            uuid: of the GPU, or of a slice of it.
-            handle: the GPU's.
-            instance: number of the slice's GPU instance.
+            uuid: UUID of the GPU, or of a slice of it.
+            handle: handle of the GPU.
+            instance: number of the slice's GPU instance; None: the whole GPU.
         """
         before = self._samples.pop(uuid, None)
         try:
@@ -51,7 +52,7 @@ class Gpm:
                 self._nvml.nvmlGpmSampleFree(before)
 
     def retain(self, uuids: Collection[str]) -> None:
-        """Forget GPUs that are there no more."""
+        """Forget GPUs and slices that no longer exist."""
         for uuid in self._samples.keys() - set(uuids):
             self._nvml.nvmlGpmSampleFree(self._samples.pop(uuid))
 

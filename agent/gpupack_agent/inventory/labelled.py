@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs another device plugin hands out, by the kubelet's ids and the node's labels.
+"""GPUs that another device plugin hands out, from the kubelet's IDs and the node's labels.
 
-The kubelet says how many there are. Of which model they are say labels of the vendor's plugin or
-labeller, or those of Node Feature Discovery:
+The kubelet shows their number. Their models come from labels of the vendor's plugin or labeller, or
+from those of Node Feature Discovery:
 
     amd.com/gpu.product-name=AMD_Instinct_MI300X_OAM    KEY=VALUE: all GPUs of the node
-    amd.com/gpu.vram.64G=4                              KEY.VALUE=COUNT: so many of them
-    gpu.intel.com/device-id.0380-0bd5.count=2           the same, with a PCI id
+    amd.com/gpu.vram.64G=4                              KEY.VALUE=COUNT: as many of them
+    gpu.intel.com/device-id.0380-0bd5.count=2           the same, with a PCI ID
     feature.node.kubernetes.io/pci-1200_1da3_1060.present=true
 
-Which id is of which model labels do not tell where a node has several: they are counted. A size
-that no label tells is the table's; 1 MiB where that lacks it too.
+If a node has several models, labels do not show the model of each ID, only the number of each
+model. If no label shows a size, the table's size counts; if the table has none, 1 MiB.
 """
 
 import dataclasses
@@ -28,19 +28,19 @@ Labels = Mapping[str, str]
 UNKNOWN_MIB: Final = 1
 NFD_PCI: Final = "feature.node.kubernetes.io/pci-"
 MODEL_CHARACTERS: Final = 128
-"""As many as GPUNode takes."""
+"""The largest number of characters of a model that GPUNode accepts."""
 
 PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 _PCI_ID: Final = re.compile(r"[0-9a-f]{4}")
 _SIZE: Final = re.compile(r"(\d+)(?:([GM])i?B?)?", re.IGNORECASE)
 _MIB: Final = {"G": 1024, "M": 1}
 _LEAST_BYTES: Final = 1 << 24
-"""A bare number from here on is bytes, below it MiB: 16 MiB against 16 TiB."""
+"""A number without a unit is in bytes from here on (16 MiB), and in MiB below it (16 TiB)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """GPUs of one model; `count` None: all of the node, or the rest."""
+    """GPUs of one model; if `count` is None, all GPUs of the node, or all others."""
 
     model: str
     memory_mib: int
@@ -50,11 +50,11 @@ class Kind:
 def devices(
     vendor: Vendor, resource: str, ids: Iterable[str], labels: Labels
 ) -> tuple[GpuDevice, ...]:
-    """The GPUs with these ids; none, where no label names a model of theirs."""
+    """Return the GPUs with these IDs; none if no label names a model."""
     kinds = list(_spread(_kinds(vendor, labels)))
     if not kinds:
         return ()
-    # Of the last kind are all the others.
+    # All further GPUs are of the last kind.
     of_each = itertools.chain(kinds, itertools.repeat(kinds[-1]))
     ordered = sorted(ids, key=_natural)[:MAX_GPUS]
     return tuple(
@@ -92,7 +92,10 @@ def _of_label(vendor: Vendor, value: str, size: int, count: int | None) -> Kind:
 
 
 def _told(labels: Labels, keys: Iterable[str]) -> list[tuple[str, int | None]]:
-    """What the first of these keys tells, with how many GPUs it is of."""
+    """Return the values of the first of these keys that is present, each with a number of GPUs.
+
+    A number of None stands for all GPUs.
+    """
     for key in keys:
         if value := labels.get(key):
             return [(value, None)]
@@ -107,7 +110,10 @@ def _told(labels: Labels, keys: Iterable[str]) -> list[tuple[str, int | None]]:
 
 
 def _by_pci(vendor: Vendor, labels: Labels) -> list[tuple[VendorModel, int | None]]:
-    """Labels may have the class before the id, and what they tell behind it."""
+    """Return the models from labels with PCI IDs.
+
+    A label may have the class before the ID, and further text after it.
+    """
     return [
         (model, count)
         for value, count in _told(labels, vendor.pci_labels)
@@ -117,7 +123,10 @@ def _by_pci(vendor: Vendor, labels: Labels) -> list[tuple[VendorModel, int | Non
 
 
 def _by_nfd(vendor: Vendor, labels: Labels) -> Iterator[tuple[VendorModel, int | None]]:
-    """Of Node Feature Discovery, where its deviceLabelFields have vendor and device."""
+    """Iterate over the models from labels of Node Feature Discovery.
+
+    Its deviceLabelFields must contain vendor and device.
+    """
     for label in sorted(labels):
         if vendor.pci_vendor and label.startswith(NFD_PCI) and labels[label] == "true":
             fields = label.removeprefix(NFD_PCI).removesuffix(".present").split("_")
@@ -127,13 +136,13 @@ def _by_nfd(vendor: Vendor, labels: Labels) -> Iterator[tuple[VendorModel, int |
 
 
 def _spread(kinds: Iterable[Kind]) -> Iterator[Kind]:
-    """One for each GPU that is counted, then those of which the number is not known."""
+    """Repeat each counted kind once per GPU; then list the kinds whose number is not known."""
     for kind in sorted(kinds, key=lambda each: each.count is None):
         yield from [kind] * (1 if kind.count is None else kind.count)
 
 
 def _mib(value: str) -> int:
-    """0: it tells no size."""
+    """Return a size in MiB; 0: the value is no size."""
     found = _SIZE.fullmatch(value)
     if not found:
         return 0
@@ -144,6 +153,6 @@ def _mib(value: str) -> int:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Ascend910-10 comes after Ascend910-9."""
+    """Return a sort key that orders numbers by value: Ascend910-10 comes after Ascend910-9."""
     parts = re.split(r"(\d+)", text)
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

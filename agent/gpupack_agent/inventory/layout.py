@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where on a GPU the slices of a MIG layout go.
+"""The places of a MIG layout's slices on a GPU.
 
-A profile takes so many memory slots in a row and may begin at some of them only. A driver that is
-asked for one slice after the other puts each where it likes, and may leave no place for the last.
+A profile takes a number of consecutive memory slots and may start at some slots only. If slices are
+requested one by one, the driver chooses their places, and may leave no place for the last one.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from gpupack_agent.errors import LayoutInvalid
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What a GPU can be cut into, as the driver tells it.
+    """A MIG profile of a GPU, as the driver describes it.
 
     Attributes:
-        number: by which the driver knows the profile.
-        size: memory slots that a slice takes.
-        starts: slots at which it may begin.
-        most: how many of one GPU there can be.
+        number: the driver's number of the profile.
+        size: number of memory slots of a slice.
+        starts: slots at which a slice may start.
+        most: the largest number of such slices on one GPU.
     """
 
     number: int
@@ -31,7 +31,7 @@ class Profile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Of one slice; `start` and `size` count memory slots."""
+    """The place of one slice; `start` and `size` count memory slots."""
 
     profile: str
     start: int
@@ -40,21 +40,21 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MigGpu:
-    """A GPU in MIG mode, and what it can be cut into by the profiles' names."""
+    """A GPU in MIG mode, and its possible profiles, by name."""
 
     uuid: str
     profiles: Mapping[str, Profile]
 
 
 def plan(profiles: Mapping[str, Profile], wanted: Sequence[str]) -> tuple[Place, ...]:
-    """Find a place for each slice, whatever their order.
+    """Find a place for each slice, independent of their order.
 
     Args:
-        profiles: what the GPU can be cut into.
+        profiles: the GPU's possible profiles, by name.
         wanted: a profile for each slice.
 
     Raises:
-        LayoutInvalid: the GPU has no such profile, or no room for all of them.
+        LayoutInvalid: the GPU has no such profile, or not enough slots for all slices.
     """
     for name, number in Counter(wanted).items():
         if name not in profiles:
@@ -65,7 +65,7 @@ def plan(profiles: Mapping[str, Profile], wanted: Sequence[str]) -> tuple[Place,
             raise LayoutInvalid(
                 f"{number} slices {name} are wanted; there can be {profiles[name].most}"
             )
-    # The largest have the fewest places.
+    # The largest slices have the fewest places.
     ordered = sorted(wanted, key=lambda name: (-profiles[name].size, profiles[name].starts))
     found = _placed(profiles, ordered, frozenset())
     if found is None:
@@ -76,7 +76,7 @@ def plan(profiles: Mapping[str, Profile], wanted: Sequence[str]) -> tuple[Place,
 def _placed(
     profiles: Mapping[str, Profile], wanted: Sequence[str], taken: frozenset[int]
 ) -> tuple[Place, ...] | None:
-    """By trying: there are eight slots at most."""
+    """Search the places by backtracking, which is fast: there are at most eight slots."""
     if not wanted:
         return ()
     name, rest = wanted[0], wanted[1:]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the dynamic loader of a host finds a library: /etc/ld.so.cache of glibc, ld.so(8).
+"""The cache of a host's dynamic loader: glibc's /etc/ld.so.cache, ld.so(8).
 
-A header of 48 bytes, entries of 24 bytes, then the strings that the entries point at, counted from
-the header's start. Older files have entries of an older format before the header; these are passed
-over. What is no such file names no library.
+The file has a header of 48 bytes, entries of 24 bytes, then the strings that the entries point at
+by their offset from the header's start. Older files have entries of an older format before the
+header; these are skipped. A file of any other format contains no library.
 """
 
 import struct
@@ -19,11 +19,11 @@ _HEADER: Final = struct.Struct("<20sII20x")
 _ENTRY: Final = struct.Struct("<iIIIQ")
 _KIND: Final = 0xFF00
 _KINDS_64_BIT: Final = frozenset({0x0300, 0x0A00})
-"""x86-64 and AArch64, of an entry's flags."""
+"""The values for x86-64 and AArch64 in an entry's flags."""
 
 
 def folders_of(root: Root, library: str) -> tuple[str, ...]:
-    """The folders in which the loader finds a 64-bit library, in its order."""
+    """Return the folders in which the loader finds a 64-bit library, in its order."""
     data = root.binary(CACHE) or b""
     paths = (path for name, path in _entries(data) if name == library)
     return tuple(dict.fromkeys(path.rpartition("/")[0] for path in paths))

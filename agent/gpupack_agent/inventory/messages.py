@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent and its process that asks the driver say to each other: lines of JSON."""
+"""The messages between the agent and its process that queries the driver: lines of JSON."""
 
 import msgspec
 
@@ -8,17 +8,17 @@ from gpupack_agent.inventory.layout import Place
 
 
 class Scan(msgspec.Struct, frozen=True, tag=True):
-    """Look at the GPUs, but not at those of these indices: asking for them did not come back."""
+    """The request to scan all GPUs except those of these indices, whose queries did not return."""
 
     skip: tuple[int, ...] = ()
 
 
 class Forget(msgspec.Struct, frozen=True, tag=True):
-    """Let no error of the past count any more."""
+    """The request to forget all past errors."""
 
 
 class Cut(msgspec.Struct, frozen=True, tag=True):
-    """Give the GPU of this UUID these MIG slices, and no others."""
+    """The request to give the GPU of this UUID these MIG slices, and no others."""
 
     uuid: str
     places: tuple[Place, ...]
@@ -28,7 +28,7 @@ Request = Scan | Forget | Cut
 
 
 class Reading(msgspec.Struct, frozen=True, tag=True):
-    """The driver is asked for this GPU next; None: for nothing that is one GPU's."""
+    """The message that the next driver call concerns this GPU; None: it concerns no single GPU."""
 
     index: int | None = None
 
@@ -40,18 +40,18 @@ class Found(msgspec.Struct, frozen=True, tag=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """A Cut was done."""
+    """The answer to a Cut that succeeded."""
 
 
 class Unavailable(msgspec.Struct, frozen=True, tag=True):
-    """There is no answer to a Scan, or a Cut was not done, for this reason."""
+    """The answer to a Scan or a Cut that failed, with the reason."""
 
     message: str
     reason: str = ""
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
-    """The driver said that something happened: a scan may find something new."""
+    """The message that the driver raised an event, so that a scan may find something new."""
 
 
 Reply = Reading | Found | Done | Unavailable | Event
@@ -61,5 +61,5 @@ REPLIES = msgspec.json.Decoder(Reply)
 
 
 def line(message: Request | Reply) -> bytes:
-    """A message as it is sent; JSON has no line breaks but in strings, where they are escaped."""
+    """Encode a message as one line; in JSON, line breaks within strings are escaped."""
     return msgspec.json.encode(message) + b"\n"

@@ -9,12 +9,21 @@ from gpupack_crds.devices import BYTES_PER_MIB
 
 MIB_PER_GIB = 1024
 SLOTS = 8
-"""Of memory; names of profiles are rounded by them."""
+"""Number of memory slots of a GPU, by which the memory in profile names is rounded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slice:
-    """`gpu` and `compute` number its instances; `start` and `size` count memory slots."""
+    """A MIG slice.
+
+    Attributes:
+        handle: NVML's handle of it.
+        profile: name of its profile.
+        gpu: number of its GPU instance.
+        compute: number of its compute instance.
+        start: its first memory slot.
+        size: number of its memory slots.
+    """
 
     handle: Any
     profile: str
@@ -25,11 +34,11 @@ class Slice:
 
 
 def slices(nvml: Any, gpu: Any) -> list[Slice] | None:
-    """Of a GPU; None where MIG is off or unknown to the board, empty where it is not cut yet.
+    """Return the slices of a GPU; None: MIG is off or not supported; empty: it has none yet.
 
     Raises:
-        nvml.NVMLError: the GPU does not tell how it is cut, or a slice that is listed does not
-            answer. Taken for a GPU without slices it would be handed out whole.
+        nvml.NVMLError: the GPU does not list its slices, or a listed slice does not answer. If it
+            counted as a GPU without slices, it would be handed out whole.
     """
     try:
         mode = nvml.nvmlDeviceGetMigMode(gpu)
@@ -67,7 +76,7 @@ def _read(nvml: Any, gpu: Any, handle: Any, total: int) -> Slice:
 
 
 def _told(nvml: Any, gpu: Any, profile: int) -> str:
-    """The name that the driver has for a profile, by the number of it that an instance tells."""
+    """Return the driver's name of a profile, by the number in an instance; empty: not known."""
     for kind in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:
             info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind)
@@ -80,15 +89,15 @@ def _told(nvml: Any, gpu: Any, profile: int) -> str:
 
 
 def profile_name(compute: int, memory_mib: int, total_bytes: int) -> str:
-    """The name of a profile by its size, as NVIDIA's device plugin makes it up (go-nvlib).
+    """Compute the name of a profile from its size, as NVIDIA's device plugin does (go-nvlib).
 
     Args:
-        compute: slices of multiprocessors.
+        compute: number of slices of multiprocessors.
         memory_mib: memory of the slice.
         total_bytes: memory of its GPU.
     """
     total_mib = total_bytes / BYTES_PER_MIB
     part = math.ceil(memory_mib / total_mib * SLOTS) / SLOTS
     gigabytes = math.ceil(total_mib / MIB_PER_GIB)
-    # Halves upwards, unlike round(): half of an H200's 141 GB is 71.
+    # Halves are rounded up, unlike in round(): half of an H200's 141 GB is 71.
     return f"{compute}g.{math.floor(part * gigabytes + 0.5)}gb"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut a GPU in MIG mode into slices, by NVML. MIG mode itself is never turned on or off.
+"""The partitioning of a GPU in MIG mode into slices, with NVML.
 
-A slice is a GPU instance, which has memory and multiprocessors, with one compute instance that
-takes all of it. The driver destroys no instance that a process uses.
+MIG mode itself is never turned on or off. A slice is a GPU instance, which has memory and
+multiprocessors, with one compute instance that takes all of it. The driver destroys no instance
+that a process uses.
 """
 
 import ctypes
@@ -13,11 +14,11 @@ from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.layout import Place, Profile
 
 MAX_INSTANCES: Final = 16
-"""Of one GPU; there are eight slots of memory."""
+"""An upper limit of the instances of one GPU, which has eight memory slots."""
 
 
 def profiles(nvml: Any, gpu: Any) -> dict[str, Profile]:
-    """What a GPU in MIG mode can be cut into, by name, as far as the driver tells."""
+    """Return the profiles of a GPU in MIG mode, by name, as far as the driver shows them."""
     found = {}
     for info in _infos(nvml, gpu):
         if places := _places(nvml, gpu, info):
@@ -31,11 +32,12 @@ def profiles(nvml: Any, gpu: Any) -> dict[str, Profile]:
 
 
 def cut(nvml: Any, gpu: Any, places: Sequence[Place]) -> None:
-    """Destroy all slices of a GPU and make these.
+    """Destroy all slices of a GPU and create these.
 
     Raises:
-        InventoryUnavailable: a process uses it, or it has no such profile; nothing was changed.
-        nvml.NVMLError: the driver refuses; what there is then the next scan says.
+        InventoryUnavailable: a process uses the GPU, or it has no such profile; nothing was
+            changed.
+        nvml.NVMLError: the driver refuses; the next scan shows the slices that then exist.
     """
     known = profiles(nvml, gpu)
     if missing := {place.profile for place in places} - known.keys():
@@ -66,7 +68,7 @@ def _name(info: Any) -> str:
 
 
 def _places(nvml: Any, gpu: Any, info: Any) -> list[Any]:
-    """Those that the profile has on an empty GPU."""
+    """Return the places that the profile has on an empty GPU."""
     found = (nvml.c_nvmlGpuInstancePlacement_t * MAX_INSTANCES)()
     count = ctypes.c_uint(MAX_INSTANCES)
     try:
@@ -77,7 +79,7 @@ def _places(nvml: Any, gpu: Any, info: Any) -> list[Any]:
 
 
 def _listed(call: Any, kind: Any, owner: Any, number: int) -> list[Any]:
-    """GPU instances of a GPU, or compute instances of one of those, of a profile."""
+    """Return a GPU's GPU instances, or a GPU instance's compute instances, of one profile."""
     found, count = (kind * MAX_INSTANCES)(), ctypes.c_uint(MAX_INSTANCES)
     call(owner, number, found, ctypes.byref(count))
     return list(found[: count.value])

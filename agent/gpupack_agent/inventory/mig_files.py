@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device nodes by which the driver lets a process use one MIG slice.
+"""The device nodes with which the driver lets a process use one MIG slice.
 
-Who may open the GPU's own node sees no slice of it without two more: one for the GPU instance, one
-for the compute instance in it. Their numbers the driver tells in files of its own:
+A process that may open the GPU's own node needs two more for a slice: one for the GPU instance and
+one for the compute instance in it. Files of the driver show their minor numbers:
 
     /proc/driver/nvidia/capabilities/gpu0/mig/gi1/access         DeviceFileMinor: 12
     /proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access     DeviceFileMinor: 13
@@ -23,16 +23,16 @@ _MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]+)\s*$", re.MULTILINE)
 
 
 def capabilities(driver: HostDriver, minor: int, gpu: int, compute: int) -> tuple[str, ...]:
-    """The nodes of a slice, by their names below /dev.
+    """Return the device nodes of a slice, as names below /dev.
 
     Args:
-        driver: the host's.
-        minor: of its GPU's device node.
+        driver: the host's driver.
+        minor: minor number of its GPU's device node.
         gpu: number of its GPU instance.
-        compute: number of its compute instance there.
+        compute: number of its compute instance in the GPU instance.
 
     Raises:
-        InventoryUnavailable: the driver does not tell them, or they are not there.
+        InventoryUnavailable: the driver does not show them, or they do not exist.
     """
     instance = driver.host / CAPABILITIES / f"gpu{minor}" / "mig" / f"gi{gpu}"
     return tuple(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node's real GPUs, as NVIDIA's driver lists them through NVML.
 
-Initialising NVML touches no GPU, asking for a handle does: every GPU is read behind a guard of its
-own, so that one that fell off the bus hides no other. A GPU that cannot be read is missing from the
-findings; `KnownDevices` notices and reports it. What a driver or board does not tell is left out.
-Any call may hang for ever: this runs in a process of its own (`prober`).
+The initialisation of NVML accesses no GPU, but opening a handle does. So the errors of each GPU are
+caught separately, and one that fell off the bus hides no other. A GPU that cannot be read is
+missing from the findings; `KnownDevices` notices and reports it. Values that a driver or board does
+not report are left out. Any call may hang for ever, so this runs in a separate process (`prober`).
 """
 
 import contextlib
@@ -36,12 +36,12 @@ T = TypeVar("T")
 NVML = "libnvidia-ml.so.1"
 
 MAX_XIDS = 32
-"""As many as GPUNode takes; there are fewer that matter."""
+"""The largest number of XIDs that GPUNode accepts; fewer than that matter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Gpu:
-    """A GPU that answered: NVML's handle and what identifies it."""
+    """A GPU that answered: NVML's handle, its index and its UUID."""
 
     handle: Any
     index: int
@@ -52,9 +52,9 @@ class NvmlReader:
     """The GPUs that the driver shows.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
-        xids: collects the driver's events; started by the first scan.
-        host_root: where the host's root is seen, for sysfs.
+        nvml: the module `pynvml`, or an object with its functions.
+        xids: collects the driver's events; the first scan starts it.
+        host_root: this process's path of the host's root, for sysfs.
     """
 
     def __init__(self, nvml: Any, xids: XidWatcher, *, host_root: pathlib.Path) -> None:
@@ -65,13 +65,13 @@ class NvmlReader:
         self._peers = Peers(nvml)
         self._instances: dict[str, tuple[int, int]] = {}
         self._mig_gpus: dict[str, MigGpu] = {}
-        """By UUID; what a GPU can be cut into does not change."""
+        """The GPUs in MIG mode, by UUID; the possible profiles of a GPU do not change."""
 
     def scan(self, skip: Collection[int] = ()) -> Findings:
         """Read every GPU that answers.
 
         Args:
-            skip: indices of GPUs that are not to be asked about.
+            skip: indices of GPUs that must not be queried.
 
         Raises:
             InventoryUnavailable: the driver does not list its GPUs.
@@ -79,7 +79,7 @@ class NvmlReader:
         with self._unavailable():
             count = self._nvml.nvmlDeviceGetCount()
             driver = self._nvml.nvmlSystemGetDriverVersion()
-            # Not _v2, which fails where libcuda is not on our own search path.
+            # Not _v2, which fails if libcuda is not on this process's search path.
             cuda = self._nvml.nvmlSystemGetCudaDriverVersion()
         asked = (index for index in range(count) if index not in skip)
         gpus = [gpu for index in asked if (gpu := self._guarded(self._open, index))]
@@ -120,7 +120,10 @@ class NvmlReader:
     def _described(
         self, read: Sequence[tuple[_Gpu, GpuFacts]]
     ) -> Iterator[tuple[GpuFacts, list[GpuDevice]]]:
-        """Those that answered in full: of whom there are facts is not gone, cut or not."""
+        """Iterate over the GPUs that answered every necessary call.
+
+        A GPU with facts is not gone, whether it has slices or not.
+        """
         self._peers.see({gpu.index: (gpu.handle, facts) for gpu, facts in read})
         for gpu, facts in read:
             described = self._guarded(self._read, gpu, facts)
@@ -132,7 +135,7 @@ class NvmlReader:
         return _Gpu(handle=handle, index=index, uuid=self._nvml.nvmlDeviceGetUUID(handle))
 
     def _read(self, gpu: _Gpu, facts: GpuFacts) -> tuple[GpuFacts, list[GpuDevice]]:
-        """Describe a GPU, or its slices where it is cut into MIG devices."""
+        """Describe a GPU, or its slices if it is in MIG mode."""
         xids = self._xids.seen(gpu.uuid)
         grade = rules.judge(facts, xids)
         describe = functools.partial(
@@ -191,16 +194,17 @@ class NvmlReader:
         }
 
     def _told(self, call: Callable[..., T], *arguments: Any) -> T | None:
-        """Ask for something that not every driver or board tells."""
+        """Call a function that not every driver or board supports; None: no value."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError:
             return None
 
     def _guarded(self, call: Callable[..., T], *arguments: Any) -> T | None:
-        """Ask for something without which a GPU counts as gone, and its jobs start elsewhere.
+        """Call a function without whose result a GPU counts as gone, so that its jobs restart.
 
-        Errors that say that it is are believed at once, others the second time.
+        Errors that say that the GPU is gone count at once. After other errors the call is repeated
+        once.
         """
         nvml = self._nvml
         try:
@@ -224,7 +228,10 @@ class NvmlReader:
 
 
 def too_old(nvml: Any) -> str:
-    """Say that the driver lacks a function: NVMLLibraryMismatchError, which is no NVMLError."""
+    """Return the message for NVMLLibraryMismatchError, which is no NVMLError.
+
+    It says that the driver lacks a function.
+    """
     try:
         version = nvml.nvmlSystemGetDriverVersion()
     except nvml.NVMLError:
@@ -236,10 +243,10 @@ def too_old(nvml: Any) -> str:
 
 
 def open_nvml(nvml: Any, search: DriverSearch) -> None:
-    """Load and initialise the driver's library, from the host's folders before our own.
+    """Load and initialise the driver's library, from the host's folders before the container's.
 
     Raises:
-        InventoryUnavailable: there is no driver here, or its library cannot be loaded.
+        InventoryUnavailable: the host has no driver, or its library cannot be used.
     """
     driver_files.make_nodes(search)
     driver_files.preload(search, NVML)

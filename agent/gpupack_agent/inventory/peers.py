@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs of a node reach each other's memory, by the driver's matrix of peer-to-peer states.
+"""Groups of a node's GPUs that reach each other's memory, from the driver's peer-to-peer matrix.
 
-Pairs are asked, not the far end of each link: behind NVSwitch the far end is the switch. The matrix
-has as many entries as there are pairs, 2,016 of 64 GPUs, and changes with the GPUs and their links:
-it is asked for anew when those do, and now and then, since links come up after the driver does.
+The driver is queried for pairs and not for the far end of each link, because behind NVSwitch the
+far end is the switch. The matrix has one entry for each pair, 2,016 for 64 GPUs, and changes with
+the GPUs and their links. It is read again when these change, and from time to time, because links
+come up after the driver does.
 """
 
 import time
@@ -21,25 +22,25 @@ P2P_READ: Final = 0
 
 
 class Peers:
-    """Remembers the cliques of the GPUs that there were.
+    """The cliques of the GPUs, cached.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
-        now: monotonic seconds.
+        nvml: the module `pynvml`, or an object with its functions.
+        now: returns monotonic seconds.
     """
 
     def __init__(self, nvml: Any, *, now: Callable[[], float] = time.monotonic) -> None:
         self._nvml, self._now = nvml, now
         self._known: Any = None
-        """The GPUs and their links, as they were when the matrix was read."""
+        """The GPUs and their links at the time when the matrix was read."""
         self._read_at = 0.0
         self.nvlink: Mapping[int, int] = {}
-        """By index, the clique over NVLink."""
+        """The clique over NVLink of each GPU, by index."""
         self.p2p: Mapping[int, int] = {}
-        """By index, the clique over NVLink or PCIe."""
+        """The clique over NVLink or PCIe of each GPU, by index."""
 
     def see(self, gpus: Mapping[int, tuple[Any, GpuFacts]]) -> None:
-        """Bring the cliques up to date with these GPUs: NVML's handles and facts, by index."""
+        """Update the cliques for these GPUs: NVML's handles and facts, by index."""
         known = tuple((index, gpu.uuid, gpu.links.nvlinks) for index, (_, gpu) in gpus.items())
         if known == self._known and self._now() - self._read_at < AGAIN_SECONDS:
             return
@@ -61,16 +62,16 @@ class Peers:
 
 
 def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
-    """Group GPUs that reach each other over NVLink, by others where need be, by union-find.
+    """Group GPUs that reach each other over NVLink, directly or through others, by union-find.
 
-    gpupack_core.cliques does the same for the client; to import it here would load numpy.
+    gpupack_core.cliques does the same for the client; its import here would load numpy.
 
     Args:
         indices: the GPUs, in ascending order.
-        linked: whether two of them reach each other.
+        linked: tells whether two of them reach each other.
 
     Returns:
-        For each GPU with a peer the lowest index of its group; GPUs without one are left out.
+        The lowest index of its group for each GPU with a peer; GPUs without one are left out.
     """
     parent = {index: index for index in indices}
 
@@ -91,9 +92,16 @@ def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
 
 
 def complete(indices: Sequence[int], reaches: Reaches) -> dict[int, int]:
-    """Group GPUs of which each reaches each: over PCIe nobody forwards for others.
+    """Group GPUs so that all members reach each other: over PCIe no GPU forwards for others.
 
-    A GPU joins the first group all of whose members it reaches. As `connected` otherwise.
+    A GPU joins the first group of which it reaches all members.
+
+    Args:
+        indices: the GPUs, in ascending order.
+        reaches: tells whether two of them reach each other.
+
+    Returns:
+        The lowest index of its group for each GPU with a peer; GPUs without one are left out.
     """
     groups: list[list[int]] = []
     for index in indices:

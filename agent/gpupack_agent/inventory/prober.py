@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that asks the driver, so that a call which does not come back stops nothing else.
+"""The process that queries the driver, so that a call that does not return stops nothing else.
 
-It does what it is told on standard input and answers on standard output, one request after the
-other; before each GPU it says which one it asks for. It ends with its standard input, and so with
-the agent.
+It reads requests from standard input and answers on standard output, one after the other. Before
+the calls about a GPU it writes the index of that GPU. It ends when its standard input ends, and so
+with the agent.
 """
 
 import argparse
@@ -37,12 +37,12 @@ from gpupack_agent.inventory.xids import XidWatcher
 
 
 class Prober:
-    """Serves one agent.
+    """The server of one agent's requests.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
-        search: knows where the host keeps the driver.
-        output: where to the replies are written.
+        nvml: the module `pynvml`, or an object with its functions.
+        search: finds the host's driver.
+        output: the stream to which replies are written.
     """
 
     def __init__(self, nvml: Any, search: DriverSearch, output: BinaryIO) -> None:
@@ -53,7 +53,7 @@ class Prober:
         self._reader: NvmlReader | None = None
 
     def serve(self, requests: BinaryIO) -> None:
-        """Answer until the requests end."""
+        """Answer requests until they end."""
         for each in requests:
             match REQUESTS.decode(each):
                 case Scan(skip=skip):
@@ -72,7 +72,7 @@ class Prober:
             findings = self._reader.scan(skip)
         except InventoryUnavailable as error:
             if driver_files.has_nvidia_gpu(self._search.host) is False:
-                # A node of another vendor's GPUs, or of none.
+                # The node has another vendor's GPUs, or none.
                 return Found(Findings(devices=()))
             return Unavailable(str(error), error.reason)
         except self._nvml.NVMLLibraryMismatchError:
@@ -92,14 +92,14 @@ class Prober:
         return Done()
 
     def _reply(self, reply: Reply) -> None:
-        """The thread that waits for events writes too."""
+        """Write a reply, under a lock, because the thread that waits for events writes, too."""
         with self._lock:
             self._output.write(line(reply))
             self._output.flush()
 
 
 def main() -> None:
-    """`python -m gpupack_agent.inventory.prober`."""
+    """Run `python -m gpupack_agent.inventory.prober`."""
     import pynvml  # noqa: PLC0415 - the tests' process has recordings instead
 
     parser = argparse.ArgumentParser(description=__doc__)

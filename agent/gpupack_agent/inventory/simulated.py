@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that a file describes: for demo, tests and clusters without GPUs.
+"""GPUs that a file describes, for demo, tests and clusters without GPUs.
 
     nodes:
-    - match: "gpupack-*"          # the first entry whose pattern fits the node's name counts
+    - match: "gpupack-*"          # the first entry whose pattern matches the node's name counts
       devices:
       - {model: NVIDIA H200, memoryMiB: 143771, count: 8, nvlinkClique: 0, numaNode: 0}
-      - {model: NVIDIA H200, memoryMiB: 143771, mig: [3g.71gb, 1g.18gb, 1g.18gb]}  # cut into slices
+      - {model: NVIDIA H200, memoryMiB: 143771, mig: [3g.71gb, 1g.18gb, 1g.18gb]}  # MIG slices
 
-Nothing outside this module treats simulated GPUs differently, but everything says that they are:
-each carries `simulated: true` into GPUNode, container environment and results.
+Each simulated GPU has `simulated: true` in GPUNode, in the container's environment and in results,
+so that every place that shows it says so.
 """
 
 import asyncio
@@ -28,13 +28,19 @@ from gpupack_crds.gpunode import GpuDevice, Health
 from gpupack_crds.wire import Wire
 
 MAX_CUTS = 100
-"""Numbers of cuts begin anew then: UUIDs of slices have a bounded length."""
+"""The number of layout changes after which their counter restarts from 0.
+
+UUIDs of slices contain the counter and have a bounded length."""
 
 
 class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
-    """`count` GPUs that are alike. `health` and `cause` let a test make them fail.
+    """Identical GPUs of a node.
 
-    `mig`: profiles of the slices that each is cut into, at NVIDIA's places in this order.
+    Attributes:
+        count: number of these GPUs.
+        health: their health; a test can make them fail.
+        cause: the cause of that health.
+        mig: profiles of the slices of each, at NVIDIA's places in this order; empty: no slices.
     """
 
     model: str
@@ -48,7 +54,7 @@ class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class SimulatedNodes(Wire, frozen=True, forbid_unknown_fields=True):
-    """The GPUs of all nodes whose name fits `match`, a shell pattern."""
+    """The GPUs of all nodes whose name matches `match`, a shell pattern."""
 
     match: str
     devices: tuple[SimulatedGroup, ...]
@@ -61,9 +67,12 @@ class SimulatedFile(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class SimulatedCut(msgspec.Struct, frozen=True):
-    """How a GPU was cut anew. `of`: how the file had it then; with another file it is void.
+    """A changed MIG layout of a GPU.
 
-    `number` counts the cuts.
+    Attributes:
+        of: the GPU's layout in the file at that time; if the file differs now, the change is void.
+        number: number of changes, modulo MAX_CUTS.
+        places: the present slices.
     """
 
     of: tuple[str, ...]
@@ -75,11 +84,11 @@ class SimulatedInventory:
     """The GPUs that a file gives this node. The file is read again at each scan.
 
     Args:
-        path: of the file.
-        node: whose GPUs they are.
-        scan_seconds: between two scans.
-        cuts: where it is kept how GPUs of the file that are cut were cut anew, since a real GPU
-            stays cut when its agent restarts.
+        path: the file.
+        node: name of the node.
+        scan_seconds: time between two scans.
+        cuts: the file that records changed MIG layouts, because a real GPU keeps its slices when
+            its agent restarts.
     """
 
     def __init__(
@@ -87,23 +96,23 @@ class SimulatedInventory:
     ) -> None:
         self._path, self._cuts = path, cuts
         self._cuts_in_use = threading.Lock()
-        """A scan and a cut each read them and write what follows from that."""
+        """Guards the file of changed layouts: a scan and a change each read and write it."""
         self._node = node
         self._scan_seconds = scan_seconds
 
     async def scan(self) -> Findings:
-        """Read the file; a node that no entry fits has no GPUs."""
+        """Read the file; a node that matches no entry has no GPUs."""
         return await asyncio.to_thread(self._scan)
 
     def injection(self, uuids: Sequence[str]) -> Injection:  # noqa: ARG002 - nothing is there
-        """Nothing: the environment is all that a simulated GPU consists of."""
+        """Return an empty injection: a simulated GPU consists only of environment variables."""
         return Injection()
 
     def forget(self) -> None:
-        """Nothing: the file says what is."""
+        """Do nothing: the file describes the state."""
 
     async def cut(self, uuid: str, places: Sequence[Place]) -> None:
-        """Remember it."""
+        """Record the new layout."""
         await asyncio.to_thread(self._keep, uuid, tuple(places))
 
     async def changed(self) -> None:
@@ -111,7 +120,7 @@ class SimulatedInventory:
         await asyncio.sleep(self._scan_seconds)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _scan(self) -> Findings:
         devices, mig_gpus = list[GpuDevice](), list[MigGpu]()
@@ -127,7 +136,7 @@ class SimulatedInventory:
         return Findings(devices=tuple(devices), mig_gpus=tuple(mig_gpus))
 
     def _gpus(self) -> Iterator[tuple[GpuDevice, SimulatedGroup]]:
-        """Each GPU of the first entry that fits the node, before it is cut."""
+        """Iterate over the GPUs of the first entry that matches the node, as whole GPUs."""
         fits = (each for each in self._read().nodes if fnmatch.fnmatchcase(self._node, each.match))
         entry = next(fits, None)
         groups = entry.devices if entry else ()
@@ -162,7 +171,10 @@ class SimulatedInventory:
             raise InventoryUnavailable(f"simulated cuts {self._cuts}: {error}") from error
 
     def _still_valid(self, by_file: Mapping[str, tuple[str, ...]]) -> dict[str, SimulatedCut]:
-        """The cuts of GPUs that the file has as it had them then; others are forgotten for good."""
+        """Return the changed layouts of GPUs whose layout in the file is the same as then.
+
+        The others are deleted.
+        """
         with self._cuts_in_use:
             kept = self._kept()
             valid = {uuid: cut for uuid, cut in kept.items() if by_file.get(uuid) == cut.of}
@@ -189,7 +201,7 @@ class SimulatedInventory:
             raise InventoryUnavailable(f"simulated cuts {self._cuts}: {error}") from error
 
     def _cut_by_file(self, whole: GpuDevice, wanted: tuple[str, ...]) -> SimulatedCut:
-        # With core comes numpy, which an agent of real GPUs does without.
+        # Core loads numpy, which an agent with real GPUs does not need.
         from gpupack_core import InvalidInventory, MiB, mig  # noqa: PLC0415
 
         try:
@@ -201,7 +213,7 @@ class SimulatedInventory:
 
 
 def _profiles(whole: GpuDevice) -> dict[str, Profile]:
-    """What a GPU of this size can be cut into."""
+    """Return the MIG profiles of a GPU of this memory size."""
     from gpupack_core import MiB, mig  # noqa: PLC0415
 
     family = mig.family_of(MiB(whole.memory_mib))
@@ -213,12 +225,12 @@ def _profiles(whole: GpuDevice) -> dict[str, Profile]:
 
 
 def _slices(whole: GpuDevice, cut: SimulatedCut) -> Iterator[GpuDevice]:
-    """The slices of a GPU, which has no shares and no NVLink any more."""
+    """Iterate over the slices of a GPU; they have no shares and no NVLink."""
     from gpupack_core import MiB, mig  # noqa: PLC0415
 
     family = mig.family_of(MiB(whole.memory_mib))
     for number, place in enumerate(cut.places):
-        # As real ones, a slice that is made anew is another.
+        # As with real GPUs, a slice that is created again has another UUID.
         again = f"-{cut.number}" if cut.number else ""
         yield msgspec.structs.replace(
             whole,
@@ -235,9 +247,9 @@ def _slices(whole: GpuDevice, cut: SimulatedCut) -> Iterator[GpuDevice]:
 
 
 def simulated_uuid(node: str, index: int) -> str:
-    """Name a GPU that does not exist: the same at each start, another on each node.
+    """Return the UUID of a simulated GPU, which is stable over restarts and unique to the node.
 
-    The node's name is shortened and followed by a hash of all of it: a UUID has at most 63
+    The node's name is shortened and followed by a hash of the whole name: a UUID has at most 63
     characters, so that it can also be a label's value.
     """
     digest = hashlib.sha256(node.encode()).hexdigest()[:8]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's events: which XIDs each GPU has raised.
+"""The driver's events: the XIDs that each GPU has raised.
 
-NVML can only wait for events by blocking, so a thread of its own does; it tells when something
-came. Nothing from before registration is seen. An XID that matters is remembered; for how long,
-`grading.rules` says.
+NVML can only wait for events in a blocking call, so a separate thread does it. The thread notifies
+the agent of each event. Events from before the registration are not visible. An XID that matters is
+kept; `grading.rules` defines for how long.
 """
 
 import collections
@@ -18,15 +18,15 @@ from gpupack_agent.grading import catalogue
 log = logging.getLogger(__name__)
 
 WAIT_MILLISECONDS = 1000
-"""How long one call blocks; a thread that blocked for ever would never see new GPUs."""
+"""The time for which one call blocks; a thread that blocked for ever would never see new GPUs."""
 
 
 class XidWatcher:
-    """Collects XIDs.
+    """The collector of XIDs.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
-        notify: called, in the thread that waits, when something came.
+        nvml: the module `pynvml`, or an object with its functions.
+        notify: called at each event, in the thread that waits.
     """
 
     def __init__(self, nvml: Any, *, notify: Callable[[], None]) -> None:
@@ -38,17 +38,17 @@ class XidWatcher:
         self._lock = threading.Lock()
 
     def seen(self, uuid: str) -> frozenset[int]:
-        """XIDs of one GPU."""
+        """Return the XIDs of one GPU."""
         with self._lock:
             return frozenset(self._seen[uuid])
 
     def forget(self) -> None:
-        """The GPUs were mended."""
+        """Forget all XIDs, because the GPUs were repaired."""
         with self._lock:
             self._seen.clear()
 
     def watch(self, handles: Mapping[str, Any]) -> None:
-        """Register the GPUs that are new or were away; the first call starts the thread."""
+        """Register GPUs that are new or were absent; the first call starts the thread."""
         if self._events is None and not self._begin():
             return
         self._watched &= handles.keys()
@@ -85,7 +85,10 @@ class XidWatcher:
                 self._note(event)
 
     def _no_event(self, error: Exception) -> None:
-        """A time-out is the ordinary case; after a lost GPU every call fails at once."""
+        """Handle an error of the wait.
+
+        A time-out is normal. After a GPU is lost every call fails at once.
+        """
         if isinstance(error, self._nvml.NVMLError_Timeout):
             return
         log.warning("waiting for the driver's events: %s", error)
