@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the exporter of this node listens: as the chart says, or found among the node's pods.
+"""The address of this node's exporter: configured, or found among the node's pods.
 
-Anybody can label a pod of his own, so it is found in namespaces alone that the administrator names.
-The agent watches the pods of its node anyway: finding it takes no further right.
+Any tenant can label a pod, so the exporter is only found in namespaces that the administrator
+names. The agent watches the pods of its node anyway, so this needs no further right.
 """
 
 import ipaddress
@@ -14,20 +14,20 @@ from gpupack_kube import objects
 
 AUTO: Final = "auto"
 PORT: Final = 9400
-"""DCGM exporter's own, unless the annotation says another one."""
+"""DCGM exporter's default port; the pod's annotation can set another one."""
 
 LABELS: Final = (
     ("app.kubernetes.io/name", "dcgm-exporter"),
     ("app", "nvidia-dcgm-exporter"),
 )
-"""Of the pods that the exporter's own chart and NVIDIA's GPU Operator make."""
+"""The labels of the pods of the exporter's own chart and of NVIDIA's GPU Operator."""
 
 
 class ExporterPods:
-    """Filled by a reflector with the pods of this node.
+    """The exporter pods of this node, filled by a reflector.
 
     Args:
-        namespaces: pods elsewhere are none.
+        namespaces: the namespaces in which a pod counts as an exporter.
     """
 
     def __init__(self, namespaces: Collection[str]) -> None:
@@ -36,17 +36,17 @@ class ExporterPods:
 
     @property
     def url(self) -> str | None:
-        """Of the first of them by name; None: there is none."""
+        """Return the URL of the first exporter by namespace and name; None: there is none."""
         return self._urls[min(self._urls)] if self._urls else None
 
     def replace(self, items: list[objects.Pod], /) -> None:
-        """Forget everything and hold exactly these."""
+        """Replace all pods by these."""
         self._urls.clear()
         for item in items:
             self.upsert(item)
 
     def upsert(self, item: objects.Pod, /) -> None:
-        """A pod appeared or changed."""
+        """Add or update a pod."""
         found = url_of(item) if item.metadata.namespace in self._namespaces else None
         if found is None:
             self.remove(item)
@@ -54,12 +54,12 @@ class ExporterPods:
             self._urls[item.key] = found
 
     def remove(self, item: objects.Pod, /) -> None:
-        """A pod is gone."""
+        """Remove a pod that is gone."""
         self._urls.pop(item.key, None)
 
 
 def url_of(pod: objects.Pod) -> str | None:
-    """Where a pod shows DCGM's figures; None: it is no exporter, or does not run."""
+    """Return the URL of a pod's DCGM metrics; None: it is no exporter, or does not run."""
     port = _port(pod.metadata)
     if port is None or pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the exporter again and again, beside the scans: none waits for it.
+"""The client of the exporter, which runs independently of the scans: no scan waits for it.
 
-What it told counts for STALE_SECONDS. A time limit, a limit on the answer's size and no redirects,
-compression or proxies bound what it costs; it is read in a thread.
+An answer counts for STALE_SECONDS. The client limits the cost of an answer: it has a time limit and
+a size limit, and uses no redirects, compression or proxies. A thread parses the answer.
 """
 
 import asyncio
@@ -22,27 +22,28 @@ from gpupack_agent.inventory.base import Findings
 log = logging.getLogger(__name__)
 
 ASK_SECONDS: Final = 15.0
-"""Between two questions: by default the exporter looks every 30 s itself."""
+"""The time between two requests: by default the exporter itself collects every 30 s."""
 LOOK_SECONDS: Final = 1.0
-"""Between two looks for the pod to ask, in memory, while there is none."""
+"""The time until the next attempt if there is no exporter's pod, or it did not answer."""
 ANSWER_SECONDS: Final = 5.0
 STALE_SECONDS: Final = 60.0
-"""For so long an answer counts."""
+"""The time for which an answer counts."""
 MAX_BYTES: Final = 4 << 20
-"""Of one answer; one of 8 GPUs with their pods takes 100 KB."""
+"""The largest size of one answer; 8 GPUs with their pods take 100 KB."""
 OK: Final = 200
 
 
 class ExporterSilent(Exception):
-    """The exporter gave no answer that can be used; the text says why."""
+    """An error: the exporter gave no usable answer; the text is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Told:
-    """One answer.
+    """One answer of the exporter.
 
     Attributes:
-        at: when it came, monotonic seconds.
+        figures: its figures.
+        at: the time when it arrived, monotonic seconds.
     """
 
     figures: Figures
@@ -53,9 +54,9 @@ class Exporter:
     """The exporter of this node.
 
     Args:
-        url: where it listens; `auto`: as one of the node's pods; empty: there is none.
-        pods: who may be it.
-        now: monotonic seconds.
+        url: its URL; `auto`: that of one of the node's pods; empty: there is none.
+        pods: the node's pods that may be the exporter.
+        now: returns monotonic seconds.
     """
 
     def __init__(
@@ -71,36 +72,37 @@ class Exporter:
         self._forgiven: dict[str, int] = {}
         self._answered = True
         self._answers = False
-        """Whether it did the last time it was asked."""
+        """Whether the exporter answered the last request."""
 
     @property
     def figures(self) -> Figures:
-        """What it told, while that counts."""
+        """Return the figures of the last answer; empty if it is too old."""
         is_fresh = self._now() - self._told.at < STALE_SECONDS
         return self._told.figures if is_fresh else {}
 
     def merged(self, findings: Findings) -> Findings:
-        """A scan, with what the exporter adds to it."""
+        """Return the findings of a scan with the exporter's additions."""
         return fields.merged(findings, self.figures, self._forgiven)
 
     def forget(self) -> None:
-        """The GPUs were mended: an XID counts again once the exporter has shown another value.
+        """Forget the XIDs that the exporter shows, because the GPUs were repaired.
 
-        It goes on showing the last one until DCGM itself begins anew.
+        An XID counts again after the exporter has shown another value. The exporter shows the last
+        XID until DCGM itself restarts.
         """
         self._forgiven |= _xids(self._told.figures)
 
     async def run(self) -> None:
-        """Ask again and again, until cancelled."""
+        """Query the exporter repeatedly, until cancelled."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
             while True:
                 await self.ask(session)
-                # One that has just begun has its address before it listens.
+                # An exporter that has just started has its address before it listens.
                 await asyncio.sleep(ASK_SECONDS if self._answers else LOOK_SECONDS)
 
     async def ask(self, session: aiohttp.ClientSession) -> None:
-        """Ask once; what it told before stands until it is too old."""
+        """Query the exporter once; if it fails, the last answer counts until it is too old."""
         url, self._answers = self._where(), False
         if not url:
             return
@@ -128,7 +130,7 @@ class Exporter:
 
 
 async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
-    """What the exporter at a URL tells; raises ExporterSilent."""
+    """Return the figures of the exporter at a URL; raises ExporterSilent."""
     from gpupack_serving import scraped  # noqa: PLC0415 - the parser, where there is what to parse
 
     try:

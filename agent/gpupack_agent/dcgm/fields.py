@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table: which source counts for which fact of a GPU, and what follows for its grade.
+"""The table of the source that counts for each fact of a GPU, and the effect on its grade.
 
-Where the driver tells a fact itself, that counts: it is asked at each scan, the exporter's figure
-is as old as its own interval. What the driver does not tell, the exporter adds. XIDs count from
-both, since neither sees those from before it began. So an exporter that lies or fails changes what
-the driver leaves open, and no GPU is better for what it says: it can only add causes.
+A fact that the driver itself reports takes precedence: the driver is queried at each scan, while
+the exporter's figure can be as old as the exporter's interval. The exporter adds the facts that the
+driver does not report. XIDs count from both, because neither sees those from before its start. So a
+wrong or failed exporter only affects facts that the driver does not report. It improves no GPU's
+grade: it can only add causes.
 """
 
 import dataclasses
@@ -21,25 +22,25 @@ from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice
 
 Figures = Mapping[str, Mapping[str, float]]
-"""What an exporter tells, by UUID, then by DCGM's name of the field."""
+"""The figures of an exporter, by UUID, then by DCGM's name of the field."""
 
 Source = Literal["NVML, else DCGM", "both"]
 MAX_XIDS: Final = 32
-"""As many as GPUNode takes."""
+"""The largest number of XIDs that GPUNode accepts."""
 LARGEST: Final = 2.0**63
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
-    """One row.
+    """One row of the table.
 
     Attributes:
-        fact: of `inventory.facts`, as part.name; `xids` is of the device.
-        dcgm: DCGM's name, as the exporter shows it.
-        source: which one counts.
-        why: that one.
-        most: a larger figure is none.
-        make: from DCGM's unit to ours.
+        fact: the fact of `inventory.facts`, as part.name; `xids` is a fact of the device.
+        dcgm: DCGM's name of the field, as the exporter shows it.
+        source: the source that counts.
+        why: the reason for this choice.
+        most: the largest valid figure; larger ones are ignored.
+        make: converts from DCGM's unit to the unit of the fact.
     """
 
     fact: str
@@ -115,12 +116,12 @@ NAMES: Final = frozenset(field.dcgm for field in FIELDS)
 
 
 def merged(findings: Findings, told: Figures, forgiven: Mapping[str, int]) -> Findings:
-    """A scan, with what the exporter adds.
+    """Return the findings of a scan with the exporter's additions.
 
     Args:
-        findings: of the driver; a GPU that it does not name stays unknown.
-        told: by the exporter.
-        forgiven: the XID that the exporter showed when the GPU was called mended, by UUID.
+        findings: the driver's findings; GPUs that are not in them are not added.
+        told: the exporter's figures.
+        forgiven: the XID that the exporter showed when the GPU was repaired, by UUID.
     """
     if not told:
         return findings
@@ -134,7 +135,7 @@ def merged(findings: Findings, told: Figures, forgiven: Mapping[str, int]) -> Fi
 
 
 def xid_of(told: Figures, uuid: str, forgiven: Mapping[str, int]) -> int | None:
-    """The XID that counts against a GPU, of those that the exporter shows."""
+    """Return the XID of the exporter that counts against a GPU; None: there is none."""
     number = _value(XIDS, told.get(uuid, {}))
     if number is None or number == forgiven.get(uuid) or not catalogue.matters(number):
         return None
@@ -163,7 +164,7 @@ def _value(field: Field, figures: Mapping[str, float]) -> Any:
 
 
 def _judged(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDevice:
-    """The device with what speaks against it beside; never a better one."""
+    """Return the device with further causes; its grade never improves."""
     numbers = () if xid is None else (xid,)
     grade = rules.judge(facts, numbers)
     xids = tuple(dict.fromkeys((*device.xids, *numbers)))[:MAX_XIDS]
@@ -178,7 +179,7 @@ def _judged(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDe
 
 
 def rendered() -> str:
-    """The table as docs/dcgm.md has it."""
+    """Return the table in Markdown, as in docs/dcgm.md."""
     return "\n".join(_rendered())
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XIDs by what NVIDIA's catalogue asks to be done at once, and what that means here.
+"""XIDs by the immediate action that NVIDIA's catalogue requests, and their grades.
 
 Source: «Xid Errors», Xid catalogue for Ampere and newer, column «Resolution Bucket (Immediate
-Action)», https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. Of XIDs for which it
-names no action the description decides. Numbers that it does not list say nothing.
+Action)», https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. For XIDs without an
+action there the description decides. Numbers that it does not list have no effect.
 
-An XID that a program can raise at will must not take a GPU from others: those whose action is to
-restart the application change nothing. 109 (a context switch timed out) is among them although the
-catalogue asks for a reset: programs bring it about, and where the GPU itself is stuck the driver
-says so by its recovery action. Likewise 154 only says that the recovery action changed.
+An XID that a program can raise at will must not take a GPU from other users. So XIDs whose action
+is to restart the application have no effect. 109 (a context switch timed out) is among them
+although the catalogue requests a reset: programs can cause it, and if the GPU itself hangs, the
+driver shows that by its recovery action. Likewise 154 only means that the recovery action changed.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from gpupack_crds.gpunode import Health
 
 
 class Class(enum.StrEnum):
-    """Kinds of XIDs; the value is the name of the rule that they share."""
+    """The kinds of XIDs; the value is the name of their common rule."""
 
     APPLICATION = "XidApplication"
     RECORD = "XidRecord"
@@ -120,7 +120,7 @@ CATALOGUE: Final[Mapping[int, Xid]] = {each.number: each for each in _entries()}
 
 
 def finding(number: int) -> Finding | None:
-    """What an XID says of the GPU that raised it; None: nothing."""
+    """Return the finding of an XID against the GPU that raised it; None: it has no effect."""
     known = CATALOGUE.get(number)
     if known is None:
         return None
@@ -131,5 +131,5 @@ def finding(number: int) -> Finding | None:
 
 
 def matters(number: int) -> bool:
-    """Whether an XID changes the grade of a GPU."""
+    """Tell whether an XID changes the grade of a GPU."""
     return finding(number) is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a GPU may be used, and what speaks against it."""
+"""The grade of a GPU: how far it may be used, and the findings against it."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from gpupack_crds.gpunode import MAX_CAUSES, Health
 
 ORDER: tuple[Health, ...] = ("Healthy", "Degraded", "Draining", "Failed")
-"""From the best to the worst."""
+"""The grades from the best to the worst. `Draining` means cordoned: nothing is evicted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that speaks against a GPU.
+    """One finding against a GPU.
 
     Attributes:
-        rule: its name, CamelCase, for machines.
-        health: how far the GPU may be used if this were all.
-        text: for people, with what to do about it.
+        rule: name of the rule in CamelCase, for programs.
+        health: how far the GPU could be used if this were the only finding.
+        text: the description for people, with the action to take.
     """
 
     rule: str
@@ -27,11 +27,12 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grade:
-    """Of one GPU at one moment.
+    """The grade of one GPU at one moment.
 
     Attributes:
-        cause: the text of the worst finding.
-        causes: the rules of all of them, the worst first.
+        health: health of the worst finding.
+        cause: text of the worst finding.
+        causes: names of the rules of all findings, the worst first, MAX_CAUSES at most.
     """
 
     health: Health = "Healthy"
@@ -40,7 +41,7 @@ class Grade:
 
 
 def graded(findings: Iterable[Finding]) -> Grade:
-    """The worst one counts; of equals the first."""
+    """Return the grade of some findings: the worst one counts, and the first of equal ones."""
     worst_first = sorted(findings, key=lambda each: -ORDER.index(each.health))
     if not worst_first:
         return Grade()
@@ -49,5 +50,5 @@ def graded(findings: Iterable[Finding]) -> Grade:
 
 
 def is_worse(one: Health, other: Health) -> bool:
-    """Whether the first is worse than the second."""
+    """Tell whether the first is worse than the second."""
     return ORDER.index(one) > ORDER.index(other)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU gets worse at once, and better only after it has been so for a while.
+"""Hysteresis of grades: a worse grade is shown at once, a better one only after it has lasted.
 
-A device whose state comes and goes within that time keeps the worst of its grades, so whoever
-places work by it is not led back and forth. What counts as better is written beside the grade
-(`GpuDevice.well_since`), and read back by an agent that begins anew: a restart heals nothing.
+A device whose state alternates within that time keeps its worst grade, so placement does not
+alternate. GPUNode records since when the device is better (`GpuDevice.well_since`), and a restarted
+agent reads it: a restart improves no grade.
 """
 
 import datetime as dt
@@ -22,21 +22,21 @@ def steady(
     now: dt.datetime,
     hold_seconds: float,
 ) -> GpuDevice:
-    """What is said of a GPU.
+    """Return the device with the grade to show.
 
     Args:
-        seen: as it is now.
-        before: as was said last; None: nothing was.
-        worst: as it was seen at its worst since it is better than that; None: as now.
-        now: when it was seen.
-        hold_seconds: for how long it must be better.
+        seen: the device as it is now.
+        before: the device as it was last shown; None: it was not.
+        worst: its worst state since it became better than `before`; None: as now.
+        now: the time of the scan.
+        hold_seconds: the time for which it must be better.
     """
     if before is None or not is_worse(before.health, seen.health):
         return seen
     since = moment(before.well_since) or now
     if (now - since).total_seconds() < hold_seconds:
         return _held(seen, before, since)
-    # It has been as well as that for long enough, and better only now.
+    # It has been at least as good as `worst` for long enough, and is better only now.
     return _held(seen, worst, now) if worst and is_worse(worst.health, seen.health) else seen
 
 
@@ -51,12 +51,12 @@ def _held(seen: GpuDevice, said: GpuDevice, since: dt.datetime) -> GpuDevice:
 
 
 def written(moment: dt.datetime) -> str:
-    """As in the API: whole seconds, UTC."""
+    """Format a time as in the API: whole seconds, UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str | None) -> dt.datetime | None:
-    """The reverse; None: there is none, or it is no moment."""
+    """Parse a time of the API; None: there is none, or the text is no time."""
     try:
         return dt.datetime.fromisoformat(text) if text else None
     except ValueError:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of rules: which of the driver's facts speak against a GPU.
+"""The table of rules: the facts of the driver that count against a GPU.
 
-States are over when the driver says so. XIDs are events, and a GPU may look well after one without
-being so: they count until the node boots, or until somebody says that the GPU was mended, by
-deleting the node's GPUNode.
+States end when the driver says so. XIDs are events, and a GPU may seem to recover from one without
+being healthy. So they count until the node boots, or until an administrator who repaired the GPU
+deletes the node's GPUNode.
 
-What is left out on purpose: utilisation, power below its limit and clocks that the power limit
-holds down (that is a GPU at work), corrected memory errors (that is ECC at work), and the PCIe
+Some facts have no rule on purpose: utilisation, power below its limit and clocks that the power
+limit reduces (normal for a GPU at work), corrected memory errors (ECC works), and the PCIe
 generation (an idle link slows down).
 """
 
@@ -22,13 +22,13 @@ from gpupack_crds.gpunode import Health
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """One row.
+    """One rule of the table.
 
     Attributes:
-        name: CamelCase, as in GPUNode's causes.
-        health: how far a GPU may be used of which it holds.
-        source: where NVIDIA says so.
-        says: the text where it holds; empty: it does not, or the driver does not tell.
+        name: name in CamelCase, as in GPUNode's causes.
+        health: how far a GPU may be used to which the rule applies.
+        source: NVIDIA's document with the rule.
+        says: returns the text if the rule applies; empty: it does not, or the fact is not known.
     """
 
     name: str
@@ -49,14 +49,17 @@ RECOVERY_ACTIONS: Final[dict[int, tuple[Health, str]]] = {
     6: ("Failed", "the driver asks for a reset of the bus"),
     7: ("Failed", "the driver asks for a reboot of the system"),
 }
-"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0: none. Source: nvml.h, nvmlDeviceGpuRecoveryAction_t."""
+"""The grades by NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0: no action.
+
+Source: nvml.h, nvmlDeviceGpuRecoveryAction_t.
+"""
 
 SLOWDOWNS: Final = {
     "HwThermalSlowdown": "it is too hot: look at its cooling",
     "SwThermalSlowdown": "it is close to too hot: look at its cooling",
     "HwPowerBrakeSlowdown": "its power supply asked it to slow down: look at the host's power",
 }
-"""Reasons by NVML's names for clocks that are held down by what surrounds the GPU."""
+"""The reasons, by NVML's names, for clocks that the GPU's surroundings reduce."""
 
 
 def _slowed(reason: str) -> Rule:
@@ -88,7 +91,7 @@ def _remap_pending(facts: GpuFacts) -> str:
 
 def _links_down(facts: GpuFacts) -> str:
     links, down = facts.links.nvlinks, facts.links.down
-    # All of them are down where nothing is at the other end.
+    # All links are down if nothing is connected to them.
     if not down or not any(links):
         return ""
     return f"NVLink {', '.join(map(str, down))} of {len(links)} is down: look at its links"
@@ -112,7 +115,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def judge(facts: GpuFacts | None, xids: Iterable[int]) -> Grade:
-    """The grade of a GPU; `facts` None: only what it raised is known."""
+    """Return the grade of a GPU; if `facts` is None, only its XIDs are known."""
     return graded([*_of_facts(facts), *_of_xids(xids)] if facts else list(_of_xids(xids)))
 
 

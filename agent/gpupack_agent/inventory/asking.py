@@ -13,8 +13,9 @@ class Asking:
     """A wrapper with the functions and constants of `pynvml`.
 
     A handle belongs to the GPU for which it was opened. A call whose first argument is no known
-    handle counts for the GPU of the call before, such as a call with the handle of a MIG device.
-    Calls of other threads are not reported, because those threads wait for events.
+    handle counts for the GPU of the call before, such as a call with the handle of a MIG device. A
+    call without arguments concerns no single GPU. Calls of other threads are not reported, because
+    those threads wait for events.
 
     Args:
         nvml: the module `pynvml`, or an object with its functions.

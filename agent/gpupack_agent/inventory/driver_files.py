@@ -33,7 +33,7 @@ DEVICES: Final = pathlib.Path("/dev")
 
 NVIDIA_PCI = "0x10de"
 DISPLAY_CLASS = "0x03"
-"""The prefix of `class` in sysfs; data centre GPUs are 3D controllers of this class."""
+"""NVIDIA's `vendor` and the prefix of `class` in sysfs; data centre GPUs are 3D controllers."""
 
 TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
 """The variable without which Triton, and torch.compile with it, searches libcuda in the cache."""

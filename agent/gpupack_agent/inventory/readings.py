@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a GPU's facts through NVML.
+"""The reading of a GPU's facts through NVML.
 
-What a driver or board does not tell is left out: each call is guarded on its own. Fields are read
-in one call, and each has a return code of its own.
+Values that a driver or board does not report are left out: the errors of each call are caught
+separately. Fields are read in one call, and each field has a separate return code.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ MILLI: Final = 1000.0
 CPUS_PER_WORD: Final = 64
 MAX_CPUS: Final = 1024
 MAX_LINKS: Final = 36
-"""NVML_NVLINK_MAX_LINKS of the newest library; an older one refuses the higher numbers."""
+"""NVML_NVLINK_MAX_LINKS of the newest library; older ones refuse the higher numbers."""
 
 ARCHITECTURES: Final = {2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing"} | {
     7: "Ampere",
@@ -37,7 +37,7 @@ ARCHITECTURES: Final = {2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "
     10: "Blackwell",
     13: "Rubin",
 }
-"""NVML_DEVICE_ARCH_*."""
+"""The architectures by NVML_DEVICE_ARCH_*."""
 
 COMPUTE_MODES: Final = {
     0: "default",
@@ -45,7 +45,7 @@ COMPUTE_MODES: Final = {
     2: "prohibited",
     3: "exclusive_process",
 }
-"""NVML_COMPUTEMODE_*."""
+"""The compute modes by NVML_COMPUTEMODE_*."""
 
 THROTTLES: Final = (
     "SwPowerCap",
@@ -55,7 +55,7 @@ THROTTLES: Final = (
     "HwThermalSlowdown",
     "HwPowerBrakeSlowdown",
 )
-"""Reasons that somebody may want to do something about: an idle GPU's clocks are low as well."""
+"""The reasons that may need an action; others are left out: an idle GPU has low clocks, too."""
 
 FIELDS: Final = {
     "memory_temperature_celsius": "NVML_FI_DEV_MEMORY_TEMP",
@@ -71,23 +71,24 @@ FIELDS: Final = {
 }
 
 ENERGY_SECONDS: Final = 60.0
-"""Between two readings of the energy of a GPU on which no process is: on an H200 reading it takes
-half of a scan's time, 5 ms. Energy that a GPU took at rest may so count up to a minute later."""
+"""The time between two readings of the energy of a GPU without processes. On an H200 the reading
+takes half of a scan's time, 5 ms. So the energy of an idle GPU may count up to a minute later."""
 
 BOARD_SECONDS: Final = 60.0
-"""Between two readings of what changes by an administrator's hand alone: compute mode, limits."""
+"""The time between two readings of facts that only an administrator changes: compute mode, limits.
+"""
 
 VALUE_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""By NVML_VALUE_TYPE_*."""
+"""The member of a field's value by NVML_VALUE_TYPE_*."""
 
 
 class Readings:
-    """Of the GPUs of one node.
+    """The readings of one node's GPUs.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
-        host_root: where the host's root is seen, for sysfs.
-        now: monotonic seconds.
+        nvml: the module `pynvml`, or an object with its functions.
+        host_root: this process's path of the host's root, for sysfs.
+        now: returns monotonic seconds.
     """
 
     def __init__(
@@ -97,14 +98,14 @@ class Readings:
         self._gpm = Gpm(nvml)
         self._now = now
         self._energy: dict[str, tuple[float, float | None]] = {}
-        """By UUID: when it was read, and joules."""
+        """The time of the last reading and the joules, by UUID."""
         self._in_use: set[str] = set()
-        """GPUs on which processes were at the last scan."""
+        """The GPUs that had processes at the last scan."""
         self._boards: dict[str, tuple[float, Board]] = {}
-        """By UUID: when it was read, and what was."""
+        """The time of the last reading and the board's facts, by UUID."""
 
     def facts(self, handle: Any, *, uuid: str, index: int, name: str) -> GpuFacts:
-        """All that the driver tells now."""
+        """Read all facts of a GPU."""
         read_at, board = self._boards.get(uuid, (float("-inf"), Board()))
         if self._now() - read_at >= BOARD_SECONDS:
             board = self._board(handle)
@@ -149,13 +150,13 @@ class Readings:
         )
 
     def of_slice(self, gpu: Any, handle: Any, *, instance: int, profile: str) -> SliceFacts:
-        """What the driver tells of a MIG slice.
+        """Read the facts of a MIG slice.
 
         Args:
             gpu: handle of its GPU.
-            handle: its own.
+            handle: handle of the slice.
             instance: number of its GPU instance.
-            profile: its own.
+            profile: name of its profile.
         """
         uuid = _text(self._nvml.nvmlDeviceGetUUID(handle))
         worked = _worked(self._memory(handle), self._gpm.percents(uuid, gpu, instance))
@@ -168,14 +169,17 @@ class Readings:
         )
 
     def retain(self, uuids: Collection[str]) -> None:
-        """Forget what was read of other GPUs and slices."""
+        """Forget the readings of all other GPUs and slices."""
         self._gpm.retain(uuids)
         self._in_use.intersection_update(uuids)
         self._energy = {uuid: read for uuid, read in self._energy.items() if uuid in uuids}
         self._boards = {uuid: read for uuid, read in self._boards.items() if uuid in uuids}
 
     def _joules(self, uuid: str, handle: Any, *, in_use: bool) -> float | None:
-        """Read it where anything may have run since the last scan, and now and then."""
+        """Return the energy in joules; None: not known.
+
+        It is read if anything may have run since the last scan, and every ENERGY_SECONDS.
+        """
         read_at, joules = self._energy.get(uuid, (float("-inf"), None))
         if in_use or uuid in self._in_use or self._now() - read_at >= ENERGY_SECONDS:
             joules = _milli(self._told("nvmlDeviceGetTotalEnergyConsumption", handle))
@@ -209,7 +213,7 @@ class Readings:
         )
 
     def _memory(self, handle: Any) -> Load:
-        """What is told of memory; version 2 has what the driver keeps for itself apart."""
+        """Read the memory; version 2 of the call shows the driver's reserved part separately."""
         memory = self._told("nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
         if memory is None:
             return Load()
@@ -256,7 +260,7 @@ class Readings:
         )
 
     def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
-        """The largest figure of a process that has contexts of both kinds."""
+        """Read the processes; one with several kinds of contexts has its largest figure."""
         found: dict[int, int | None] = {}
         for call in (
             "nvmlDeviceGetComputeRunningProcesses",
@@ -283,7 +287,7 @@ class Readings:
         }
 
     def _numa_node(self, bus_id: str | None) -> int | None:
-        """Ask sysfs: NVML's own call is unsupported on common boards (H200 among them)."""
+        """Read the NUMA node from sysfs: common boards (such as H200) do not support NVML's."""
         if bus_id is None:
             return None
         path = self._host_root / "sys/bus/pci/devices" / bus_id / "numa_node"
@@ -294,7 +298,7 @@ class Readings:
         return node if node >= 0 else None
 
     def _told(self, name: str, *arguments: Any) -> Any:
-        """Ask for something that not every driver or board tells."""
+        """Call a function that not every driver or board supports; None: no value."""
         try:
             return getattr(self._nvml, name)(*arguments)
         except self._nvml.NVMLError:

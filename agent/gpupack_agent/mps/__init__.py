@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares that are held to their limits by CUDA MPS.
+"""Limited shares, which CUDA MPS enforces.
 
-The supervisor, a DaemonSet of its own, runs one MPS daemon for each GPU of which limited shares are
-held. Agent and supervisor know each other by a folder of the host alone.
+The supervisor, a separate DaemonSet, runs one MPS daemon for each GPU of which pods hold limited
+shares. Agent and supervisor communicate only through a folder of the host.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes use a GPU, asked for in a process of its own: a driver call can hang.
+"""The list of processes that use a GPU, read in a separate process, because a driver call can hang.
 
-It is there while limited shares are held. One that does not answer is killed; until it has ended
-nobody is asked, so there are never two.
+The process runs while pods hold limited shares. One that does not answer is killed. No other one
+starts until it has ended, so there are never two.
 """
 
 import asyncio
@@ -22,24 +22,25 @@ from gpupack_agent.mps.processes import DeviceProcess, read
 
 END_SECONDS = 0.5
 LINE_BYTES = 4 << 20
-"""Of one answer: some 40,000 processes, more than a host's GPUs have memory for."""
+"""The largest size of one answer: about 40,000 processes, more than a host's GPUs have memory for.
+"""
 
 _REPLIES = msgspec.json.Decoder(tuple[DeviceProcess, ...] | str)
 _REQUESTS = msgspec.json.Decoder(tuple[str, ...])
 
 
 def command(search: DriverSearch) -> tuple[str, ...]:
-    """How the process is started."""
+    """Return the command that starts the process."""
     where = (str(search.host), search.setting)
     return (sys.executable, "-m", "gpupack_agent.mps.asking", *where)
 
 
 class ProcessReader:
-    """Started when it is first asked.
+    """The process that lists processes, started at the first request.
 
     Args:
-        command: what is run.
-        answer_seconds: within which it must answer.
+        command: the command of the process.
+        answer_seconds: the time within which it must answer.
     """
 
     def __init__(self, command: Sequence[str], *, answer_seconds: float) -> None:
@@ -48,10 +49,10 @@ class ProcessReader:
         self._killed: Process | None = None
 
     async def read(self, uuids: Iterable[str]) -> tuple[DeviceProcess, ...]:
-        """The processes that use these GPUs.
+        """Return the processes that use these GPUs.
 
         Raises:
-            InventoryUnavailable: the driver does not tell.
+            InventoryUnavailable: the driver does not list them.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -64,7 +65,7 @@ class ProcessReader:
         return answer
 
     async def stop(self) -> None:
-        """Nobody is asked any more; it is started anew by the next question."""
+        """End the process; the next request starts another one."""
         if self._process is None:
             return
         self._killed, self._process = self._process, None
@@ -72,7 +73,7 @@ class ProcessReader:
             self._killed.stdin.close()
         with contextlib.suppress(ProcessLookupError):
             self._killed.kill()
-        # One that is not in the kernel ends at once.
+        # A process that does not hang in the kernel ends at once.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 await self._killed.communicate()
@@ -96,7 +97,7 @@ class ProcessReader:
 
 
 def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
-    """Answer until the requests end: processes, or why there is no answer."""
+    """Answer requests until they end, each with processes or with the reason for an error."""
     for each in requests:
         reply: tuple[DeviceProcess, ...] | str
         try:
@@ -110,7 +111,7 @@ def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
 
 
 def main() -> None:
-    """`python -m gpupack_agent.mps.asking HOST_ROOT DRIVER_ROOT`."""
+    """Run `python -m gpupack_agent.mps.asking HOST_ROOT DRIVER_ROOT`."""
     import pynvml  # noqa: PLC0415 - the tests' process has another
 
     host_root, driver_root = sys.argv[1:]

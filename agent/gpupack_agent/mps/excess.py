@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which limited shares are exceeded, or were left. Pure.
+"""The search for limited shares that are exceeded, or whose processes left MPS. Pure.
 
-MPS holds each process to the memory of the share. The limit is the container's: two processes could
-take double. So what all processes of a pod have of the GPU is summed, whether they are MPS' clients
-or not; a process that is none has left the limits, whatever it takes.
+MPS limits each process to the memory of the share. But the limit applies to the container: two
+processes could use double. So the memory of all processes of a pod on the GPU is summed, whether
+they are clients of MPS or not. A process that is no client has left the limits, however little it
+uses.
 """
 
 import dataclasses
@@ -15,19 +16,19 @@ from gpupack_agent.mps.processes import DeviceProcess
 from gpupack_crds.devices import BYTES_PER_MIB, DeviceShare
 
 SLACK_MIB = 256
-"""The driver counts by pages, and what a process has besides its allocations."""
+"""The tolerance: the driver counts whole pages, and memory of a process beyond its allocations."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Excess:
-    """A share that is exceeded or left.
+    """A share that is exceeded, or one of whose processes left MPS.
 
     Attributes:
-        record: of the container.
-        share: what it has.
-        used_mib: what its processes have of the GPU's memory.
-        pids: these processes.
-        has_left: one of them computes past MPS.
+        record: the record of the container.
+        share: the container's share.
+        used_mib: memory of the GPU that the pod's processes use.
+        pids: PIDs of these processes.
+        has_left: whether one of them uses the GPU without MPS.
     """
 
     record: Record
@@ -38,7 +39,7 @@ class Excess:
 
 
 def limited(records: Iterable[Record]) -> Iterator[tuple[Record, DeviceShare]]:
-    """The limited shares that are held."""
+    """Iterate over the limited shares of some records."""
     for record in records:
         for share in record.devices:
             if is_limited(share):
@@ -50,12 +51,12 @@ def excesses(
     processes: Iterable[DeviceProcess],
     pod_of: Callable[[int], str | None],
 ) -> tuple[Excess, ...]:
-    """The shares that are.
+    """Return the shares that are exceeded.
 
     Args:
-        records: of live pods.
-        processes: that use the GPUs now.
-        pod_of: the UID of a process' pod.
+        records: records of live pods.
+        processes: the processes that use the GPUs now.
+        pod_of: returns the UID of a process's pod.
     """
     by_holder: dict[tuple[str | None, str], list[DeviceProcess]] = {}
     for process in processes:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of the host by which agent and supervisor know each other.
+"""The folder of the host through which agent and supervisor communicate.
 
-    alive               touched by the supervisor while it lives
-    wanted/UUID         by the agent: limited shares of this GPU are held, or are about to be
-    gpus/UUID/control   by the daemon: the socket that containers get, alone of all that is there
-    gpus/UUID/ending    by the supervisor: its daemon has ended, or is about to
-    faults/UUID         by the supervisor: what its log said of clients that failed
+    alive               supervisor: touched while it lives
+    wanted/UUID         agent: pods hold limited shares of this GPU, or will soon
+    gpus/UUID/control   daemon: its socket for programs, the only file there that containers get
+    gpus/UUID/ending    supervisor: the daemon has ended, or will soon
+    faults/UUID         supervisor: clients that failed together, from the daemon's log
 
-It is in memory: after a boot there is nothing in it, as there are no processes.
+The folder is in memory: after a boot it is empty, and no processes run.
 """
 
 import contextlib
@@ -20,16 +20,18 @@ from collections.abc import Iterable
 import msgspec
 
 HOST_FOLDER = pathlib.Path("/run/gpupack/mps")
-"""The same in both pods and on the host: the daemon's sockets go by their paths."""
+"""The folder's path, the same in both pods and on the host, because sockets are found by paths."""
 
 STALE_SECONDS = 30.0
-"""So long after its last sign of life no limited shares are promised; it gives one a second."""
+"""The age of the supervisor's last sign of life from which it counts as gone; it writes one every
+round, twice a second."""
 
 KEPT_SECONDS = 40.0
-"""A container start that waits for a daemon holds nothing yet; it waits for less."""
+"""The least time for which a requested daemon stays: a container start that waits for it holds
+nothing yet, and waits for less time."""
 
 MAX_FAULTS = 32
-"""Of one GPU; the older ones have been told."""
+"""The largest number of recorded faults of one GPU; older ones have been reported."""
 
 _UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -38,9 +40,9 @@ class Fault(msgspec.Struct, frozen=True):
     """Clients that failed together.
 
     Attributes:
-        at: seconds since the epoch.
-        clients: PIDs of those that the fault took along, in the host's numbers.
-        left: PIDs of those that were gone within the seconds before.
+        at: the time, seconds since the epoch.
+        clients: PIDs of the clients that failed, in the host's namespace.
+        left: PIDs of the clients that ended within the seconds before.
     """
 
     at: float
@@ -49,34 +51,34 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class MpsFolder:
-    """Both sides of it."""
+    """The folder, with the operations of agent and supervisor."""
 
     def __init__(self, path: pathlib.Path = HOST_FOLDER) -> None:
         self._path = path
 
     def is_served(self) -> bool:
-        """Whether a supervisor lives here."""
+        """Tell whether a supervisor lives on this host."""
         with contextlib.suppress(OSError):
             return time.time() - (self._path / "alive").stat().st_mtime < STALE_SECONDS
         return False
 
     def beat(self) -> None:
-        """The supervisor lives."""
+        """Write the supervisor's sign of life."""
         self._path.mkdir(parents=True, exist_ok=True)
         (self._path / "alive").touch()
 
     def rest(self) -> None:
-        """The supervisor ends."""
+        """Remove the supervisor's sign of life."""
         (self._path / "alive").unlink(missing_ok=True)
 
     def want(self, uuid: str) -> None:
-        """Have a daemon for this GPU."""
+        """Request a daemon for this GPU."""
         folder = self._path / "wanted"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _named(uuid)).touch()
 
     def retain(self, uuids: Iterable[str]) -> None:
-        """No other GPU needs one, but for those that were wanted just now."""
+        """Withdraw the requests for all other GPUs, except those requested just now."""
         for uuid in self.wanted() - set(uuids):
             path = self._path / "wanted" / uuid
             with contextlib.suppress(FileNotFoundError):
@@ -84,7 +86,7 @@ class MpsFolder:
                     path.unlink()
 
     def wanted(self) -> set[str]:
-        """The GPUs that need one."""
+        """Return the GPUs for which a daemon is requested."""
         try:
             found = {path.name for path in (self._path / "wanted").iterdir()}
         except FileNotFoundError:
@@ -92,17 +94,18 @@ class MpsFolder:
         return set(filter(_UUID.fullmatch, found))
 
     def pipe(self, uuid: str) -> pathlib.Path:
-        """Where the daemon of a GPU keeps its sockets."""
+        """Return the folder with the sockets of a GPU's daemon."""
         return self._path / "gpus" / _named(uuid)
 
     def control(self, uuid: str) -> pathlib.Path:
-        """The socket by which programs find the daemon."""
+        """Return the path of the daemon's socket for programs."""
         return self.pipe(uuid) / "control"
 
     def is_ready(self, uuid: str) -> bool:
-        """Whether programs find it, and will: who wants it first, and then asks, is not left out.
+        """Tell whether a GPU's daemon serves programs and will continue.
 
-        The supervisor says that the daemon ends before it looks a last time who wants it.
+        An agent that first requests the daemon and then calls this gets a reliable answer: the
+        supervisor marks the daemon as ending before it checks the requests for the last time.
         """
         runs = self.is_served() and self.control(uuid).is_socket()
         return runs and not self._ending(uuid).exists()
@@ -111,19 +114,19 @@ class MpsFolder:
         return self.pipe(uuid) / "ending"
 
     def ends(self, uuid: str) -> None:
-        """Its daemon has ended, or is about to."""
+        """Mark a GPU's daemon as ended or ending."""
         self._ending(uuid).touch()
 
     def goes_on(self, uuid: str) -> None:
-        """It does not end after all."""
+        """Remove the mark of a daemon that does not end after all."""
         self._ending(uuid).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """No daemon runs: those of a supervisor that was killed ended with it."""
+        """Remove the folders of all daemons: those of a killed supervisor ended with it."""
         shutil.rmtree(self._path / "gpus", ignore_errors=True)
 
     def record(self, uuid: str, fault: Fault) -> None:
-        """Write a fault down."""
+        """Record a fault."""
         path = self._faults(uuid)
         path.parent.mkdir(exist_ok=True)
         kept = (*self.faults(uuid), fault)[-MAX_FAULTS:]
@@ -132,11 +135,14 @@ class MpsFolder:
         temporary.replace(path)
 
     def _faults(self, uuid: str) -> pathlib.Path:
-        """Outlives the daemon: those whom it served may be gone before they are told."""
+        """Return the file of a GPU's faults.
+
+        It outlives the daemon, which may end before the faults are reported.
+        """
         return self._path / "faults" / _named(uuid)
 
     def faults(self, uuid: str) -> tuple[Fault, ...]:
-        """Those that were written down, the oldest first; what cannot be read is none."""
+        """Return the recorded faults, the oldest first; none if they cannot be read."""
         try:
             lines = self._faults(uuid).read_bytes().splitlines()
             return tuple(msgspec.json.decode(line, type=Fault) for line in lines)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Once a second: are limited shares kept, and who failed with whom?
+"""The guard of limited shares: once a second it checks limits and looks for joint failures.
 
-A share that is exceeded is told to its owner, and after a moment in which a program may give back
-what it took too much of, its processes are ended. Not by SIGTERM: who ends in the midst of kernels
-can take the other clients of MPS along (on an H200, in 7 of 16 tries). So they are stopped first,
-what they have given the GPU runs out, and then they are killed (0 of 7).
+If a share is exceeded, the owner gets an Event. The program then has a moment to free the excess.
+After that its processes are ended. They do not get SIGTERM: a process that ends while its kernels
+run can make the other clients of MPS fail (on an H200, in 7 of 16 tries). So the processes are
+stopped first, their submitted kernels finish, and then they are killed (0 of 7).
 """
 
 import asyncio
@@ -32,41 +32,42 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
 DRAIN_SECONDS = 1.5
-"""Kernels of programs that were stopped run out; a matrix product of 8192 takes 3 ms."""
+"""The time for kernels of stopped programs to finish; a matrix product of 8192 takes 3 ms."""
 TELL_SECONDS = 2.0
+"""The time limit for the write of an Event."""
 TOLD_AGAIN_SECONDS = 60.0
-"""Between two events about one pod and GPU that its share is exceeded."""
+"""The time between two Events that one pod exceeds its share of one GPU."""
 ACTIONS = ("told", "ended")
-"""What is done about a share that is exceeded."""
+"""The actions after a share is exceeded: an Event, or the end of its processes."""
 REMEMBERED_SECONDS = 60.0
-"""Whose a process was that is gone."""
+"""The time for which the pod of an ended process is remembered."""
 
 Tell = Callable[[Record, Said], Awaitable[None]]
 
 
 class Reader(Protocol):
-    """Who knows which processes use a GPU."""
+    """A source of the processes that use a GPU."""
 
     async def read(self, uuids: Iterable[str]) -> tuple[DeviceProcess, ...]:
-        """The processes that use these; raises InventoryUnavailable."""
+        """Return the processes that use these GPUs; raises InventoryUnavailable."""
 
     async def stop(self) -> None:
-        """Nothing is asked for the moment."""
+        """Release resources until the next call of `read`."""
 
 
 class Guard:
-    """Watches limited shares.
+    """The guard of limited shares.
 
     Args:
-        node: who holds what.
-        folder: the supervisor's faults.
-        reader: tells which processes use some GPUs.
-        tell: writes an event about a pod.
-        settings: what becomes of who exceeds his share.
-        pod_of: the UID of a process' pod.
+        node: the state of pods and devices.
+        folder: the folder with the supervisor's faults.
+        reader: lists the processes that use some GPUs.
+        tell: writes an Event about a pod.
+        settings: the action after a share is exceeded.
+        pod_of: returns the UID of a process's pod.
 
     Attributes:
-        overruns: how many shares were exceeded, by what was done.
+        overruns: number of exceeded shares, by the action taken.
     """
 
     def __init__(
@@ -82,26 +83,26 @@ class Guard:
         self._node, self._folder, self._reader = node, folder, reader
         self._tell, self._settings, self._pod_of = tell, settings, pod_of
         self._since: dict[tuple[str, str], float] = {}
-        """When a pod was first seen to exceed its share of a GPU."""
+        """The monotonic time since when a pod exceeds its share, by pod UID and GPU UUID."""
         self._whose: dict[int, tuple[Record, float]] = {}
-        """By PID, with the moment at which it was last seen."""
+        """The record of each process and the time when it was last seen, by PID."""
         self._told_at: dict[tuple[str, str], float] = {}
-        """When its owner was last told so."""
+        """The monotonic time of the last Event, by pod UID and GPU UUID."""
         self._told_until = time.time()
         self.overruns: collections.Counter[str] = collections.Counter()
 
     async def run(self) -> None:
-        """Do it every second, until cancelled."""
+        """Check every second, until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(ROUND_SECONDS)
 
     async def round(self) -> None:
-        """Do it once; a driver that does not answer is asked again."""
+        """Check once; if the driver does not answer, the next round tries again."""
         records = holders.live_records(self._node.observe())
         uuids = {share.uuid for _, share in limited(records)}
         if not uuids:
-            # Who fails together may be gone together.
+            # Clients that fail together may also end together.
             await self._tell_faults(self._left())
             self._since.clear()
             await self._reader.stop()
@@ -129,7 +130,7 @@ class Guard:
                 await self._end(excess)
 
     async def _warn(self, key: tuple[str, str], excess: Excess, seconds: float | None) -> None:
-        """A program can take too much and give it back as often as it likes."""
+        """Write an Event, unless there was one recently: a program can exceed its share often."""
         now = time.monotonic()
         self._told_at = {
             each: at for each, at in self._told_at.items() if now - at < TOLD_AGAIN_SECONDS
@@ -156,7 +157,7 @@ class Guard:
         await self._say(excess.record, texts.ended(excess))
 
     def _signal(self, excess: Excess, number: signal.Signals) -> None:
-        """A PID may be another's by now: whose it is is asked anew."""
+        """Send a signal to the processes that still belong to the pod: PIDs can be reused."""
         for pid in excess.pids:
             if self._pod_of(pid) == excess.record.uid:
                 with contextlib.suppress(ProcessLookupError):
@@ -174,13 +175,13 @@ class Guard:
         }
 
     def _left(self) -> set[str]:
-        """GPUs of which limited shares were held a moment ago."""
+        """Return the GPUs whose limited shares had processes within REMEMBERED_SECONDS."""
         since = time.time() - REMEMBERED_SECONDS
         records = (record for record, at in self._whose.values() if at >= since)
         return {share.uuid for _, share in limited(records)}
 
     async def _say(self, record: Record, said: Said) -> None:
-        """Limits hold whether the API server takes events or not."""
+        """Write an Event with a time limit: limits do not depend on the API server."""
         try:
             async with asyncio.timeout(TELL_SECONDS):
                 await self._tell(record, said)

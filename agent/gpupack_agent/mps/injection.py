@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container with a limited share gets: its limits, and the way to the daemon.
+"""The injection of a container with a limited share: its limits and the daemon's socket.
 
-Of the daemon's sockets it gets the one for programs alone, not the one by which the daemon is
-managed. The limits stand in variables, so a program can lift them and leave MPS; `guard` sees that.
+The container gets only the daemon's socket for programs, not the one that manages the daemon. The
+limits are in variables, so a program can remove them and leave MPS; `guard` detects that.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ CONTAINER_FOLDER = "/run/gpupack/mps"
 
 
 def is_limited(share: DeviceShare) -> bool:
-    """Whether something is to hold it to its limits."""
+    """Tell whether the limits of a share must be enforced."""
     return not share.whole and share.isolation == "limited"
 
 
 def limits_of(share: DeviceShare, thread_percent: int) -> Mapping[str, str]:
-    """The variables of CUDA that say them; the one GPU of a container is its device 0."""
+    """Return CUDA's variables for the limits; the one GPU of a container is its device 0."""
     return {
         "CUDA_MPS_PIPE_DIRECTORY": CONTAINER_FOLDER,
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(thread_percent),
@@ -32,7 +32,14 @@ def limits_of(share: DeviceShare, thread_percent: int) -> Mapping[str, str]:
 def with_limits(
     injection: Injection, share: DeviceShare, folder: MpsFolder, thread_percent: int
 ) -> Injection:
-    """The same, with the daemon of the share's GPU, and so much of its threads."""
+    """Return the injection with the socket of the GPU's daemon and the limits of the share.
+
+    Args:
+        injection: the injection without limits.
+        share: the limited share.
+        folder: the folder with the daemons' sockets.
+        thread_percent: percentage of the GPU's threads.
+    """
     socket = Mount(str(folder.control(share.uuid)), f"{CONTAINER_FOLDER}/control")
     return dataclasses.replace(
         injection,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the log of an MPS daemon says of clients that fail together. Pure.
+"""The log of an MPS daemon, read for clients that fail together. Pure.
 
-The log names one client that «encountered a fatal GPU error», and that need not be the one that
-made it: on an H200 (driver 580) it named the neighbour of the one whose kernel wrote where it may
-not. So nobody is blamed by it. Who was gone just before is another matter: a client that ends in
-the midst of its kernels can take the others along, and the log has its end before their error.
+The log names one client that «encountered a fatal GPU error». That client need not be the cause: on
+an H200 (driver 580) the log named the neighbour of the client whose kernel wrote to invalid memory.
+So no client is blamed by it. The log also shows which clients ended just before. A client that ends
+while its kernels run can make the others fail, and the log shows its end before their error.
 """
 
 import re
@@ -13,7 +13,10 @@ from collections import deque
 from gpupack_agent.mps.folder import Fault
 
 LEFT_SECONDS = 2.0
-"""On an H200 the others' error came 0.05 to 0.2 s after the end of the one that caused it."""
+"""The time before a fault within which an ended client may be its cause.
+
+On an H200 the error of the others came 0.05 to 0.2 s after the end of the client that caused it.
+"""
 
 _FATAL = re.compile(r"Client \{PID: (\d+), Context: \d+\} encountered a fatal GPU error")
 _TORN_DOWN = re.compile(r"Client \{PID: (\d+), Context ID: \d+\} on device \d+ to be torn down")
@@ -22,18 +25,18 @@ _LAST = "client process have a sticky error set"
 
 
 class LogReader:
-    """Reads one daemon's log, line by line."""
+    """The reader of one daemon's log, line by line."""
 
     def __init__(self) -> None:
         self._left: deque[tuple[float, int]] = deque(maxlen=64)
         self._clients: dict[int, None] = {}
 
     def read(self, line: str, *, now: float) -> Fault | None:
-        """A fault, once all that the log says of it has been read.
+        """Read one line; return a fault if the line is the last one about it, else None.
 
         Args:
-            line: the next one.
-            now: when it was written, seconds since the epoch.
+            line: the next line.
+            now: the time when it was written, seconds since the epoch.
         """
         if found := _FATAL.search(line) or _TORN_DOWN.search(line):
             self._clients[int(found[1])] = None

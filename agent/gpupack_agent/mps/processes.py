@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes use a GPU, and how much of its memory.
+"""The processes that use a GPU, and the memory of each.
 
-NVML tells of each client of MPS what it has (on an H200 with driver 580), and which processes are
-clients. PIDs are those of the reader's namespace, so it has to be the host's.
+NVML reports the memory of each client of MPS (on an H200 with driver 580), and which processes are
+clients. PIDs are those of the reader's namespace, so it must be the host's.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ class DeviceProcess:
     """A process that uses a GPU.
 
     Attributes:
-        uuid: the GPU's.
-        bytes: of its memory.
-        is_client: of MPS.
+        uuid: UUID of the GPU.
+        bytes: memory of the GPU that it uses.
+        is_client: whether it is a client of MPS.
     """
 
     uuid: str
@@ -27,14 +27,14 @@ class DeviceProcess:
 
 
 def read(nvml: Any, uuids: Iterable[str]) -> tuple[DeviceProcess, ...]:
-    """Ask the driver; it may block. A GPU that does not answer hides no other's processes.
+    """Query the driver, which may block. A GPU that does not answer hides no other's processes.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
+        nvml: the module `pynvml`, or an object with its functions.
         uuids: the GPUs.
 
     Raises:
-        NVMLError: of the module; no GPU answers.
+        nvml.NVMLError: no GPU answers.
     """
     found, errors, answered = list[DeviceProcess](), list[Exception](), False
     for uuid in uuids:
@@ -49,9 +49,10 @@ def read(nvml: Any, uuids: Iterable[str]) -> tuple[DeviceProcess, ...]:
 
 
 def _of_gpu(nvml: Any, uuid: str) -> list[DeviceProcess]:
-    """Clients are asked for twice: who begins or ends in between is one all the same.
+    """Return the processes of one GPU.
 
-    Who computes by a library for graphics, such as Vulkan, stands in a list of its own.
+    The clients are read twice, so that a process that starts or ends in between counts as a client.
+    Processes that compute with a graphics library, such as Vulkan, are in a separate list.
     """
     handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
     clients = _clients(nvml, handle)
@@ -63,7 +64,7 @@ def _of_gpu(nvml: Any, uuid: str) -> list[DeviceProcess]:
 
 
 def _graphics(nvml: Any, handle: Any) -> Iterable[Any]:
-    """None on boards without graphics."""
+    """Return the graphics processes; none on boards without graphics."""
     try:
         found: Iterable[Any] = nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)
     except nvml.NVMLError_NotSupported:

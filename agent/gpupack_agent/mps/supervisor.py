@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One MPS daemon for each GPU of which limited shares are held.
+"""The supervisor of MPS daemons: one for each GPU of which pods hold limited shares.
 
-It does what the folder says, asks nobody else, and has no right at the API server. Its daemons end
-with it, and with them whatever computes on their GPUs: it is restarted by hand alone (the
-DaemonSet's update strategy is OnDelete), and an agent that ends changes nothing here.
+It depends only on the folder and has no right at the API server. Its daemons end with it, and all
+work on their GPUs with them. So only administrators restart it (the DaemonSet's update strategy is
+OnDelete), and the end of an agent changes nothing here.
 
-The daemon serves users of all UIDs at once (`-multiuser-server`); without that it would serve one
-after the other. It knows one GPU, and the compute mode of that stays as it is.
+A daemon serves users of all UIDs at once (`-multiuser-server`); without this option it would serve
+one after the other. A daemon uses one GPU and does not change its compute mode.
 """
 
 import asyncio
@@ -30,30 +30,30 @@ ROUND_SECONDS = 0.5
 QUIT_SECONDS = 5.0
 LAST_WORDS_SECONDS = 1.0
 AGAIN_SECONDS = 5.0
-"""Until a daemon that ended by itself is started again."""
+"""The time until a daemon that ended by itself is started again."""
 
 LOOK_SECONDS = 60.0
-"""Until the host is looked at again that had no such programs."""
+"""The time until a host without MPS programs is searched again."""
 
 CONTROL = "nvidia-cuda-mps-control"
 
 
 @dataclasses.dataclass(slots=True)
 class Daemon:
-    """A daemon that runs."""
+    """A daemon that was started, and the task that reads its log."""
 
     process: asyncio.subprocess.Process
     reading: asyncio.Task[None]
 
 
 class Supervisor:
-    """Keeps the daemons equal to the wishes.
+    """The supervisor, which starts and stops daemons as the folder requests.
 
     Args:
-        folder: the wishes.
+        folder: the folder with the requests of the agent.
         program: the host's nvidia-cuda-mps-control.
-        libraries: a folder with the host's driver libraries and no others: of the host's C library
-            this process has one of its own.
+        libraries: a folder with only the host's driver libraries, because this process needs its
+            own C library and not the host's; None: the host's root is this process's own.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Supervisor:
         self._ended_at: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Until cancelled; then all daemons end."""
+        """Supervise until cancelled; then all daemons end."""
         self._folder.clear()
         try:
             while True:
@@ -72,7 +72,7 @@ class Supervisor:
                     self._folder.beat()
                     await self.round()
                 except OSError as error:
-                    # What runs goes on: whoever ends the others' daemons ends their work.
+                    # The daemons continue: the end of a daemon would end the work of its clients.
                     log.error("what is wanted cannot be seen to: %s", error)  # noqa: TRY400 - the text says it all
                 await asyncio.sleep(ROUND_SECONDS)
         finally:
@@ -80,7 +80,7 @@ class Supervisor:
             await asyncio.gather(*(self._stop(uuid) for uuid in list(self._daemons)))
 
     async def round(self) -> None:
-        """Start and stop what is to be; one GPU's daemon holds up no other's."""
+        """Start and stop daemons as requested, concurrently, so that no GPU delays another."""
         wanted = self._folder.wanted()
         await asyncio.gather(
             *(self._keep(uuid, wanted=uuid in wanted) for uuid in wanted | self._daemons.keys())
@@ -136,7 +136,7 @@ class Supervisor:
                     self._folder.record(uuid, fault)
 
     async def _stop(self, uuid: str) -> None:
-        """Clients that are left fail. A daemon that cannot be told to quit is killed."""
+        """Stop a daemon; its remaining clients fail. A daemon that does not quit is killed."""
         self._folder.ends(uuid)
         process = self._daemons[uuid].process
         try:
@@ -152,10 +152,10 @@ class Supervisor:
         log.info("GPU %s: its daemon is gone", uuid)
 
     async def _tell_to_quit(self, uuid: str) -> None:
-        """By the program, which waits for nobody.
+        """Send `quit` with the control program, which does not wait for clients.
 
         Raises:
-            OSError: the program cannot be started, as while the driver is replaced.
+            OSError: the program cannot be started, such as while the driver is replaced.
         """
         asked = await asyncio.create_subprocess_exec(
             str(self._program),
@@ -171,7 +171,10 @@ class Supervisor:
                 asked.kill()
 
     async def _forget(self, uuid: str) -> None:
-        """Its last words are read; its server may keep the pipe open."""
+        """Remove an ended daemon after reading the rest of its log.
+
+        The read has a time limit, because the daemon's server may keep the pipe open.
+        """
         self._folder.ends(uuid)
         reading = self._daemons.pop(uuid).reading
         await asyncio.wait([reading], timeout=LAST_WORDS_SECONDS)
@@ -184,26 +187,26 @@ class Supervisor:
             "CUDA_VISIBLE_DEVICES": uuid,
             "CUDA_MPS_PIPE_DIRECTORY": pipe,
             "CUDA_MPS_LOG_DIRECTORY": pipe,
-            # The daemon starts the server that lies beside it.
+            # The daemon starts the server in the same folder.
             "PATH": f"{self._program.parent}:{os.environ.get('PATH', '')}",
         }
         return said | ({"LD_LIBRARY_PATH": str(self._libraries)} if self._libraries else {})
 
 
 async def _line_of(stream: asyncio.StreamReader) -> bytes:
-    """The next line; one that is too long for the stream says nothing, and is passed over."""
+    """Return the next line; lines that are too long for the stream are skipped."""
     while True:
         with contextlib.suppress(ValueError):
             return await stream.readline()
 
 
 async def serve(folder: MpsFolder, search: DriverSearch, libraries: pathlib.Path) -> None:
-    """Supervise, once the host has the driver's programs; until then nobody is promised limits.
+    """Supervise once the host has the driver's programs; until then it offers no limited shares.
 
     Args:
-        folder: the wishes.
-        search: knows where the host keeps the driver.
-        libraries: a folder to be made, for links to the host's driver libraries.
+        folder: the folder with the requests of the agent.
+        search: finds the host's driver.
+        libraries: a folder to create, for links to the host's driver libraries.
     """
     while (found := search.find().program(CONTROL)) is None:
         log.warning(
@@ -217,7 +220,10 @@ async def serve(folder: MpsFolder, search: DriverSearch, libraries: pathlib.Path
 
 
 def link_libraries(search: DriverSearch, into: pathlib.Path) -> pathlib.Path | None:
-    """Make a folder with the host's driver libraries; None where the host's root is our own."""
+    """Create a folder with links to the host's driver libraries.
+
+    None: the host's root is this process's own, so no folder is needed.
+    """
     if search.host == pathlib.Path("/"):
         return None
     into.mkdir(parents=True, exist_ok=True)

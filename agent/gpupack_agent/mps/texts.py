@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What owners of pods are told of limited shares. Pods of other namespaces are not named."""
+"""The Events about limited shares for owners of pods. Pods of other namespaces are not named."""
 
 from collections.abc import Iterable
 
@@ -13,25 +13,25 @@ FAULT = "GpuNeighboursFault"
 
 
 def exceeded(excess: Excess, *, seconds: float | None) -> Said:
-    """A share is exceeded.
+    """Return the Event for a pod that exceeds its share.
 
     Args:
-        excess: how.
-        seconds: until its processes are ended; None: they are not.
+        excess: how the share is exceeded.
+        seconds: the time until its processes are ended; None: they are not.
     """
     end = "" if seconds is None else f"; they are ended in {seconds:g} s if that stays so"
     return Said("Warning", EXCEEDED, f"{_what(excess)}{end}")
 
 
 def ended(excess: Excess) -> Said:
-    """Its processes were ended."""
+    """Return the Event for a pod whose processes were ended."""
     number = len(excess.pids)
     processes = "its process" if number == 1 else f"its {number} processes"
     return Said("Warning", ENDED, f"{_what(excess)}: {processes} there were ended")
 
 
 def took_along(left: Record, others: Iterable[Record]) -> Said:
-    """To the pod whose end made others fail."""
+    """Return the Event for a pod whose process ended and made others fail."""
     note = (
         "a process of this pod ended in the midst of its kernels, and MPS failed the work of "
         f"others on the same GPU: {_named(left, others)}. End programs after their kernels have, "
@@ -41,7 +41,7 @@ def took_along(left: Record, others: Iterable[Record]) -> Said:
 
 
 def was_taken_along(failed: Record, left: Iterable[Record]) -> Said:
-    """To a pod that failed by another's end."""
+    """Return the Event for a pod that failed because a process of another pod ended."""
     note = (
         f"its work on the GPU failed since a process of {_named(failed, left)}, which has a share "
         "of the same GPU, ended in the midst of its kernels"
@@ -50,7 +50,7 @@ def was_taken_along(failed: Record, left: Iterable[Record]) -> Said:
 
 
 def failed_together(failed: Record, others: Iterable[Record]) -> Said:
-    """To a pod that failed with others, of which one is at fault."""
+    """Return the Event for a pod that failed together with others, one of which is at fault."""
     note = (
         "its work on the GPU failed by a fault of this pod or of one that has a share of the same "
         f"GPU: {_named(failed, others)}. MPS fails all of them together, and does not tell whose "

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many of a GPU's threads a limited share has: its percentage, or the next sound one below.
+"""The percentage of a GPU's threads of a limited share: its own, or the next sound one below.
 
-Libraries choose their kernels by the number of multiprocessors that MPS leaves a process, and
-cuBLAS computes wrongly with most such numbers of an H100 or H200 (docs/adr/0058). What is sound was
-measured by benchmarks/mps_products.py, model by model; of other models nothing is known, and their
-shares have their percentages as they are.
+Libraries choose their kernels by the number of multiprocessors that MPS gives a process. With most
+such numbers of an H100 or H200, cuBLAS computes wrong results (docs/adr/0058). A percentage is
+sound if the results are right, which benchmarks/mps_products.py measured for each model. Shares of
+models without a measurement keep their percentages.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,20 @@ import msgspec
 
 Percent = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Range = tuple[Percent, Percent]
-"""First and last, both sound, as all between."""
+"""The first and the last percentage of a range; all percentages of the range are sound."""
 
 
 class SoundThreads(msgspec.Struct, frozen=True):
-    """Of each model, the percentages at which products are right.
+    """The percentages of threads with which matrix products are right, for each model.
 
     Attributes:
-        ranges: by the driver's name of the model, in ascending order.
+        ranges: ranges of percentages in ascending order, by the driver's name of the model.
     """
 
     ranges: Mapping[str, tuple[Range, ...]] = {}
 
     def at_most(self, percent: int, model: str) -> int:
-        """Return the largest sound percentage that is no more; itself where there is none."""
+        """Return the largest sound percentage up to `percent`; `percent` if there is none."""
         below = [
             min(last, percent) for first, last in self.ranges.get(model, ()) if first <= percent
         ]
@@ -38,10 +38,10 @@ NOTHING_KNOWN = SoundThreads()
 
 
 def parse_sound_threads(text: str) -> SoundThreads:
-    """Read `{"NVIDIA H200": [[1, 13], [90, 100]]}`.
+    """Parse a text such as `{"NVIDIA H200": [[1, 13], [90, 100]]}`.
 
     Raises:
-        ValueError: it is not that; says where.
+        ValueError: the text is not of this form; the message shows where.
     """
     try:
         ranges = msgspec.json.decode(text, type=dict[str, tuple[Range, ...]])

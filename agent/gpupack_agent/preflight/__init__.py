@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether a host is ready for gpupack, and says what to change.
+"""The check whether a host is ready for gpupack, and of the changes it needs.
 
     files under the host's root ─► `host.Host` ─► `checks` ─► findings ─► `report`
 
-* `runtime`: containerd's and CRI-O's settings. `kernel`: cgroups. `pci`: bridges between GPUs.
-* `host`: everything else, and the whole.
-* `checks`: one function for each finding. `report`: as text or JSON.
+* `runtime`: settings of containerd and CRI-O. `kernel`: cgroups. `pci`: bridges between GPUs.
+* `host`: everything else, and the description of the host.
+* `checks`: one function for each finding. `report`: the findings as text or JSON.
 
-It asks no driver and no daemon: reading files needs no privilege, and changes nothing of what is
-checked.
+It queries no driver and no daemon. It only reads files, which changes nothing on the host.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is right about a host, and what to change: one function for each finding."""
+"""The checks of a host, with one function for each finding and its change."""
 
 import dataclasses
 import re
@@ -32,20 +32,21 @@ VARIABLE_DOCUMENT: Final = (
 )
 
 SEVERAL: Final = 2
-"""GPUs that speak with each other."""
+"""The number of GPUs from which the traffic between GPUs is checked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        check: its name.
-        status: ok; warning: gpupack works, and something is not as it should be; failure: it does
-            not work, or tenants reach GPUs that they were not given; unknown: it cannot be told.
-        found: what was found.
-        change: what to do about it; empty: nothing.
-        see: whose documentation says so.
+        check: name of the check.
+        status: ok; warning: gpupack works, but something should be changed; failure: gpupack does
+            not work, or tenants can use GPUs that they were not given; unknown: the state cannot be
+            determined.
+        found: description of the state.
+        change: the action to take; empty: none.
+        see: URL of the documentation; empty: none.
     """
 
     check: str
@@ -56,7 +57,7 @@ class Finding:
 
 
 def findings(host: Host) -> tuple[Finding, ...]:
-    """All of them, in a fixed order."""
+    """Return all findings, in a fixed order."""
     return tuple(_all(host))
 
 
@@ -248,7 +249,7 @@ def _cdi(host: Host) -> Finding:
 
 _NUMBERS: Final = re.compile(r"(\d{1,9})\.(\d{1,9})")
 CDI_SINCE: Final = (1, 7)
-"""Of containerd."""
+"""The first version of containerd with CDI."""
 _OLD_SECTION: Final = "io.containerd.grpc.v1.cri"
 
 
@@ -332,7 +333,7 @@ def _kubelet(host: Host) -> Finding:
 
 
 def _contradictions(kubelet: Kubelet) -> Iterator[str]:
-    """Values that are set and that the kubelet has otherwise."""
+    """Iterate over the settings that differ from the kubelet's own values."""
     if not kubelet.read.runs:
         return
     for value, field in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of a host, once."""
+"""The properties of a host that the checks need, read once."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ NVIDIA_CONFIGS: Final = (
     NVIDIA_CONFIG,
     "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
 )
-"""NVIDIA's package puts it into the first, its GPU operator into the second."""
+"""The configuration files of NVIDIA's package and of its GPU operator."""
 BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 BY_MOUNT: Final = "accept-nvidia-visible-devices-as-volume-mounts"
 MPS_PIPE: Final = "/tmp/nvidia-mps/control"  # noqa: S108 - NVIDIA's default, of the host
@@ -48,10 +48,10 @@ class PciGpu:
     """An NVIDIA GPU that is plugged in.
 
     Attributes:
-        address: on the PCI bus.
+        address: its address on the PCI bus.
         iommu: how the kernel translates its addresses, such as DMA-FQ or identity; empty: it
             does not.
-        redirecting: bridges above it that send what it tells other GPUs up to the CPU.
+        redirecting: bridges above it that redirect its traffic to other GPUs to the CPU.
     """
 
     address: str
@@ -65,12 +65,12 @@ class Driver:
 
     Attributes:
         module: version of the kernel's module; empty: it is not loaded.
-        library: version of its libraries; empty: there are none, or they do not say.
-        libraries: how many were found that containers need.
-        searched: the folders that were searched for it.
-        folder: in which of them it was found.
-        nodes: of `/dev`, by their names.
-        unlinked: those of them without a link in `/dev/char`.
+        library: version of its libraries; empty: there are none, or their names do not show it.
+        libraries: number of libraries that containers need and that were found.
+        searched: the folders that were searched for the driver.
+        folder: the folder in which it was found.
+        nodes: names of its device nodes in `/dev`.
+        unlinked: device nodes without a link in `/dev/char`.
     """
 
     module: str = ""
@@ -87,10 +87,10 @@ class Kubelet:
     """The kubelet.
 
     Attributes:
-        config: how it is configured, as gpupack takes it: what is set counts.
-        read: the same, as the host has it.
-        device_plugins: whether its folder for device plugins is there.
-        pod_resources: whether its socket is there that says which pod has which device.
+        config: the configuration that gpupack uses, in which settings take precedence.
+        read: the configuration as read from the host.
+        device_plugins: whether its folder for device plugins exists.
+        pod_resources: whether its PodResources socket exists, which shows the devices of each pod.
         plugins: sockets of device plugins.
     """
 
@@ -107,9 +107,9 @@ class NvidiaRuntime:
 
     Attributes:
         config: its configuration file; empty: there is none.
-        by_variable: whether an unprivileged container gets the GPUs that a variable of its own
-            names; None: the file cannot be read.
-        by_mount: whether a container gets those that its mounts name.
+        by_variable: whether an unprivileged container gets the GPUs that its variable names; None:
+            the file cannot be read.
+        by_mount: whether a container gets the GPUs that its mounts name.
     """
 
     config: str = ""
@@ -119,19 +119,19 @@ class NvidiaRuntime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """Everything that checks look at."""
+    """The properties of a host that the checks need."""
 
     name: str = ""
     system: str = ""
     kernel: Kernel = dataclasses.field(default_factory=Kernel)
     gpus: tuple[PciGpu, ...] | None = ()
-    """None: it lists no PCI devices."""
+    """The NVIDIA GPUs; None: the host lists no PCI devices."""
     driver: Driver = dataclasses.field(default_factory=Driver)
     runtime: Runtime = dataclasses.field(default_factory=Runtime)
     kubelet: Kubelet = dataclasses.field(default_factory=Kubelet)
     nvidia_runtime: NvidiaRuntime = dataclasses.field(default_factory=NvidiaRuntime)
     mps: bool = False
-    """Whether an MPS daemon runs that is no pod's, as gpupack's own are."""
+    """Whether an MPS daemon runs outside pods; gpupack's own daemons run in a pod."""
     persistenced: bool = False
     """Whether NVIDIA's persistence daemon runs."""
 
@@ -145,9 +145,9 @@ def read_host(
     """Read a host.
 
     Args:
-        path: where its root is.
+        path: the path of its root.
         driver_root: the folder of NVIDIA's driver, or `auto`.
-        kubelet: what gpupack's values say of the kubelet.
+        kubelet: the settings for the kubelet in gpupack's values.
     """
     root = Root(path)
     running = commands(root, PROGRAMS)
@@ -207,7 +207,7 @@ def _driver(root: Root, search: DriverSearch) -> Driver:
 
 
 def _is_linked(root: Root, driver: HostDriver, name: str) -> bool:
-    """Whether the node is found by its numbers, too."""
+    """Tell whether /dev/char has a link to the device node, by its numbers."""
     try:
         device = driver.nodes()[name].stat().st_rdev
     except (OSError, KeyError):
@@ -237,5 +237,5 @@ def _nvidia_runtime(root: Root) -> NvidiaRuntime:
         found = parse_toml(root.text(config))
     except ValueError:
         return NvidiaRuntime(config, None)
-    # NVIDIA's own defaults are true and false.
+    # NVIDIA's defaults are true and false.
     return NvidiaRuntime(config, found.get(BY_VARIABLE, True) is True, found.get(BY_MOUNT) is True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel does for containers: cgroups, and whether they keep devices apart."""
+"""The kernel's support for containers: cgroups, and whether they restrict access to devices."""
 
 import dataclasses
 import re
@@ -9,20 +9,20 @@ from typing import Final
 from gpupack_agent.host_files import Root
 
 MAX_CONFIG: Final = 4 << 20
-"""Bytes of a kernel's configuration, unpacked; they are a quarter of a MiB."""
+"""The largest unpacked size of a kernel's configuration; typical is a quarter of a MiB."""
 GZIP: Final = 16 + zlib.MAX_WBITS
 CGROUP_BPF: Final = re.compile(r"^(?:# )?CONFIG_CGROUP_BPF(=y| is not set)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """The kernel that runs.
+    """The running kernel.
 
     Attributes:
         release: its version.
-        cgroups: the version of its hierarchy; None: it is not mounted.
-        devices: whether a cgroup can keep devices from a container; None: not known.
-        iommu: what its command line says of the IOMMU and of ACS.
+        cgroups: version of the cgroup hierarchy; None: it is not mounted.
+        devices: whether a cgroup can deny devices to a container; None: not known.
+        iommu: the words of its command line about the IOMMU and ACS.
     """
 
     release: str = ""
@@ -32,7 +32,7 @@ class Kernel:
 
 
 def read_kernel(root: Root) -> Kernel:
-    """Read it from `/proc`, `/sys` and `/boot`."""
+    """Read the kernel's properties from `/proc`, `/sys`, `/boot` and `/lib/modules`."""
     release = root.line("/proc/sys/kernel/osrelease")
     cgroups = 1 if root.names("/sys/fs/cgroup") else None
     if root.exists("/sys/fs/cgroup/cgroup.controllers"):
@@ -50,14 +50,20 @@ def read_kernel(root: Root) -> Kernel:
 
 
 def _by_controller(root: Root) -> bool | None:
-    """Version 1 has a controller of its own: name, hierarchy, number of cgroups, enabled."""
+    """Tell whether the devices controller of version 1 is enabled; None: not known.
+
+    A row of /proc/cgroups has name, hierarchy, number of cgroups, enabled.
+    """
     rows = [line.split() for line in (root.text("/proc/cgroups") or "").splitlines()]
     enabled = [row[-1] == "1" for row in rows if row[:1] == ["devices"]]
     return any(enabled) if rows else None
 
 
 def _by_programs(root: Root, release: str) -> bool | None:
-    """With version 2 the runtime attaches a BPF program, where the kernel was built with that."""
+    """Tell whether the kernel was built with BPF programs for cgroups; None: not known.
+
+    With version 2 the runtime attaches such a program.
+    """
     packed = root.binary("/proc/config.gz")
     texts = [_unpacked(packed) if packed else None]
     texts += [root.text(f"/boot/config-{release}"), root.text(f"/lib/modules/{release}/config")]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bridges of the PCI bus that send traffic between GPUs up to the CPU (ACS).
+"""PCI bridges that redirect traffic between GPUs to the CPU (ACS).
 
-A device's configuration space is read from sysfs: root reads it whole, everybody else its first 64
-bytes, which do not tell.
+A device's configuration space is read from sysfs. Root can read all of it. Other users can read its
+first 64 bytes, which do not contain ACS.
 """
 
 import re
@@ -14,17 +14,17 @@ from gpupack_agent.host_files import Root
 DEVICES: Final = "/sys/bus/pci/devices"
 ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 EXTENDED: Final = 0x100
-"""Where extended capabilities begin; a header there has id, version and the place of the next."""
+"""The offset of extended capabilities; each header has ID, version and the next one's offset."""
 SPACE: Final = 4096
 ACS: Final = 0x000D
 CONTROL: Final = 6
-"""Offset of ACS' control register."""
+"""The offset of the control register in the ACS capability."""
 REDIRECTS: Final = 0x04 | 0x08
-"""P2P Request Redirect and P2P Completion Redirect of that register."""
+"""The bits P2P Request Redirect and P2P Completion Redirect of that register."""
 
 
 def redirecting_bridges(root: Root, address: str) -> tuple[str, ...]:
-    """Addresses of the bridges above a device that redirect, as far as we may read them."""
+    """Return the addresses of redirecting bridges above a device, as far as they are readable."""
     found = root.find(f"{DEVICES}/{address}")
     above = [part for part in found.parts if ADDRESS.fullmatch(part)] if found is not None else []
     return tuple(
@@ -35,7 +35,7 @@ def redirecting_bridges(root: Root, address: str) -> tuple[str, ...]:
 
 
 def redirects(space: bytes) -> bool:
-    """Whether a configuration space says so; one that is cut off does not."""
+    """Tell whether a configuration space enables the redirect; a truncated one does not."""
     place, seen = EXTENDED, set[int]()
     while EXTENDED <= place <= min(len(space), SPACE) - 4 and place not in seen:
         seen.add(place)

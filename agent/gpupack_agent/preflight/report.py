@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings as text or JSON."""
+"""The report of a check: findings as text or JSON."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _INDENT: Final = " " * 29
 
 
 def as_text(host: Host, findings: Sequence[Finding]) -> str:
-    """A line for each finding, and below it what to change."""
+    """Return the findings as text, each with the change to make below it."""
     about = (host.name, host.system, f"kernel {host.kernel.release}" if host.kernel.release else "")
     lines = [", ".join(filter(None, about)) or "an unknown host", ""]
     for finding in findings:
@@ -30,7 +30,7 @@ def as_text(host: Host, findings: Sequence[Finding]) -> str:
 
 
 def as_json(host: Host, findings: Sequence[Finding]) -> str:
-    """An object with the host, its findings, and whether it passed."""
+    """Return a JSON object with the host, its findings, and whether it passed."""
     document = {
         "host": host.name,
         "system": host.system,
@@ -42,7 +42,7 @@ def as_json(host: Host, findings: Sequence[Finding]) -> str:
 
 
 def passed(findings: Sequence[Finding]) -> bool:
-    """Whether nothing must be changed."""
+    """Tell whether no finding is a failure."""
     return all(finding.status != "failure" for finding in findings)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container runtime's configuration files say of CDI and of its runtimes.
+"""A container runtime's configuration: CDI and its runtimes, from its files.
 
 containerd: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 CRI-O: https://github.com/cri-o/cri-o/blob/main/docs/crio.conf.5.md
@@ -25,22 +25,22 @@ CRIO_SOCKET: Final = "/var/run/crio/crio.sock"
 CRIO_CONFIG: Final = "/etc/crio/crio.conf"
 CRIO_FOLDERS: Final = ("/usr/share/crio/crio.conf.d", "/etc/crio/crio.conf.d")
 CDI_FOLDERS: Final = ("/etc/cdi", "/var/run/cdi")
-"""The defaults of both."""
+"""The default CDI folders of both runtimes."""
 
 BINARIES: Final = ("/usr/bin/containerd", "/usr/local/bin/containerd")
 MODULE: Final = re.compile(
     rb"github\.com/containerd/containerd(?:/v(\d+))?\t(v?[0-9][^\s]*|\(devel\))"
 )
-"""A Go program names its modules and their versions, separated by tabs (go version -m)."""
+"""The module and version in a Go program, which are separated by tabs (go version -m)."""
 
 MAX_FILES: Final = 64
-"""That are read because another one imports them."""
+"""The largest number of configuration files that are read."""
 
 _SECTIONS: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
-"""Of containerd 2's configuration and of earlier ones."""
+"""The sections in the configuration of containerd 2 and of earlier versions."""
 
 CDI_BY_DEFAULT_SINCE: Final = 2
-"""containerd's major version."""
+"""The first major version of containerd with CDI on by default."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class Runtime:
     """One container runtime.
 
     Attributes:
-        kind: which; empty: none was found.
-        major: its major version, where known.
-        release: its whole version, such as 1.7.27, where its program tells it.
-        config: its configuration file; it may be missing.
+        kind: the runtime; empty: none was found.
+        major: its major version; None: not known.
+        release: its full version, such as 1.7.27; empty: its program does not show it.
+        config: its configuration file, which may be missing.
         cdi: whether CDI is on; None: not known.
-        cdi_folders: where it looks for CDI specs.
-        default_runtime: what runs containers that name none.
-        systemd_cgroups: whether systemd makes the cgroups; None: not said.
-        disabled: whether it serves no kubelet, as Docker's packages of containerd have it.
-        refused: files that we may not read.
-        problems: files that nobody can read, and why.
-        endpoint: where it listens; of one that was not found, where the kubelet looks for it.
-        others: runtimes that run or are installed, where it is not known which the kubelet uses,
-            or where it uses none of them.
+        cdi_folders: the folders that it searches for CDI specs.
+        default_runtime: the runtime of containers that name none.
+        systemd_cgroups: whether systemd creates the cgroups; None: not configured.
+        disabled: whether its CRI plugin is off, as in Docker's packages of containerd.
+        refused: files whose permissions forbid reading.
+        problems: files that are invalid, and why.
+        endpoint: its socket; if it was not found, the socket that the kubelet uses.
+        others: runtimes that run or are installed, if it is not known which one the kubelet uses,
+            or if it uses none of them.
     """
 
     kind: Kind = ""
@@ -81,14 +81,14 @@ class Runtime:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Files:
-    """What configuration files say, in the order in which they count."""
+    """The content of configuration files, in the order of increasing precedence."""
 
     tables: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
     refused: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, root: Root, name: str) -> Mapping[str, Any]:
-        """Read one more; one that is missing says nothing."""
+        """Read another file and return its content; a missing one is empty."""
         table = dict[str, Any]()
         if root.refused(name):
             self.refused.append(name)
@@ -102,21 +102,21 @@ class _Files:
 
     @property
     def whole(self) -> bool:
-        """Whether all was read."""
+        """Tell whether all files were read."""
         return not self.refused and not self.problems
 
 
 def parse_toml(text: str | None) -> dict[str, Any]:
-    """Read TOML of whatever quality.
+    """Parse a text that may be invalid TOML.
 
     Raises:
-        ValueError: it is none, as what follows the file's name in a sentence.
+        ValueError: it is invalid; the message continues a sentence after the file's name.
     """
     if text is None:
         raise ValueError(f"is no file of at most {MAX_BYTES >> 20} MiB")
     try:
         return tomllib.loads(text)
-    # Not every error of the parser's is its own: of a number with 5000 digits int() complains.
+    # The parser lets other errors through: int() refuses a number with 5000 digits.
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is no TOML: {error}") from error
 
@@ -125,10 +125,10 @@ def read_runtime(root: Root, running: Sequence[Command], endpoint: str | None) -
     """Read the configuration of the runtime that the kubelet uses.
 
     Args:
-        root: the host's.
-        running: programs that run, those of runtimes among them.
-        endpoint: the socket at which the kubelet finds it; None: not known, then the one runtime
-            that runs counts, or else the one that is installed.
+        root: the host's root.
+        running: the running programs, including those of runtimes.
+        endpoint: the socket that the kubelet uses; None: not known. Then the only running runtime
+            counts, or else the installed one.
     """
     is_known = endpoint is not None
     found = tuple(_found(root, running)) or tuple(_installed(root, all_of_them=is_known))
@@ -143,7 +143,7 @@ def read_runtime(root: Root, running: Sequence[Command], endpoint: str | None) -
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A runtime that may serve the kubelet, and where."""
+    """A runtime that may serve the kubelet, and its socket."""
 
     title: str
     socket: str
@@ -155,7 +155,7 @@ def _titles(found: Sequence[_Candidate]) -> tuple[str, ...]:
 
 
 def _found(root: Root, running: Sequence[Command]) -> Iterator[_Candidate]:
-    """Those of root that run, each once: the kubelet uses no other."""
+    """Iterate over the running runtimes that root started, each once: the kubelet uses no other."""
     for command in dict.fromkeys(each for each in running if each.by_root):
         if command.name == "containerd":
             yield _containerd_at(root, command.words)
@@ -185,7 +185,7 @@ def _crio_at(root: Root, words: tuple[str, ...]) -> _Candidate:
 
 
 def _normal(root: Root, socket: str) -> str:
-    """One name of a socket that links give several, as /run and /var/run."""
+    """Return the resolved path of a socket, which links can give several, as /run and /var/run."""
     path = socket_path(socket)
     found = root.find(path)
     return path if found is None else f"/{found.relative_to(root.path)}"
@@ -224,7 +224,10 @@ def _containerd(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
 
 
 def _sections(tables: list[Mapping[str, Any]], major: int | None) -> list[Mapping[str, Any]]:
-    """What files say of CRI. Before 2.0 a file's section replaces the whole of an earlier one's."""
+    """Return the CRI sections of the files.
+
+    Before containerd 2.0 a section of a later file replaces the whole section of an earlier one.
+    """
     sections = [
         _table(plugins, name)
         for table in tables
@@ -235,7 +238,10 @@ def _sections(tables: list[Mapping[str, Any]], major: int | None) -> list[Mappin
 
 
 def _version(root: Root, programs: tuple[str, ...], *, at_least: int) -> tuple[int | None, str]:
-    """By what the program says of itself, else by its configuration: version 3 came with 2.0."""
+    """Return containerd's major and full version from its program.
+
+    Otherwise the major version comes from the version of the configuration: 3 came with 2.0.
+    """
     for program in programs:
         found = root.search(program, MODULE) if program.startswith("/") else None
         if found:
@@ -261,7 +267,7 @@ def _crio(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
         kind="cri-o",
         endpoint=socket,
         config=option(command, "--config", "-c") or CRIO_CONFIG,
-        # On, and not to be turned off, since 1.23 (2021); cdi_spec_dirs empty turns it off.
+        # On since 1.23 (2021), with no option for it; only an empty cdi_spec_dirs turns it off.
         cdi=_last(tables, "cdi_spec_dirs", list) != [] if files.whole else None,
         cdi_folders=_texts(_last(tables, "cdi_spec_dirs", list)) or CDI_FOLDERS,
         default_runtime=_last(tables, "default_runtime", str) or "",
@@ -272,7 +278,7 @@ def _crio(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
 
 
 def _with_imports(root: Root, config: str) -> _Files:
-    """A file and those that it imports, each once."""
+    """Read a file and those that it imports, each once."""
     files, seen = _Files(), set[str]()
     pending = [config]
     while pending and len(seen) < MAX_FILES:
@@ -298,7 +304,7 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _last(tables: list[Mapping[str, Any]], name: str, kind: type) -> Any:
-    """What the last of the tables says that says it, in the right type."""
+    """Return the value in the last table that has one of the right type; None: none has it."""
     found = [value for each in tables if isinstance(value := each.get(name), kind)]
     return found[-1] if found else None
 
