@@ -28,7 +28,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 @click.group()
 def main() -> None:
-    """Gpupack's node agent."""
+    """Run gpupack's node agent, or one of its other programs."""
 
 
 @main.command()
@@ -55,7 +55,7 @@ def run() -> None:
 @main.command(name="mps")
 def mps_command() -> None:
     """Supervise the MPS daemons of this node's GPUs until a signal."""
-    from gpupack_agent.mps import supervisor  # noqa: PLC0415 - as agent below
+    from gpupack_agent.mps import supervisor  # noqa: PLC0415 - as for agent below
     from gpupack_agent.mps.folder import MpsFolder  # noqa: PLC0415
 
     try:
@@ -71,8 +71,8 @@ def mps_command() -> None:
 
 @main.command(name="host")
 def host_command() -> None:
-    """Show the metrics of this machine's GPUs, on loopback, until a signal; without a cluster."""
-    from gpupack_agent import host  # noqa: PLC0415 - as agent below
+    """Serve metrics of this machine's GPUs on loopback until a signal, without a cluster."""
+    from gpupack_agent import host  # noqa: PLC0415 - as for agent below
 
     try:
         settings, level = (
@@ -121,12 +121,13 @@ def _driver_root(_context: click.Context, _option: click.Parameter, text: str) -
 def preflight(
     host_root: pathlib.Path, driver_root: str, output: str, passed_file: pathlib.Path | None
 ) -> None:
-    """Check a host's driver, container runtime and settings, and say what to change.
+    """Check a host's driver, container runtime and settings, and show what to change.
 
-    Nothing is changed. Exit status 1: something must be. What GPUPACK_KUBELET_ROOT_DIR,
-    _CGROUP_ROOT, _CGROUP_DRIVER and _RUNTIME_ENDPOINT say is compared with the host.
+    The check changes nothing. The exit status is 1 if a change is necessary. The values of
+    GPUPACK_KUBELET_ROOT_DIR, _CGROUP_ROOT, _CGROUP_DRIVER and _RUNTIME_ENDPOINT are compared with
+    the host.
     """
-    from gpupack_agent.preflight import checks, report  # noqa: PLC0415 - as agent below
+    from gpupack_agent.preflight import checks, report  # noqa: PLC0415 - as for agent below
     from gpupack_agent.preflight.host import read_host  # noqa: PLC0415
 
     # The first process of a container has no default action for signals.

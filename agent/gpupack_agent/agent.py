@@ -171,7 +171,7 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
         known_devices.update(await inventory.scan())
     except InventoryUnavailable as error:
         # Running pods continue; GPUNode shows the last known GPUs and why no scan succeeds.
-        log.error("%s; it is tried again every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text says it all
+        log.error("%s; it is tried again every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text suffices
         known_devices.unseen(error)
     log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
     config = kubelet_of(settings)
@@ -291,7 +291,7 @@ async def _metrics(
 
 
 async def _goes_on(serving: asyncio.Task[None] | None) -> None:
-    """Wait until the server ends: an agent without it must not seem healthy."""
+    """Wait for the server, so that its failure ends an agent that would otherwise seem healthy."""
     await (serving or asyncio.Event().wait())
 
 
@@ -369,7 +369,7 @@ async def _scan_forever(
             use.see(seen.facts, node.pods.by_uid.values(), seen.devices)
         except InventoryUnavailable as error:
             if known_devices.outage is None or known_devices.outage.message != str(error):
-                log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all
+                log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text suffices
             known_devices.unseen(error)
             if not known_devices.findings.facts:
                 use.unseen()

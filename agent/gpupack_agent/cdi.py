@@ -64,7 +64,7 @@ def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[st
     }
 
 
-def _by(simulated: bool) -> str:  # noqa: FBT001 - private, of one caller
+def _by(simulated: bool) -> str:  # noqa: FBT001 - private, with one caller
     """Return what enforces a share's limits, as GPUNode spells it."""
     return "Simulated" if simulated else "MPS"
 
@@ -161,7 +161,7 @@ class SpecFolder:
             try:
                 record = read(path.read_bytes())
             except (OSError, ValueError) as error:
-                log.error("cannot read CDI spec %s, so its holder is unknown: %s", path, error)  # noqa: TRY400 - the text says it all
+                log.error("cannot read CDI spec %s, so its holder is unknown: %s", path, error)  # noqa: TRY400 - the text suffices
                 continue
             self._records[record.cdi_name] = record
 

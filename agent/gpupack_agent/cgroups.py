@@ -78,7 +78,7 @@ class Cgroups:
             return self._look(uid)
         except PodCgroupsMissing as error:
             if not self.problem:
-                log.error("%s; all pods count as alive", error)  # noqa: TRY400 - the text says it all
+                log.error("%s; all pods count as alive", error)  # noqa: TRY400 - the text suffices
             self.problem = str(error)
             return CgroupState.POPULATED
         except OSError as error:

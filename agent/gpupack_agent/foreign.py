@@ -2,7 +2,7 @@
 """GPUs of other vendors on this node, from the kubelet's IDs, node labels and vendor libraries.
 
     kubelet: GetAllocatableResources ─► observer ─► see ─┐
-    API: labels of our Node, every LABELS_SECONDS ───────┼─► devices ─► GPUNode
+    API: labels of the Node, every LABELS_SECONDS ───────┼─► devices ─► GPUNode
     amdsmi, where it can be loaded ──────────────────────┘
 
 While a plugin restarts and shows no devices, or labels cannot be read, the last known state stays.

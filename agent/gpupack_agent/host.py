@@ -112,7 +112,7 @@ async def _scan_forever(inventory: Inventory, known_devices: KnownDevices) -> No
             known_devices.update(await inventory.scan())
         except InventoryUnavailable as error:
             known_devices.unseen(error)
-            log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text says it all
+            log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text suffices
 
 
 async def _sign_forever(path: pathlib.Path) -> None:

@@ -246,7 +246,7 @@ class KnownDevices:
         return said
 
     def _publish(self, findings: Findings) -> None:
-        """Replace the findings; set the event of a change unless only figures differ."""
+        """Replace the findings; set the event of a change, unless only figures differ."""
         is_same, self.findings = findings == self.findings, findings
         if is_same:
             return

@@ -2,7 +2,7 @@
 """MIG layouts that an administrator requests, applied once no pod holds the slices they replace.
 
     GPUNode.spec.migLayouts ─► judge ─► GPUNode.status.migGpus: changing ─► the extender assigns no
-    slice of the GPU ─► SETTLED_SECONDS later no pod holds one ─► cut
+    slice of the GPU ─► SETTLED_SECONDS later no pod holds one ─► partition
 
 A bind that was in progress when the extender read `changing` has SETTLED_SECONDS to appear in the
 watch of pods. A later one names a slice that no longer exists: the agent refuses its container. The
@@ -154,7 +154,7 @@ class Layouts:
             try:
                 await inventory.cut(uuid, places)
             except InventoryUnavailable as error:
-                log.error("GPU %s is not cut: %s", uuid, error)  # noqa: TRY400 - the text says it all
+                log.error("GPU %s is not cut: %s", uuid, error)  # noqa: TRY400 - the text suffices
                 self._refused[uuid] = self._now(), str(error)
             self._announced.pop(uuid, None)
         return bool(due)

@@ -51,7 +51,7 @@ class NodeMode:
 
     @property
     def observes(self) -> bool:
-        """Tell whether the agent observes other device plugins."""
+        """Tell whether the configuration names resources of other device plugins."""
         return bool(self._observed)
 
     def resource_of(self, uuid: str) -> str:

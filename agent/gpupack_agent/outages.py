@@ -18,7 +18,7 @@ OVER: Final = {
     INVENTORY_UNAVAILABLE: ("InventoryAvailable", "the GPUs are looked at"),
     POD_CGROUPS_MISSING: ("PodCgroupsFound", "the cgroups of pods are found"),
 }
-"""Reason and message of each condition once its outage is over."""
+"""The reason and message of each condition after its outage has ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Outage:
 def with_condition(
     recorded: tuple[Condition, ...], kind: str, outage: Outage | None, now: dt.datetime
 ) -> tuple[Condition, ...]:
-    """Bring one condition up to date; the others stay as they are.
+    """Update one condition; the others stay as they are.
 
-    A node that never had such an outage has no such condition.
+    A node that never had such an outage gets no such condition.
     """
     before = next((each for each in recorded if each.type == kind), None)
     if before is None and outage is None:

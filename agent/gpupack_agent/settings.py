@@ -19,7 +19,7 @@ from gpupack_kube.environment import Environment, SettingsInvalid
 Backend = Literal["simulated", "nvml"]
 Overrun = Literal["Event", "End"]
 LONGEST_WAIT_SECONDS = 29
-"""After 30 s the kubelet gives up a PreStartContainer call."""
+"""The longest wait: the kubelet gives up a PreStartContainer call after 30 s."""
 SIMULATED_FILE = "/etc/gpupack/simulated.yaml"
 SIMULATED_CUTS = "/run/gpupack/simulated"
 
@@ -179,7 +179,7 @@ class HostSettings:
     empties it, as intended."""
 
     cgroup: pathlib.Path = pathlib.Path("/sys/fs/cgroup")
-    """GPUPACK_CGROUP_DIR: the node's cgroups, not the agent's own."""
+    """GPUPACK_CGROUP_DIR: the folder of the node's cgroups, not of the agent's own."""
 
     probe: pathlib.Path = liveness.FILE
     """GPUPACK_PROBE_FILE: the file that a live agent writes and `gpupack_agent.probe` reads."""

@@ -131,7 +131,7 @@ class Exporter:
 
 async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
     """Return the figures of the exporter at a URL; raises ExporterSilent."""
-    from gpupack_serving import scraped  # noqa: PLC0415 - the parser, where there is what to parse
+    from gpupack_serving import scraped  # noqa: PLC0415 - the parser, loaded only if needed
 
     try:
         async with session.get(

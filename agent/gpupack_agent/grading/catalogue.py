@@ -51,7 +51,7 @@ MEANING: Final[Mapping[Class, tuple[Health, str]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Xid:
-    """One number of the catalogue."""
+    """One XID of the catalogue."""
 
     number: int
     kind: Class

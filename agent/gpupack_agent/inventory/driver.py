@@ -77,7 +77,7 @@ class DriverInventory:
             except DriverHangs as hang:
                 if hang.index is None:
                     raise
-                log.error("GPU %d: %s", hang.index, hang)  # noqa: TRY400 - the text says it all
+                log.error("GPU %d: %s", hang.index, hang)  # noqa: TRY400 - the text suffices
                 self._hung[hang.index] = time.monotonic()
             else:
                 self._scanned_at = time.monotonic()

@@ -100,7 +100,7 @@ class Prober:
 
 def main() -> None:
     """Run `python -m gpupack_agent.inventory.prober`."""
-    import pynvml  # noqa: PLC0415 - the tests' process has recordings instead
+    import pynvml  # noqa: PLC0415 - tests use recordings instead
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--host-root", type=pathlib.Path, required=True)

@@ -61,7 +61,7 @@ class SimulatedNodes(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class SimulatedFile(Wire, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The content of the file."""
 
     nodes: tuple[SimulatedNodes, ...]
 
@@ -104,7 +104,7 @@ class SimulatedInventory:
         """Read the file; a node that matches no entry has no GPUs."""
         return await asyncio.to_thread(self._scan)
 
-    def injection(self, uuids: Sequence[str]) -> Injection:  # noqa: ARG002 - nothing is there
+    def injection(self, uuids: Sequence[str]) -> Injection:  # noqa: ARG002 - always empty
         """Return an empty injection: a simulated GPU consists only of environment variables."""
         return Injection()
 

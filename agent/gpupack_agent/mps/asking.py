@@ -112,7 +112,7 @@ def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
 
 def main() -> None:
     """Run `python -m gpupack_agent.mps.asking HOST_ROOT DRIVER_ROOT`."""
-    import pynvml  # noqa: PLC0415 - the tests' process has another
+    import pynvml  # noqa: PLC0415 - tests use a substitute
 
     host_root, driver_root = sys.argv[1:]
     open_nvml(pynvml, DriverSearch(pathlib.Path(host_root), driver_root))

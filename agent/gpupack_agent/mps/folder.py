@@ -23,8 +23,8 @@ HOST_FOLDER = pathlib.Path("/run/gpupack/mps")
 """The folder's path, the same in both pods and on the host, because sockets are found by paths."""
 
 STALE_SECONDS = 30.0
-"""The age of the supervisor's last sign of life from which it counts as gone; it writes one every
-round, twice a second."""
+"""The age of the supervisor's last sign of life from which it counts as gone. It writes one in each
+round, about twice a second."""
 
 KEPT_SECONDS = 40.0
 """The least time for which a requested daemon stays: a container start that waits for it holds

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guard of limited shares: once a second it checks limits and looks for joint failures.
 
-If a share is exceeded, the owner gets an Event. The program then has a moment to free the excess.
-After that its processes are ended. They do not get SIGTERM: a process that ends while its kernels
-run can make the other clients of MPS fail (on an H200, in 7 of 16 tries). So the processes are
-stopped first, their submitted kernels finish, and then they are killed (0 of 7).
+If a share is exceeded, the owner gets an Event. With `GPUPACK_OVERRUN=End` the program then has a
+moment to free the excess, and after that its processes are ended. They do not get SIGTERM: a
+process that ends while its kernels run can make the other clients of MPS fail (on an H200, in 7 of
+16 tries). So the processes are stopped first, their submitted kernels finish, and then they are
+killed (0 of 7).
 """
 
 import asyncio

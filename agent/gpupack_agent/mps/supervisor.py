@@ -73,7 +73,7 @@ class Supervisor:
                     await self.round()
                 except OSError as error:
                     # The daemons continue: the end of a daemon would end the work of its clients.
-                    log.error("what is wanted cannot be seen to: %s", error)  # noqa: TRY400 - the text says it all
+                    log.error("what is wanted cannot be seen to: %s", error)  # noqa: TRY400 - the text suffices
                 await asyncio.sleep(ROUND_SECONDS)
         finally:
             self._folder.rest()
@@ -90,7 +90,7 @@ class Supervisor:
         try:
             await self._see_to(uuid, wanted=wanted)
         except OSError as error:
-            log.error("GPU %s: %s", uuid, error)  # noqa: TRY400 - the text says it all
+            log.error("GPU %s: %s", uuid, error)  # noqa: TRY400 - the text suffices
             self._ended_at[uuid] = time.monotonic()
 
     async def _see_to(self, uuid: str, *, wanted: bool) -> None:
