@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m gpupack_operator.certificates` issues the certificates until SIGTERM."""
+"""Command `python -m gpupack_operator.certificates`, which issues certificates until SIGTERM."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from gpupack_operator.certificates.wanted import Wanted, parse_wanted
 
 
 def main() -> None:
-    """Run; a setting that cannot be used ends it."""
+    """Run the issuer; exit with a message if a setting is invalid."""
     try:
         asyncio.run(_serve(os.environ))
     except SettingsInvalid as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server's certificate with the authority that signed it.
 
-The authority is of this one Service, and its key stays in the Secret: a renewed certificate is
-signed by it again, so that callers, which have its certificate, need no new one. Pods are given
-the keys of the Secret one by one, and `ca.key` is given to none.
+Each Service has its own authority, and the authority's key stays in the Secret. The same authority
+signs renewed certificates, so callers, which have its certificate, need no new one. A pod mounts
+only the keys of the Secret that it needs, and no pod mounts `ca.key`.
 """
 
 import base64
@@ -23,9 +23,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gpupack_operator.certificates.wanted import Wanted
 
 AUTHORITY_VALIDITY: Final = dt.timedelta(days=36525)
-"""A hundred years: an authority is replaced by emptying its Secret, not by time."""
+"""A hundred years: an authority is replaced when its Secret is emptied, not when time passes."""
 BACKDATED: Final = dt.timedelta(days=1)
-"""A caller whose clock is behind accepts a new certificate all the same."""
+"""Lets a caller whose clock is slow accept a new certificate."""
 
 CA_CERTIFICATE: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
@@ -33,7 +33,7 @@ CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 
 _UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""What cryptography raises for a key or a certificate that it cannot take."""
+"""Errors that cryptography raises for a key or a certificate that it cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Pair:
     """A server's certificate.
 
     Attributes:
-        certificate: the server's own.
+        certificate: the server's own certificate.
         issuer: the certificate that callers trust.
-        authority: that certificate with its key; None: the Secret has no key that fits.
+        authority: the issuer with its key; None: the Secret has no key that fits the issuer.
     """
 
     certificate: x509.Certificate
@@ -60,7 +60,7 @@ class Pair:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The DNS names that it is good for."""
+        """DNS names for which the certificate is valid."""
         try:
             names = self.certificate.extensions.get_extension_for_class(
                 x509.SubjectAlternativeName
@@ -76,13 +76,13 @@ class Pair:
 
     @property
     def until(self) -> dt.datetime:
-        """Until when it is good."""
+        """Time at which the certificate or its issuer expires, whichever is first."""
         ends = (self.certificate, self.issuer)
         return min(each.not_valid_after_utc for each in ends)
 
 
 def read(data: Mapping[str, str]) -> Pair | None:
-    """Read a Secret's data; None: it holds no certificate with its key and its issuer."""
+    """Read a Secret's data; return None if it lacks a certificate with its key and its issuer."""
     try:
         texts = {name: base64.b64decode(text, validate=True) for name, text in data.items()}
         certificate = x509.load_pem_x509_certificate(texts[CERTIFICATE])
@@ -98,12 +98,12 @@ def read(data: Mapping[str, str]) -> Pair | None:
 
 
 def issue(wanted: Wanted, now: dt.datetime, authority: Authority | None) -> dict[str, str]:
-    """Make a Secret's data.
+    """Issue a certificate and return the Secret's data.
 
     Args:
-        wanted: for which host, and for how long.
-        now: by the API server's clock.
-        authority: signs it; None: a new one does.
+        wanted: hosts and validity of the certificate.
+        now: the API server's time.
+        authority: the authority that signs; None: create a new one.
     """
     authority = authority or _new_authority(wanted, now)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -172,7 +172,10 @@ def _certificate(
 
 
 def _name(text: str) -> x509.Name:
-    """A common name has 64 characters at most; hosts, which can be longer, stand elsewhere."""
+    """Return a name.
+
+    A common name has at most 64 characters, so longer hosts are only DNS names.
+    """
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 

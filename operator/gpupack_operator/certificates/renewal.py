@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a Secret needs a new certificate, and why."""
+"""Decision whether a Secret needs a new certificate, and the reason."""
 
 import datetime as dt
 import enum
@@ -11,11 +11,11 @@ from gpupack_operator.certificates import pair
 from gpupack_operator.certificates.wanted import Wanted
 
 RENEWED_PART: Final = 3
-"""A certificate is renewed when a third of its time is left."""
+"""A certificate is renewed when a third of its validity is left."""
 
 
 class Reason(enum.StrEnum):
-    """Why a certificate is issued."""
+    """Reason for issuing a certificate."""
 
     MISSING = "the Secret holds no certificate with its key and issuer"
     OTHER_HOST = "the certificate is for another host"
@@ -27,8 +27,8 @@ class Issued:
     """New data of a Secret.
 
     Attributes:
-        data: as the API has it, in base64.
-        reason: why it is new.
+        data: base64 values, as in the API.
+        reason: the reason for the new data.
     """
 
     data: dict[str, str]
@@ -36,12 +36,12 @@ class Issued:
 
 
 def renewed(wanted: Wanted, data: Mapping[str, str], now: dt.datetime) -> Issued | None:
-    """Decide; None: the Secret stays as it is.
+    """Return a Secret's new data, or None if the Secret needs none.
 
     Args:
-        wanted: what it should hold.
-        data: what it holds, in base64.
-        now: by the API server's clock.
+        wanted: the certificate that the Secret should hold.
+        data: the data that the Secret holds, in base64.
+        now: the API server's time.
     """
     held = pair.read(data)
     reason = _reason(wanted, held, now)
@@ -62,7 +62,7 @@ def _reason(wanted: Wanted, held: pair.Pair | None, now: dt.datetime) -> Reason 
 
 
 def _lasting(wanted: Wanted, held: pair.Pair | None, now: dt.datetime) -> pair.Authority | None:
-    """The authority, where it is good for as long as what it signs."""
+    """Return the Secret's authority if it outlives what it would sign; otherwise None."""
     authority = held.authority if held else None
     if authority and authority.certificate.not_valid_after_utc >= now + wanted.validity:
         return authority

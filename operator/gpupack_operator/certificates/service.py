@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the Secrets filled.
+"""Loop that keeps the Secrets filled.
 
-Each is read every few seconds: a watch of four objects costs the API server no less, and a Secret
-that was emptied, which is how a certificate is replaced, is filled again as soon.
+The loop reads each Secret every few seconds. A watch of four objects would cost the API server as
+much. A Secret is emptied to replace its certificate, and the loop fills it again within seconds.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gpupack_operator.certificates.renewal import renewed
 from gpupack_operator.certificates.wanted import Wanted
 
 SECONDS: Final = 10.0
-"""Between two looks."""
+"""Interval between two checks."""
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ SECRETS: Final = Resource("/api/v1", "secrets", Secret)
 
 
 async def keep(api: Api, wanted: Iterable[Wanted], *, namespace: str) -> None:
-    """Look at all Secrets, for ever."""
+    """Check all Secrets, in an endless loop."""
     wanted = tuple(wanted)
     while True:
         for each in wanted:
@@ -45,7 +45,7 @@ async def keep(api: Api, wanted: Iterable[Wanted], *, namespace: str) -> None:
 
 
 async def fill(api: Api, wanted: Wanted, *, namespace: str) -> None:
-    """Issue a certificate where a Secret needs one.
+    """Issue a certificate if the Secret needs one.
 
     Raises:
         KubeError: the Secret cannot be read or written.
@@ -59,6 +59,6 @@ async def fill(api: Api, wanted: Wanted, *, namespace: str) -> None:
     try:
         await api.merge(SECRETS, wanted.secret, body, namespace=namespace)
     except Conflict:
-        # Another wrote it since: the next look says whether it is right.
+        # # Another client wrote it after the read: the next check judges the new data.
         return
     log.info("issued the certificate in %s/%s: %s", namespace, wanted.secret, issued.reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificates that are wanted, as the chart lists them."""
+"""Certificates to issue, as the chart lists them."""
 
 import datetime as dt
 from typing import Annotated
@@ -8,13 +8,13 @@ import msgspec
 
 
 class Wanted(msgspec.Struct, frozen=True, rename="camel"):
-    """A certificate.
+    """A certificate to issue.
 
     Attributes:
         secret: name of the Secret that holds it.
         service: name of the Service.
-        host: by which callers know the Service, such as gpupack-api.NAMESPACE.svc.
-        validity_days: for which it is good.
+        host: name by which callers know the Service, such as gpupack-api.NAMESPACE.svc.
+        validity_days: number of days for which the certificate is valid.
     """
 
     secret: Annotated[str, msgspec.Meta(min_length=1)]
@@ -24,19 +24,22 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def validity(self) -> dt.timedelta:
-        """For how long it is good."""
+        """Time for which the certificate is valid."""
         return dt.timedelta(days=self.validity_days)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Every name by which it is reached; the last by `kubectl port-forward`."""
+        """All names by which callers reach the Service.
+
+        The last one is for `kubectl port-forward`.
+        """
         return self.host, f"{self.host}.cluster.local", "localhost"
 
 
 def parse_wanted(text: str) -> tuple[Wanted, ...]:
-    """Read the list.
+    """Parse the list from JSON.
 
     Raises:
-        ValueError: the text says where it is wrong.
+        ValueError: the text is not such a list; the message says where it is wrong.
     """
     return msgspec.json.decode(text, type=tuple[Wanted, ...])

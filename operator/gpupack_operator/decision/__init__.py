@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about a GPUJob: pure functions of what was observed, without I/O or clock."""
+"""Decisions about a GPUJob: pure functions of the observed state, without I/O or clock."""

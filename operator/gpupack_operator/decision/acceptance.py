@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What burn-ins say of a node's GPUs, and which GPUJobs are wanted for that.
+"""Verdicts of burn-ins about a node's GPUs, and the GPUJobs that they need.
 
     GPUNode.spec.quarantine, phase Acceptance ─► one GPUJob `burn-in` of one worker for each
         its results ─► GPUNode.status.measured ─► the phase that follows (`decision.quarantine`)
     all of a node's GPUs passed ─► one GPUJob `all-reduce` of one worker ─► status.allReduce
 
-A worker whose GPU is not healthy ends with an exit status that the job ignores: the others' results
-count. What ends otherwise says nothing of any GPU whose worker left no result.
+A worker whose GPU is not healthy ends with an exit status that the job ignores: the results of the
+others count. Any other end says nothing about a GPU whose worker left no result.
 """
 
 import datetime as dt
@@ -35,23 +35,23 @@ MAX_MESSAGE: Final = 256
 _NEVER: Final = "1970-01-01T00:00:00Z"
 
 LEAST_TOGETHER: Final = 2
-"""GPUs that reduce together."""
+"""Smallest number of GPUs for an all-reduce."""
 
 
 def verdict_of(node: GpuNode, entry: Quarantine) -> Measured | None:
-    """What was measured since the GPU came into its phase."""
+    """Return what was measured since the GPU entered its phase; None: nothing."""
     found = (each for each in node.status.measured if each.gpu == entry.gpu)
     since = times.read(entry.since) if entry.since else None
     return next((each for each in found if since and times.read(each.at) >= since), None)
 
 
 def in_maintenance(node: GpuNode, gpu: str) -> bool:
-    """Whether an administrator wants no new work on a GPU."""
+    """Tell whether an administrator wants no new work on a GPU."""
     return any(entry.covers(gpu, node.status.mode) for entry in node.spec.maintenance)
 
 
 def untried(node: GpuNode) -> tuple[str, ...]:
-    """GPUs in acceptance that are fit to be tried and were not yet."""
+    """Return the GPUs in acceptance that can be tested and have no verdict yet."""
     fit = {
         each.uuid
         for each in node.status.devices
@@ -64,7 +64,7 @@ def untried(node: GpuNode) -> tuple[str, ...]:
 def measured(
     node: GpuNode, jobs: Mapping[Trial, GpuJob], rules: Acceptance, now: dt.datetime
 ) -> tuple[Measured, ...]:
-    """`status.measured` with what the burn-in that ended says, and what came to nothing in time."""
+    """Return `status.measured` with an ended burn-in's results, and GPUs that got none in time."""
     waiting = {gpu: _since(node, gpu) for gpu in untried(node)}
     found = dict[str, Measured]()
     job = jobs.get("burn-in")
@@ -82,7 +82,7 @@ def measured(
 
 
 def all_reduced(node: GpuNode, jobs: Mapping[Trial, GpuJob], now: dt.datetime) -> AllReduce | None:
-    """`status.allReduce` with what the job that ended says."""
+    """Return `status.allReduce` with the result of the job that ended."""
     job = jobs.get("all-reduce")
     last, wanted = _last_since(node), together(node)
     if job is None or not wanted or (ended := _end(job)) is None or ended < last:
@@ -99,7 +99,7 @@ def all_reduced(node: GpuNode, jobs: Mapping[Trial, GpuJob], now: dt.datetime) -
 
 
 def together(node: GpuNode) -> int:
-    """How many GPUs are to reduce together: all of the node's, once each has passed; 0: none."""
+    """Return how many GPUs an all-reduce needs: all of the node's once all have passed; 0: none."""
     entries = {e.gpu: e for e in node.spec.quarantine if e.phase == "Acceptance"}
     whole = [d for d in node.status.devices if not d.mig_parent]
     if len(whole) < LEAST_TOGETHER or {d.uuid for d in whole} != entries.keys():
@@ -112,12 +112,15 @@ def together(node: GpuNode) -> int:
 
 
 def size(node: GpuNode, trial: Trial) -> int:
-    """GPUs that the trial is wanted of; 0: it is not."""
+    """Return the number of GPUs that need the test; 0: no test is needed."""
     return len(untried(node)) if trial == "burn-in" else together(node)
 
 
 def is_over(job: GpuJob, trial: Trial, wanted: int) -> bool:
-    """Whether the job is of no more use, so that it goes, for another one where one is wanted."""
+    """Tell whether the job is no longer useful and is deleted.
+
+    Another one follows if one is needed.
+    """
     if job.status.finished:
         return wanted > 0
     asks = job.spec.workers if trial == "burn-in" else job.spec.gpus
@@ -125,25 +128,28 @@ def is_over(job: GpuJob, trial: Trial, wanted: int) -> bool:
 
 
 def _since(node: GpuNode, gpu: str) -> dt.datetime:
-    """Since when the GPU is in acceptance."""
+    """Return the time at which the GPU entered acceptance."""
     found = (each.since for each in node.spec.quarantine if each.gpu == gpu and each.since)
     return times.read(next(found, _NEVER))
 
 
 def _last_since(node: GpuNode) -> dt.datetime:
-    """Since when the last one is."""
+    """Return the time at which the last of the node's GPUs entered acceptance."""
     entries = (each for each in node.spec.quarantine if each.phase == "Acceptance" and each.since)
     return max((_since(node, each.gpu) for each in entries), default=times.read(_NEVER))
 
 
 def _end(job: GpuJob) -> dt.datetime | None:
-    """When it ended; None: it has not."""
+    """Return when the job ended; None: it has not ended."""
     ended = job.status.finished_at
     return times.read(ended) if job.status.finished and ended else None
 
 
 def _results(job: GpuJob, waiting: Iterable[str], now: dt.datetime) -> dict[str, Measured]:
-    """Of each GPU that the job was about; of one that came to no place, of all that wait."""
+    """Return a verdict for each GPU of the job.
+
+    For a job without a placement, for all waiting GPUs.
+    """
     at = times.write(now)
     workers = by_worker(job.status.placement)
     if not workers:
@@ -179,7 +185,7 @@ def _of_result(gpu: str, result: WorkerResult | None, at: str, message: str) -> 
 
 
 def _figure(metrics: Mapping[str, Any], name: str) -> float | None:
-    """A finite number that is not negative, or nothing: a container wrote it."""
+    """Return a finite number that is not negative, or None: a container wrote the value."""
     value = metrics.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of attempts in a status."""
+"""List of attempts in a status."""
 
 import datetime as dt
 import itertools
@@ -22,20 +22,21 @@ from gpupack_operator.decision.view import Verdict
 
 MESSAGE_CHARACTERS = 1024
 SUMMARY_CHARACTERS = 256
-"""Of the message of an attempt that another has followed: there may be twenty."""
+"""Limit of the message of an attempt that another has followed: there may be twenty."""
 NODES_CHARACTERS = 200
-"""Unless the first node's name alone is longer."""
+"""Limit of the list of nodes, unless the first node's name alone is longer."""
 DEVICES_CHARACTERS = 200
 FIRST_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 HEALTHY_SECONDS = 300.0
-"""An attempt that ran this long ends a row of failures."""
+"""An attempt that ran this long ends a sequence of failures."""
 
 MAX_STUCK_BACKOFF_SECONDS = 600.0
 LASTING_BACKOFF_SECONDS = 15.0
-"""What was forbidden seldom is allowed a second later, nor is an image there that was missing, and
-each attempt takes GPUs that others could use meanwhile: so the others come first, from the first
-pause on."""
+"""Backoff after failures that rarely pass within a second, such as a forbidden creation or a
+missing image. Each attempt holds GPUs that other jobs could use, so the other jobs come first from
+the first pause on.
+"""
 LASTING = {JobReason.CREATION_FORBIDDEN, JobReason.IMAGE_PULL}
 NEVER_RAN = {
     JobReason.BIND_TIMEOUT,
@@ -45,13 +46,14 @@ NEVER_RAN = {
     JobReason.SHARED_POD_REFUSED,
     JobReason.IMAGE_PULL,
 }
-"""Ends of attempts that never ran. The more of them in a row, the likelier it is that the job is
-the cause itself (a volume claim that nobody fills), and each keeps GPUs from others for a minute.
+"""Ends of attempts that never ran. The more of them follow each other, the likelier it is that the
+job itself is the cause (such as a volume claim that is never bound), and each keeps GPUs from other
+jobs for a minute.
 """
 
 
 def current(status: GpuJobStatus) -> Attempt | None:
-    """The attempt that has not ended, if there is one."""
+    """Return the attempt that has not ended, if there is one."""
     last = status.attempts[-1] if status.attempts else None
     return last if last and last.finished_at is None else None
 
@@ -63,9 +65,9 @@ def opened(
     *,
     shares_pods: bool = False,
 ) -> GpuJobStatus:
-    """Begin the next attempt: number, places and time stand in the status before anything runs.
+    """Begin the next attempt: record its number, placement and time before anything runs.
 
-    `shares_pods`: whether workers of one node share a pod, which stands there as well.
+    `shares_pods`: whether workers of one node share a pod, which is recorded as well.
     """
     number = status.attempt + 1
     nodes = nodes_of(placement)
@@ -92,9 +94,9 @@ def closed(
     *,
     ended_at: dt.datetime | None = None,
 ) -> GpuJobStatus:
-    """End the current attempt; where it ran stays in its entry, and where it broke.
+    """End the current attempt; its entry records where it ran and where it failed.
 
-    `ended_at`: when its last worker ended, if that is known and was before this is written.
+    `ended_at`: when its last worker ended, if that is known and precedes this write.
     """
     started_at = times.read(status.attempts[-1].started_at)
     ended = structs.replace(
@@ -116,7 +118,7 @@ def closed(
 
 
 def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[str, ...]:
-    """Nodes on which attempts broke within the last so many seconds, the latest first."""
+    """Return nodes on which attempts failed within the last `seconds`, the latest first."""
     breaks = (
         Break(each.fault.node, each.reason, times.read(each.finished_at))
         for each in reversed(status.attempts)
@@ -126,7 +128,10 @@ def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[st
 
 
 def next_start(status: GpuJobStatus) -> dt.datetime | None:
-    """When the next attempt may begin: later after each failure in a row; None for at once."""
+    """Return when the next attempt may begin, later after each consecutive failure.
+
+    None: at once.
+    """
     last = status.attempts[-1] if status.attempts else None
     failures = _failures(status)
     if failures == 0 or last is None or last.finished_at is None:
@@ -139,7 +144,7 @@ def next_start(status: GpuJobStatus) -> dt.datetime | None:
 
 
 def shortened(names: tuple[str, ...], characters: int = 40) -> str:
-    """Names for a column: all of them, or the first few and how many more."""
+    """Shorten names for a column: all of them, or the first few and the number of the others."""
     shown = list(names)
     while len(shown) > 1 and len(",".join(shown)) > characters:
         shown.pop()
@@ -167,7 +172,7 @@ def _fault(status: GpuJobStatus, verdict: Verdict) -> Fault | None:
 
 
 def _failures(status: GpuJobStatus) -> int:
-    """Failed attempts in a row, back to the last that was healthy for a while."""
+    """Count the consecutive failed attempts, back to the last that was healthy for a while."""
     row = 0
     for attempt in reversed(status.attempts):
         if attempt.outcome not in {"Failed", "Infrastructure"}:
@@ -179,7 +184,7 @@ def _failures(status: GpuJobStatus) -> int:
 
 
 def _stuck(status: GpuJobStatus) -> int:
-    """Attempts in a row that never ran."""
+    """Count the consecutive attempts that never ran."""
     newest_first = reversed(status.attempts)
     return sum(1 for _ in itertools.takewhile(lambda each: each.reason in NEVER_RAN, newest_first))
 
@@ -189,12 +194,12 @@ def _doubled(row: int, first: float = FIRST_BACKOFF_SECONDS) -> float:
 
 
 def _between(started_at: dt.datetime, ended_at: dt.datetime, now: dt.datetime) -> dt.datetime:
-    """By the API server's clock: a node's may be ahead or behind."""
+    """Clamp the end to the API server's clock: a node's clock may be fast or slow."""
     return max(started_at, min(ended_at, now))
 
 
 def _active_seconds(attempt: Attempt, until: dt.datetime) -> int:
-    """In whole seconds, as the times that it is counted by; a clock that went back adds nothing."""
+    """Return whole seconds, as the times are; a clock that was set back adds nothing."""
     return max(round((until - times.read(attempt.started_at)).total_seconds()), 0)
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of an elastic gang beyond the least: each has a place, and a Job of its own.
+"""Extra workers of an elastic gang: each has a place, and its own Job.
 
-    places are held ─► written into the status ─► a Job each ─► one ends, or is to end for another
-                                                                 └► out of the status ─► Job deleted
+    places are held ─► written into the status ─► one Job each ─► one ends, or is preempted
+                                    └► removed from the status ─► Job deleted
 
-Whatever becomes of them the attempt goes on. What the status names is what there is to be: after a
-restart Jobs that lack are created, and those of others deleted. The extender lets the next one in,
-no sooner than the queue's growAfterSeconds after the last came or went: so what breaks at once is
-tried again that seldom.
+The attempt continues, whatever happens to its extra workers. The status names the extra workers
+that should exist: after a restart the operator creates missing Jobs and deletes surplus ones. The
+extender admits the next extra worker no sooner than the queue's growAfterSeconds after the last one
+started or ended, so a worker that fails at once is retried at that interval.
 """
 
 import dataclasses
@@ -41,17 +41,17 @@ from gpupack_operator.decision.view import AttemptView, view_beside
 from gpupack_operator.manifests.owner import attempt_of, index_of, is_beside
 
 NAME_SECONDS = 1.0
-"""How soon to look whether a deleted Job is gone."""
+"""Delay until the next check whether a deleted Job is gone."""
 BUSY_SECONDS = 1.0
-"""How soon to ask again where another plan is being made."""
+"""Delay until the next request if another job is being planned."""
 AGAIN_SECONDS = 5.0
-"""The same where there was no answer."""
+"""Delay until the next request if there was no answer."""
 MESSAGE_CHARACTERS = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Why:
-    """Why a worker ends."""
+    """Reason for the end of an extra worker."""
 
     reason: str
     message: str
@@ -59,7 +59,7 @@ class Why:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Beside:
-    """What is to be done, as in a Decision."""
+    """What to do about extra workers; the fields are those of a Decision."""
 
     status: GpuJobStatus
     actions: tuple[Action, ...] = ()
@@ -67,7 +67,7 @@ class Beside:
 
 
 def decide(observation: Observation, status: GpuJobStatus, gang: AttemptView) -> Beside:
-    """Which workers come and go beside a gang that goes on."""
+    """Decide which extra workers start and end while a gang continues."""
     spec = observation.job.spec
     if not spec.extra:
         return Beside(status)
@@ -91,7 +91,7 @@ def decide(observation: Observation, status: GpuJobStatus, gang: AttemptView) ->
 
 
 def jobs_of(observation: Observation, attempt: int) -> list[Job]:
-    """The Jobs of an attempt's workers beyond the least."""
+    """Return the Jobs of an attempt's extra workers."""
     return [
         job
         for job in observation.jobs
@@ -100,7 +100,7 @@ def jobs_of(observation: Observation, attempt: int) -> list[Job]:
 
 
 def placed_beside(spec: GpuJobSpec, status: GpuJobStatus) -> dict[int, WorkerPlacement]:
-    """The workers beyond the least that have places, by index."""
+    """Return the extra workers that have places, by index."""
     return {
         placed.worker: placed
         for placed in by_worker(status.placement)
@@ -111,7 +111,7 @@ def placed_beside(spec: GpuJobSpec, status: GpuJobStatus) -> dict[int, WorkerPla
 def widened(
     spec: GpuJobSpec, status: GpuJobStatus, *, why: Why | None = None, at: dt.datetime | None = None
 ) -> GpuJobStatus:
-    """With what the status says of how wide an elastic gang is, by its placement."""
+    """Return the status with the width of an elastic gang, computed from its placement."""
     if not spec.extra:
         return status
     workers = len(by_worker(status.placement))
@@ -136,12 +136,12 @@ def _gone(
     gang: AttemptView,
     jobs: Mapping[int, Job],
 ) -> tuple[dict[int, Why], dt.datetime | None]:
-    """Who is to end or has ended, and when to look again."""
+    """Return the extra workers that must end or have ended, and when to look again."""
     gone: dict[int, Why] = {}
     looks: list[dt.datetime | None] = []
     placed, answer = placed_beside(observation.job.spec, status), observation.answer
     if isinstance(answer, NotCreatedBeside):
-        # What is forbidden for one is for those who are the same.
+        # # What is forbidden for one extra worker is forbidden for all: they are alike.
         why = Why(answer.reason, answer.message)
         gone |= {index: why for index in placed if index not in jobs}
     for index in placed:
@@ -174,7 +174,7 @@ def _shrunk(
 
 
 def _grown(observation: Observation, status: GpuJobStatus, answer: Grown) -> GpuJobStatus:
-    """Of those that are offered, who need not end at once; nobody else's place changes."""
+    """Add the offered workers that need not end at once; no other worker's place changes."""
     spec = observation.job.spec
     placed = {each.worker: each for each in by_worker(status.placement)}
     offered = {each.worker: each for each in by_worker(answer.placement)}

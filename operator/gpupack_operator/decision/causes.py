@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What broke an attempt first.
+"""First cause of an attempt's failure.
 
-One broken worker breaks the others: peers lose their connection and exit, and the Job controller
-deletes those that are left. So every pod is asked what happened to it and when, and the earliest
-answer is the cause. It is the application's failure only if a container ended with an error by
-itself (`ends`): not deleted or disrupted before, not rejected or lost by its kubelet. A worker that
-ended with exit code 0 because its pod was asked to end has not completed; it, too, is a cause.
-Moments have whole seconds; of two in the same second the application's failure comes first,
-because the Job controller's deletions follow it at once.
+One failed worker makes the others fail: peers lose their connection and exit, and the Job
+controller deletes the rest. So the operator computes from every pod what happened to it and when,
+and the earliest event is the cause. It is the application's failure only if a container ended with
+an error by itself (`ends`): not deleted or disrupted before, not rejected or lost by its kubelet. A
+worker that ended with exit code 0 because its pod was requested to end has not completed; it, too,
+is a cause. Times have whole seconds; of two in the same second the application's failure comes
+first, because the Job controller's deletions follow it at once.
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ from gpupack_operator.decision.view import AttemptView, Finding, Verdict
 from gpupack_operator.decision.workers import Exit, Worker
 
 SETTLE_SECONDS = 2.0
-"""How long the news about other pods may take: a deletion is often the echo of a failure."""
+"""How long news about other pods may take: a deletion often follows from a failure."""
 
 SHOWN_CHARACTERS = 600
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
-"""Escape sequences of terminals: ECMA-48's control sequences, operating system commands, others."""
+"""Escape sequences of terminals: ECMA-48 control sequences, operating system commands, others."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of writing."""
+"""Control characters, and those that change the direction of writing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Cause:
 
 
 def first_cause(view: AttemptView) -> Finding | None:
-    """The earliest cause that the failure policy does not ignore."""
+    """Return the earliest cause that the failure policy does not ignore."""
     found = [cause for worker in view.workers if (cause := cause_of(worker, view))]
     causes = [cause for cause in found if not is_ignored(cause, view)]
     if not causes:
@@ -54,7 +54,7 @@ def first_cause(view: AttemptView) -> Finding | None:
 
 
 def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
-    """What happened to a worker; None where nothing went wrong."""
+    """Return what happened to a worker; None: nothing went wrong."""
     if worker.succeeded and not worker.pod_failed:
         return None
     if worker.exit and isinstance(ends.end(worker.pod, worker.exit.state), ends.ByItself):
@@ -63,7 +63,7 @@ def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
 
 
 def is_ignored(cause: Cause, view: AttemptView) -> bool:
-    """Whether the failure policy lets a worker that failed by itself count as succeeded."""
+    """Tell whether the failure policy counts a worker that failed by itself as succeeded."""
     return cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
 
 
@@ -81,7 +81,10 @@ def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
 
 
 def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
-    """A moment that is not known must not be `now`: it would never settle."""
+    """Return a failure of the infrastructure.
+
+    An unknown time must not be `now`, or it never settles.
+    """
     state = worker.exit.state if worker.exit else None
     at = state.finished_at if state else worker.bound_at
     if by := ends.interruption(worker.pod):
@@ -118,7 +121,7 @@ def _how(exit_: Exit) -> str:
 
 
 def _said(message: str) -> str:
-    """What a container said last: its result's headline, or the end of its message or log."""
+    """Return a container's last words: its result's headline, or the end of its message or log."""
     try:
         result = read_result(message)
     except ResultUnreadable:
@@ -127,7 +130,7 @@ def _said(message: str) -> str:
 
 
 def last_lines(text: str) -> str:
-    """The end of what a tenant's program wrote, in one line and without what moves a terminal."""
+    """Return the end of a tenant's output in one line, without terminal controls."""
     plain = (_CONTROL.sub(" ", line).strip() for line in ESCAPES.sub("", text).splitlines())
     joined = " | ".join(line for line in plain if line)
     return joined if len(joined) <= SHOWN_CHARACTERS else f"…{joined[1 - SHOWN_CHARACTERS :]}"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of attempts that have ended: which stay to be read, which go.
+"""Decision which Jobs of ended attempts stay for their logs, and which are deleted.
 
-The Jobs of the last failed attempts stay until the GPUJob goes, as Kubernetes' own do, and with
-them their failed pods and these pods' logs. Such pods have ended: they hold no GPUs and count
-against no quota of resources. A quota of objects (count/jobs.batch, count/pods) counts them and
-their Jobs all the same: so nothing stays while an attempt could not be created. Every other Job is
-deleted with its pods.
+The Jobs of the last failed attempts stay until the GPUJob is deleted, as Kubernetes' own do, and
+with them their failed pods and these pods' logs. Such pods have ended: they hold no GPUs and count
+against no quota of resources. A quota of objects (count/jobs.batch, count/pods) does count them and
+their Jobs, so none stays while an attempt could not be created. Every other Job is deleted with its
+pods.
 
-Where workers share pods a Job does not see that one of them failed while others run on. So we end
-these: a pod in which one has ended stays, and has all its containers ended by its kubelet; other
-pods are deleted with their Jobs, as the controller of one Job for all would do.
+Where workers share pods, a Job does not see that one worker failed while others still run. So the
+operator ends these pods: a pod in which a worker has ended stays, and its kubelet ends all its
+containers; other pods are deleted with their Jobs, as the controller of a single Job would do.
 """
 
 import datetime as dt
@@ -27,18 +27,19 @@ from gpupack_operator.manifests.owner import attempt_of, index_of, is_controlled
 FAILED_ATTEMPTS_KEPT = 2
 
 END_NOW: Final = 1
-"""activeDeadlineSeconds of a pod that is to end: the least there is."""
+"""activeDeadlineSeconds of a pod that must end: the smallest valid value."""
 
 ENDS = frozenset({"Complete", "Failed", "FailureTarget"})
-"""Conditions of a Job that makes no more pods; those that run are being deleted."""
+"""Conditions of a Job that creates no more pods; its running pods are being deleted."""
 
 CONTROLLER_SECONDS = 10.0
-"""How long the Job controller may take to end a Job by itself. Stopping one deletes all pods that
-have not ended in its eyes, and with them the logs that say why the job failed."""
+"""How long the Job controller may take to end a Job by itself. Suspending a Job deletes all pods
+that its controller does not consider ended, and with them the logs that show why the job failed.
+"""
 
 
 def retained(observation: Observation, status: GpuJobStatus) -> frozenset[str]:
-    """Names of the Jobs that stay: of the last failed attempts, and of the one that ended all."""
+    """Return the names of the Jobs that stay: of the last failed attempts, and of the final one."""
     if _was_forbidden(status):
         return frozenset()
     failed = [attempt.number for attempt in status.attempts if attempt.outcome == "Failed"]
@@ -53,7 +54,7 @@ def retained(observation: Observation, status: GpuJobStatus) -> frozenset[str]:
 def clearing(
     observation: Observation, status: GpuJobStatus
 ) -> tuple[tuple[Action, ...], dt.datetime | None]:
-    """Delete what need not stay and stop what does not end by itself; when to look again."""
+    """Delete Jobs that need not stay, stop those that do not end, and return when to look again."""
     kept = retained(observation, status)
     actions: list[Action] = []
     looks: list[dt.datetime] = []
@@ -73,7 +74,7 @@ def clearing(
 
 
 def ending(job: Job, observation: Observation) -> tuple[Action, ...]:
-    """End what runs of a Job of an attempt that failed, where its controller does not."""
+    """End the running pods of a failed attempt's Job if its controller does not end them."""
     if not _has_one_pod(job):
         return ()
     telling = [pod for pod in _pods_of(job, observation) if has_last_words(pod)]
@@ -87,7 +88,7 @@ def ending(job: Job, observation: Observation) -> tuple[Action, ...]:
 
 
 def all_cleared(observation: Observation, status: GpuJobStatus) -> bool:
-    """Whether no Job of an earlier attempt can make a pod any more, or is on its way out."""
+    """Tell whether no Job of an earlier attempt can create a pod or is being deleted."""
     kept = retained(observation, status)
     return all(
         job.metadata.name in kept and _at_rest(job) and job.metadata.deletion_timestamp is None
@@ -96,7 +97,7 @@ def all_cleared(observation: Observation, status: GpuJobStatus) -> bool:
 
 
 def deletion(job: Job) -> tuple[Action, ...]:
-    """Delete a Job, unless that is under way."""
+    """Delete a Job, unless its deletion has begun."""
     if job.metadata.deletion_timestamp is not None:
         return ()
     number = attempt_of(job)
@@ -104,7 +105,7 @@ def deletion(job: Job) -> tuple[Action, ...]:
 
 
 def _was_forbidden(status: GpuJobStatus) -> bool:
-    """Whether the last attempt could not be created, or the next cannot be."""
+    """Tell whether the last attempt could not be created, or the next cannot be."""
     reasons = {status.reason, *(attempt.reason for attempt in status.attempts[-1:])}
     return not status.finished and JobReason.CREATION_FORBIDDEN in reasons
 
@@ -117,7 +118,7 @@ def _ended_at(job: Job, status: GpuJobStatus, otherwise: dt.datetime) -> dt.date
 
 
 def _ends_well(job: Job, observation: Observation, status: GpuJobStatus) -> bool:
-    """Whether all its pods have succeeded: its controller says so sooner or later."""
+    """Tell whether all pods of a succeeded attempt ended; then the controller completes the Job."""
     return _outcome(job, status) == "Succeeded" and all(
         pod.finished for pod in observation.pods if is_controlled_by(pod, job)
     )
@@ -129,19 +130,22 @@ def _outcome(job: Job, status: GpuJobStatus) -> Outcome | None:
 
 
 def _patience_seconds(job: Job, observation: Observation) -> float:
-    """How long a Job may take to end: a pod that we end has its grace period first."""
+    """Return how long a Job may take to end.
+
+    A pod that the operator ends has its grace period first.
+    """
     pods = _pods_of(job, observation) if _has_one_pod(job) else []
     graces = [pod.spec.termination_grace_period_seconds for pod in pods if has_last_words(pod)]
     return CONTROLLER_SECONDS + max(graces, default=0)
 
 
 def _has_one_pod(job: Job) -> bool:
-    """Whether the Job is that of one pod of a gang: it has an index then."""
+    """Tell whether the Job is that of one pod of a gang: then it has an index."""
     return index_of(job) >= 0
 
 
 def _pods_of(job: Job, observation: Observation) -> list[Pod]:
-    """Pods of such a Job; those that do not ask for a worker's GPUs are not its own."""
+    """Return the pods of such a Job; pods that do not request a worker's GPUs are not its own."""
     of_gpus, index = limits(observation.job.spec), index_of(job)
     return [
         pod

@@ -16,7 +16,7 @@ LONGEST_CHARACTERS = 4096
 
 
 class Type(enum.StrEnum):
-    """What a condition is about."""
+    """Types of conditions."""
 
     ADMITTED = "Admitted"
     RUNNING = "Running"
@@ -24,26 +24,28 @@ class Type(enum.StrEnum):
     FAILED = "Failed"
     RESULTS_VALID = "ResultsValid"
     STALLED = "Stalled"
-    """True: the operator fails at this GPUJob and tries again; the message says at what."""
+    """True: the operator fails to reconcile this GPUJob and retries; the message names the error.
+    """
     NODES_REQUESTED = "NodesRequested"
-    """True: the cluster's autoscaler was asked for nodes. Only where nodes were ever asked for."""
+    """True: the cluster's autoscaler was asked for nodes. Set only if a job ever requested nodes.
+    """
     FAST_COMMUNICATION = "FastCommunication"
-    """False: workers that NVLink connects say that they use something else. Only where they say."""
+    """False: workers that NVLink connects report other transports. Set only if they report any."""
 
 
 OCCASIONAL = frozenset({Type.NODES_REQUESTED, Type.FAST_COMMUNICATION})
-"""Those that many jobs never have."""
+"""Conditions that many jobs never have."""
 
 
 class Writer:
-    """Changes conditions of one status at one moment; a value, in spite of its methods' names."""
+    """Writer that changes conditions at one fixed time; it returns new statuses."""
 
     def __init__(self, *, now: dt.datetime, generation: int) -> None:
         self._now = times.write(now)
         self._generation = generation
 
     def first(self, status: GpuJobStatus) -> GpuJobStatus:
-        """Give a status all conditions: one that is missing would leave `kubectl wait` guessing."""
+        """Give a status all conditions: a missing one would make `kubectl wait` wait in vain."""
         there = {condition.type for condition in status.conditions}
         for kind in Type:
             if kind not in there and kind not in OCCASIONAL:
@@ -76,7 +78,7 @@ class Writer:
         return summed_up(changed)
 
     def without(self, status: GpuJobStatus, kind: Type) -> GpuJobStatus:
-        """Leave a condition out."""
+        """Remove a condition."""
         kept = tuple(found for found in status.conditions if found.type != kind)
         if len(kept) == len(status.conditions):
             return status
@@ -84,17 +86,17 @@ class Writer:
 
 
 def get(status: GpuJobStatus, kind: Type) -> Condition | None:
-    """The condition of a type, if it was ever set."""
+    """Return the condition of a type, if it was ever set."""
     return next((found for found in status.conditions if found.type == kind), None)
 
 
 def clipped(message: str, characters: int = MESSAGE_CHARACTERS) -> str:
-    """A message that the CRD's schema takes."""
+    """Shorten a message to a length that the CRD's schema accepts."""
     return message if len(message) <= characters else message[: characters - 1] + "…"
 
 
 def summed_up(status: GpuJobStatus) -> GpuJobStatus:
-    """Phase, reason and message, from the conditions alone."""
+    """Set phase, reason and message, from the conditions alone."""
     phase, deciding = _deciding(status)
     stall = get(status, Type.STALLED)
     if stall and stall.status == "True" and phase not in ENDED_PHASES:
@@ -108,7 +110,7 @@ def summed_up(status: GpuJobStatus) -> GpuJobStatus:
 
 
 def _with_more(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -> str:
-    """Of a job that waits: what became of asking for nodes, too. Of others: slow communication."""
+    """Append the state of a pending job's node request, or another job's slow communication."""
     message = deciding.message if deciding else ""
     kind = Type.NODES_REQUESTED if phase == "Pending" else Type.FAST_COMMUNICATION
     more = get(status, kind)
@@ -124,7 +126,7 @@ _PHASES: tuple[tuple[Type, Phase], ...] = (
     (Type.RUNNING, "Running"),
     (Type.ADMITTED, "Admitted"),
 )
-"""The first condition that is true gives the phase."""
+"""The first of these conditions that is true determines the phase."""
 
 
 def _deciding(status: GpuJobStatus) -> tuple[Phase, Condition | None]:
@@ -142,7 +144,7 @@ def _not_running(status: GpuJobStatus) -> tuple[Phase, Condition | None]:
 
 
 def _trouble(status: GpuJobStatus) -> Condition | None:
-    """Of an admitted job that does not run yet: what keeps it, or where it has its places."""
+    """Return the condition that says why an admitted job does not run, or where its places are."""
     running = get(status, Type.RUNNING)
     waits_quietly = running is None or running.reason == JobReason.STARTING
     return get(status, Type.ADMITTED) if waits_quietly else running

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a GPUJob: what was observed in, what to do out.
+"""Life of a GPUJob, as a function from what was observed to what to do.
 
 | the GPUJob …                          | is judged by        |
 |---|---|
-| is being deleted                      | nobody: garbage collection removes what it owns |
+| is being deleted                      | no module: garbage collection removes what it owns |
 | has ended                             | `ended.py`: time to live, stopping what still runs |
-| has an attempt that has not ended     | `running.py`: go on, restart, succeed, fail |
-| has none, suspended or not            | `waiting.py`: clear up, wait, plan, admit |
+| has an attempt that has not ended     | `running.py`: continue, restart, succeed, fail |
+| has none, suspended or not            | `waiting.py`: clean up, wait, plan, admit |
 
-Whoever lacks room may have asked for nodes beside that: `provisioning.py`. The condition about slow
-communication follows from the results that this has written: `fast_communication.py`.
+A job that lacks GPUs may also have requested nodes: `provisioning.py`. The condition about slow
+communication follows from the results written in this pass: `fast_communication.py`.
 
-A pass may take several steps: where an action has an answer (a plan, a refused creation), decide
-is asked again with the answer in the observation. Everything else follows from the API objects, so
-an operator that starts anew at any point goes on from there.
+A pass may have several steps: where an action has an answer (a plan, a refused creation), decide is
+called again with the answer in the observation. Everything else follows from the API objects, so an
+operator that restarts at any point continues from there.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ from gpupack_operator.decision.model import Decision, Observation
 
 
 def decide(observation: Observation) -> Decision:
-    """What to do about a GPUJob now."""
+    """Decide what to do about a GPUJob now."""
     job = observation.job
     if job.metadata.deletion_timestamp is not None:
         return Decision(status=job.status)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob that has succeeded or failed: its Jobs are cleared up, until it is deleted itself."""
+"""GPUJob that has succeeded or failed: its Jobs are cleaned up until it is deleted itself."""
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.decision import cleanup, times
@@ -7,7 +7,7 @@ from gpupack_operator.decision.model import Decision, DeleteGpuJob, Observation
 
 
 def decide(observation: Observation, status: GpuJobStatus) -> Decision:
-    """Clear up, and delete the GPUJob when its time to live is over."""
+    """Clean up, and delete the GPUJob when its time to live is over."""
     finished_at = times.read(status.finished_at) if status.finished_at else observation.now
     ttl = observation.job.spec.ttl_seconds_after_finished
     over = None if ttl is None else times.after(finished_at, ttl)

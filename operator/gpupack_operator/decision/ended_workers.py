@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that ended while their attempt goes on: the status keeps their indices and results.
+"""Workers that ended while their attempt continues: the status keeps their indices and results.
 
-A finished pod goes with its node, and what the operator remembers of it goes with its process. The
-Job's completedIndexes do not say enough: to its controller a worker that was asked to end and exits
-0 has completed as well.
+A finished pod is lost with its node, and the operator's memory of it is lost with the operator's
+process. The Job's completedIndexes do not suffice: its controller also counts a worker as completed
+if it was requested to end and exits with 0.
 
     worker ends ─► RECORD_SECONDS ─► status.endedWorkers ─► the attempt's end is written: removed
 
@@ -21,23 +21,24 @@ from gpupack_operator.decision.view import AttemptView
 from gpupack_operator.decision.workers import Worker, by_index
 
 RECORD_SECONDS: Final = 5.0
-"""From a worker's end until it is written: there is no more than one such write in this time."""
+"""Time from a worker's end until it is written: there is at most one such write in this time."""
 
 RECORDED_PER_SECOND: Final = 20
-"""For every so many workers that stand there a second is added: a status with the results of a
-thousand takes 200 KB, and each component that watches GPUJobs reads each write."""
+"""A second is added for each such number of recorded workers: a status with the results of a
+thousand workers takes 200 KB, and each component that watches GPUJobs reads each write.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recorded:
-    """What to write, and when to look again."""
+    """Record to write, and when to look again."""
 
     ended: EndedWorkers | None
     again_at: dt.datetime | None = None
 
 
 def recorded(view: AttemptView, before: EndedWorkers | None) -> Recorded:
-    """Add the workers that ended since the last such write, if the first did so a while ago."""
+    """Add the workers that ended since the last such write, if the first ended a while ago."""
     known = view.ended.indices
     news = [each for each in by_index(view.workers).values() if each.index not in known]
     ended = [each for each in news if _has_ended(each, view)]
@@ -61,7 +62,7 @@ def recorded(view: AttemptView, before: EndedWorkers | None) -> Recorded:
 
 
 def _has_ended(worker: Worker, view: AttemptView) -> bool:
-    """Whether nothing about the worker can change any more, and it did not break the attempt."""
+    """Tell whether the worker's end is final and did not break the attempt."""
     if not worker.pod.finished:
         return False
     cause = causes.cause_of(worker, view)
@@ -69,5 +70,5 @@ def _has_ended(worker: Worker, view: AttemptView) -> bool:
 
 
 def _ended_at(worker: Worker, view: AttemptView) -> dt.datetime:
-    """A node's clock may be ahead, and must not put the write off."""
+    """Return when the worker ended; a node's fast clock must not delay the write."""
     return min(worker.ended_at or view.started_at, view.now)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did a container end by itself, or was its pod asked to end?
+"""Decision whether a container ended by itself, or after a request that its pod end.
 
-The exit code does not say: a program that saves a checkpoint on SIGTERM exits 0, and one that fails
-while it is stopped has not failed by itself. So its end is compared with the request to end, which
-a pod shows in one of four ways:
+The exit code does not answer this: a program that saves a checkpoint on SIGTERM exits with 0, and
+one that fails while it is stopped has not failed by itself. So the container's end is compared
+with the request to end, which a pod shows in one of four ways:
 
 - kubectl drain, the Eviction API, a NoExecute taint, preemption by kube-scheduler, pod GC: the
   condition DisruptionTarget with a reason, and the deletion;
@@ -13,17 +13,16 @@ a pod shows in one of four ways:
 - the kubelet, for pressure on its node or a shutdown: the condition with TerminationByKubelet, or
   only status.reason;
 - a kubelet that restarts and rejects the pod, since one of its containers with devices does not run
-  (kubernetes#138446): status.reason, but not where all containers exit 0. What is left then are
-  conditions that the kubelet has written again, later than a container of the pod ended.
+  (kubernetes#138446): status.reason, but not where all containers exit with 0. Then the only signs
+  are conditions that the kubelet has written again, later than a container of the pod ended.
 
-A pod that has ended is deleted and evicted like any other, so a request after the end changes
-nothing.
+An ended pod is deleted and evicted like any other, so a request after the end changes nothing.
 
 The end is written by the node's clock, in whole seconds, and the request by another clock. An end
-in the same second, or up to CLOCKS_SECONDS before the request, counts as interrupted. Where that is
-wrong, a job runs once more, from its last checkpoint. The opposite mistake would report half of the
-work as a success. It is also rare: most ends are not followed by a request at all, and the operator
-judges an end within about a second.
+in the same second, or up to CLOCKS_SECONDS before the request, counts as interrupted. If that is
+wrong, a job runs once more, from its last checkpoint. The opposite error would report half of the
+work as a success. The error is also rare: most ends are not followed by a request at all, and the
+operator judges an end within about a second.
 """
 
 import dataclasses
@@ -33,22 +32,24 @@ from typing import Final
 from gpupack_kube.objects import Condition, ContainerTerminated, Pod
 
 CLOCKS_SECONDS: Final = 1.0
-"""By how much the clocks of a node and of the API server may differ."""
+"""Largest expected difference between the clocks of a node and of the API server."""
 
 BY_KUBELET: Final = "TerminationByKubelet"
 """The only reason of a DisruptionTarget that no deletion follows."""
 DELETED: Final = "PodDeleted"
 REJECTED: Final = "UnexpectedAdmissionError"
-"""The kubelet's word for a pod that it does not admit."""
+"""The kubelet's reason for a pod that it does not admit."""
 
 LOST_CONTAINER: Final = frozenset({"ContainerStatusUnknown", "Unknown"})
-"""The kubelet's words, and the container runtime's, for a container whose end they did not see. The
-exit code next to them (137, 255) is made up."""
+"""Reasons of the kubelet and the container runtime for a container whose end they did not see. The
+exit code next to them (137, 255) is invented.
+"""
 NEVER_STARTED: Final = "StartError"
-"""containerd's word for a container whose process it could not start, and its exit code 128."""
+"""containerd's reason for a container whose process it could not start; its exit code is 128."""
 CUT_SHORT: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed")
-"""What containerd says of a start whose caller or shim went away in the middle of it, as a kubelet
-does that is restarted. All other starts fail for what the template names."""
+"""Parts of containerd's message about a start whose caller or shim disappeared during it, as when a
+kubelet restarts. All other starts fail because of what the template names.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ class Interruption:
     """A request that a pod end.
 
     Attributes:
-        at: when it was made; None: the pod does not show it.
-        reason: Kubernetes' word, or PodDeleted.
-        message: a sentence for people.
+        at: when the request was made; None: the pod does not show it.
+        reason: Kubernetes' reason, or PodDeleted.
+        message: a sentence for users.
     """
 
     at: dt.datetime | None
@@ -68,26 +69,26 @@ class Interruption:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByItself:
-    """The container ended before anything asked its pod to end."""
+    """Container that ended before any request that its pod end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The container ended after a request."""
+    """Container that ended after a request."""
 
     by: Interruption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unknown:
-    """How the container ended, or when, is not known."""
+    """Container of which it is not known how or when it ended."""
 
 
 End = ByItself | Interrupted | Unknown
 
 
 def end(pod: Pod, state: ContainerTerminated | None) -> End:
-    """How a container of a pod ended; without a state nothing but the pod's phase is known."""
+    """Classify the end of a container of a pod; without a state only the pod's phase is known."""
     if state is not None and _is_lost(state):
         return Unknown()
     by = interruption(pod)
@@ -103,9 +104,9 @@ def end(pod: Pod, state: ContainerTerminated | None) -> End:
 
 
 def interruption(pod: Pod) -> Interruption | None:
-    """What has asked a pod to end; None: nothing has.
+    """Return what has requested a pod's end; None: nothing has.
 
-    A DisruptionTarget alone asks for nothing: the deletion that follows it may be refused.
+    A DisruptionTarget alone is no request: the deletion that follows it may be refused.
     """
     target, deleted_at = _disruption(pod), requested_at(pod)
     if target is not None and (deleted_at or _is_final(pod, target)):
@@ -122,9 +123,9 @@ def interruption(pod: Pod) -> Interruption | None:
 
 
 def _was_rejected(pod: Pod) -> bool:
-    """Whether a kubelet forgot the pod's conditions after a container of it had ended.
+    """Tell whether a kubelet rewrote the pod's conditions after one of its containers had ended.
 
-    Both conditions are true before any container starts, and stay as they are.
+    Both conditions become true before any container starts, and do not change afterwards.
     """
     ended = [
         each.state.terminated.finished_at
@@ -137,7 +138,7 @@ def _was_rejected(pod: Pod) -> bool:
 
 
 def requested_at(pod: Pod) -> dt.datetime | None:
-    """When a pod's deletion was requested: deletionTimestamp lies a grace period later."""
+    """Return when a pod's deletion was requested: a grace period before deletionTimestamp."""
     deletion = pod.metadata.deletion_timestamp
     grace = dt.timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
     return deletion - grace if deletion else None
@@ -149,7 +150,7 @@ def _disruption(pod: Pod) -> Condition | None:
 
 
 def _is_final(pod: Pod, target: Condition) -> bool:
-    """Whether the condition needs no deletion: the kubelet ends the pod, or the pod has failed."""
+    """Tell whether no deletion need follow: the kubelet ends the pod, or the pod has failed."""
     return target.reason == BY_KUBELET or pod.status.phase == "Failed"
 
 

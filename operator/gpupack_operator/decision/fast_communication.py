@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The condition FastCommunication: do workers whose GPUs NVLink connects use NVLink?
+"""Condition FastCommunication: whether workers whose GPUs NVLink connects use NVLink.
 
-The placement and the GPUNodes say which workers could, and the results of the workers which
-transports NCCL chose. Containers write results: they decide this condition and nothing else. It is
-written with the results that it is about, and stays when GPUNodes change later.
+The placement and the GPUNodes show which workers could use it, and the workers' results show which
+transports NCCL chose. Containers write results: these decide this condition and nothing else. The
+condition is written with the results that it describes, and stays when GPUNodes change later.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.results import all_of
 
 NVLINK: Final = "P2P/"
-"""What NCCL's transports between GPUs that reach each other directly begin with."""
+"""Prefix of NCCL's transports between GPUs that reach each other directly."""
 SHARED_MEMORY: Final = "SHM"
 """NCCL's transport between processes of one host, and of no others."""
 NOT_BY_NCCL: Final = frozenset({"gloo", "mpi"})
-"""Backends that a job chooses in place of NCCL."""
+"""Backends that a job chooses instead of NCCL."""
 
 _TRANSPORTS: Final = re.compile(
     r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*(,[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)*"
@@ -38,11 +38,11 @@ _TRANSPORTS: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peers:
-    """Workers on one node whose GPUs are of one NVLink clique.
+    """Workers on one node whose GPUs belong to one NVLink clique.
 
     Attributes:
-        node: its name.
-        workers: their indices.
+        node: the node's name.
+        workers: the workers' indices.
         are_all: whether they are the whole gang.
     """
 
@@ -53,12 +53,12 @@ class Peers:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """What such workers say.
+    """Report of such workers.
 
     Attributes:
         peers: the workers.
-        communication: of the first that does not use NVLink; else of the first.
-        uses_nvlink: whether all that say anything use it.
+        communication: that of the first worker that does not use NVLink; else of the first worker.
+        uses_nvlink: whether all workers that report a transport use NVLink.
     """
 
     peers: Peers
@@ -67,7 +67,7 @@ class Seen:
 
 
 def reported(observation: Observation, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
-    """Write the condition where results have changed, or could not be judged before."""
+    """Write the condition if results have changed, or could not be judged before."""
     results = all_of(status)
     is_known = get(status, Type.FAST_COMMUNICATION) is not None
     if results == all_of(observation.job.status) and (is_known or not any(_say(results))):
@@ -88,7 +88,7 @@ def reported(observation: Observation, status: GpuJobStatus, write: Writer) -> G
 def seen(
     spec: GpuJobSpec, status: GpuJobStatus, cliques: Mapping[str, Mapping[str, int]]
 ) -> Iterator[Seen]:
-    """List the workers that could use NVLink and say what they use."""
+    """Yield the workers that could use NVLink and report what they use."""
     if spec.distributed is not None and spec.distributed.backend in NOT_BY_NCCL:
         return
     said = {each.worker: each.communication for each in _say(all_of(status))}
@@ -102,7 +102,7 @@ def seen(
 def expected(
     placement: Sequence[NodePlacement], cliques: Mapping[str, Mapping[str, int]]
 ) -> Iterator[Peers]:
-    """List the workers of each node on which several have whole GPUs of one clique."""
+    """Yield the workers of each node on which several have whole GPUs of one clique."""
     whole = (each for each in placement if each.percent == WHOLE_PERCENT)
     in_order = sorted(by_worker(whole), key=lambda each: (each.node, each.worker))
     for node, group in itertools.groupby(in_order, key=lambda each: each.node):
@@ -118,7 +118,7 @@ def _is_one_clique(workers: Iterable[WorkerPlacement], cliques: Mapping[str, int
 
 
 def _say(results: Iterable[WorkerResult]) -> Iterator[WorkerResult]:
-    """Results that name transports of GPUs; a container may write anything there."""
+    """Yield results that name transports of GPUs; a container may write anything there."""
     for each in results:
         said = each.communication
         if said is not None and not each.simulated and _TRANSPORTS.fullmatch(said.transport):
@@ -126,7 +126,10 @@ def _say(results: Iterable[WorkerResult]) -> Iterator[WorkerResult]:
 
 
 def _uses_nvlink(said: Communication, peers: Peers) -> bool:
-    """Between nodes there are other transports; NCCL connects each process with one on its node."""
+    """Tell whether NVLink is used; with more nodes there are other transports between nodes too.
+
+    NCCL connects each process with one on its node.
+    """
     transports = said.transport.split(",")
     if peers.are_all:
         return all(each.startswith(NVLINK) for each in transports)

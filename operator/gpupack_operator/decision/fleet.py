@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs are slow: measured against others of their model in this cluster.
+"""Detection of slow GPUs, compared with others of their model in this cluster.
 
-Only GPUs that passed their burn-in count, and simulated ones among themselves.
+Only GPUs that passed their burn-in count; simulated GPUs are compared only with one another.
 """
 
 import dataclasses
@@ -13,50 +13,55 @@ from gpupack_crds.gpunode import Measured
 from gpupack_crds.kinds import GpuNode
 
 SLOW: Final = 0.9
-"""Part of the median below which a GPU is used last: NVIDIA's boards of one model differ by a few
-percent (docs/workloads), so that a tenth is no accident."""
+"""Fraction of the median below which a GPU is used last: NVIDIA's boards of one model differ by a
+few percent (docs/workloads), so a difference of a tenth is no accident.
+"""
 
 LEAST_OTHERS: Final = 3
-"""GPUs of the model without which a median says nothing."""
+"""Smallest number of other GPUs of the model for which a median is meaningful."""
 
 FIGURES: Final = (
     ("tflops", "TFLOP/s"),
     ("memory_gb_per_s", "GB/s of memory"),
 )
-"""Those that the GPU alone decides; copies from and to the host depend on its slot, too."""
+"""Measurements that depend on the GPU alone; copies from and to the host also depend on its slot.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured of one GPU of a model."""
+    """Measurement of one GPU of a model."""
 
     model: str
     measured: Measured
 
 
 class Fleet:
-    """What was measured in the cluster."""
+    """Measurements of all GPUs of the cluster."""
 
     def __init__(self) -> None:
         self._samples: dict[str, tuple[Sample, ...]] = {}
 
     def put(self, node: GpuNode) -> None:
-        """What is known of a node's GPUs."""
+        """Store the measurements of a node's GPUs."""
         if found := _samples(node):
             self._samples[node.metadata.name] = found
         else:
             self._samples.pop(node.metadata.name, None)
 
     def remove(self, node: str) -> None:
-        """It is gone."""
+        """Remove a node that no longer exists."""
         self._samples.pop(node, None)
 
     def clear(self) -> None:
-        """All are gone."""
+        """Remove all nodes."""
         self._samples.clear()
 
     def slowness(self, model: str, measured: Measured) -> str:
-        """Why the GPU is slow for one of its model; empty: it is not, or nobody can say."""
+        """Return why the GPU is slow for its model.
+
+        Empty: it is not slow, or too few others are known.
+        """
         others = [
             sample.measured
             for samples in self._samples.values()

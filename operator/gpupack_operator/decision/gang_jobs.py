@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Jobs an attempt has for its workers that start together: one, or one for each pod."""
+"""Jobs of an attempt's workers that start together: one Job, or one for each pod."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from gpupack_crds.worker_pods import WorkerPod, are_shared, pods_of
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JobWorkers:
-    """The workers of a Job.
+    """Workers of a Job.
 
     Attributes:
-        indices: ascending.
-        in_one_pod: whether its one pod has all of them; else each has a pod.
+        indices: the workers' indices, ascending.
+        in_one_pod: whether the Job's one pod has all of them; else each has its own pod.
     """
 
     indices: tuple[int, ...]
@@ -24,11 +24,11 @@ class JobWorkers:
 
 
 GangJobs = Mapping[str, JobWorkers]
-"""By name of the Job."""
+"""Workers by name of the Job."""
 
 
 def gang_jobs(job: GpuJob, status: GpuJobStatus, *, attempt: int) -> GangJobs:
-    """Compute them from the placement."""
+    """Compute the Jobs' workers from the placement."""
     name, shared = job.metadata.name, shared_pods(job, status)
     if not shared:
         return {names.job_name(name, attempt=attempt): JobWorkers(tuple(range(job.spec.least)))}
@@ -41,7 +41,7 @@ def gang_jobs(job: GpuJob, status: GpuJobStatus, *, attempt: int) -> GangJobs:
 
 
 def shared_pods(job: GpuJob, status: GpuJobStatus) -> tuple[WorkerPod, ...]:
-    """Compute the pods of the workers that start together; none where each has a pod to itself."""
+    """Compute the shared pods of the workers that start together; empty: each has its own pod."""
     pods = pods_of(status, least=job.spec.least)
     gang = tuple(pod for pod in pods if pod.index < job.spec.least)
     return gang if are_shared(gang) else ()

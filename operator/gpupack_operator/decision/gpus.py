@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many GPUs a GPUJob asks for, in words."""
+"""Number of GPUs that a GPUJob requests, in words."""
 
 from gpupack_crds.gpujob import GpuJobSpec
 
 
 def column(spec: GpuJobSpec, *, workers: int | None = None) -> str:
-    """GPUs of all workers, or of so many, for a column: `8`, `2x40%` of a GPU, `4x1g.18gb`."""
+    """Return a column's text with the GPUs of `workers`: `8`, `2x40%` of a GPU, `4x1g.18gb`."""
     count = spec.workers if workers is None else workers
     if spec.mig is not None:
         return f"{count * (spec.gpus or 1)}x{spec.mig}"
@@ -16,12 +16,12 @@ def column(spec: GpuJobSpec, *, workers: int | None = None) -> str:
 
 
 def number(spec: GpuJobSpec) -> int:
-    """Whole GPUs of all workers that start together; shares count as one each."""
+    """Return the whole GPUs of all workers that start together; a share counts as one."""
     return spec.least * (spec.gpus or 1)
 
 
 def phrase(spec: GpuJobSpec, *, workers: int | None = None) -> str:
-    """The same in a sentence: `8 GPUs`, `40% of a GPU`."""
+    """Return the number for a sentence: `8 GPUs`, `40% of a GPU`."""
     number = column(spec, workers=workers)
     if spec.share is not None:
         return f"{number} of a GPU"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do where a registry refuses to give an image without credentials."""
+"""Help for an image that a registry refuses to serve without credentials."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,17 +15,17 @@ REFUSALS: Final = (
     "unauthorized:",
     "denied:",
 )
-"""As containerd, CRI-O and registries word it, in lower case."""
+"""Parts of such refusals by containerd, CRI-O and registries, in lower case."""
 
 
 def image_help(said: str, *, namespace: str, secrets: Sequence[str] | None) -> str:
-    """What to add to the kubelet's message; empty where credentials are not what lacks.
+    """Return text to append to the kubelet's message; empty: credentials are not the cause.
 
     Args:
-        said: by the kubelet.
-        namespace: of the pod, from which its pull secrets are read.
-        secrets: names of those that the pod has by the chart's values; None: it has no image of
-            gpupack's, and so none of these.
+        said: the kubelet's message.
+        namespace: the pod's namespace, from which its pull secrets are read.
+        secrets: names of the pull secrets that the pod has by the chart's values; None: it has no
+            image of gpupack's, and so none of these.
     """
     if not any(mark in said.lower() for mark in REFUSALS):
         return ""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long an attempt holds its GPUs for an image that cannot be pulled, and how often a job tries.
+"""Limits for an image that cannot be pulled: how long attempts hold GPUs, and how many there are.
 
     attempt        1      2     3     ...   8
     GPUs held      120 s  30 s  30 s        30 s, then the job fails
     pause before          15 s  30 s        10 min, in which no GPU is held
 
-A name that is no image's fails the job at once. So does an image that is missing where the pull
-policy forbids to pull it, unless an attempt has run before: that may be a matter of the node.
+An invalid image name fails the job at once. So does a missing image where the pull policy forbids
+to pull it, unless an attempt has run before: that may depend on the node.
 """
 
 import itertools
@@ -17,41 +17,41 @@ from gpupack_crds.gpujob_status import Attempt
 from gpupack_operator.decision.reasons import JobReason
 
 MAX_ATTEMPTS: Final = 8
-"""In a row. With the pauses between them they take half an hour."""
+"""Largest number of consecutive attempts. With the pauses between them they take half an hour."""
 
 LATER_SECONDS: Final = 30.0
-"""For which later attempts hold their GPUs: two tries of the kubelet."""
+"""Time for which later attempts hold their GPUs: two tries of the kubelet."""
 
 INVALID_NAME: Final = "InvalidImageName"
 NEVER_PULLED: Final = "ErrImageNeverPull"
 TROUBLE: Final = frozenset({"ImagePullBackOff", "ErrImagePull", INVALID_NAME, NEVER_PULLED})
-"""The kubelet's words."""
+"""Reasons that the kubelet gives."""
 
 
 def in_row(ended: Sequence[Attempt]) -> int:
-    """How many of the last attempts could not pull an image."""
+    """Count the last attempts that could not pull an image."""
     newest_first = reversed(ended)
     could_not = itertools.takewhile(lambda each: each.reason == JobReason.IMAGE_PULL, newest_first)
     return sum(1 for _ in could_not)
 
 
 def seconds(ended: Sequence[Attempt], first: float) -> float:
-    """For how long the attempt after these waits; `first`: for how long the first one does."""
+    """Return how long the attempt after these waits; `first`: how long the first one waits."""
     return min(first, LATER_SECONDS) if in_row(ended) else first
 
 
 def is_last(ended: Sequence[Attempt]) -> bool:
-    """Whether the attempt after these is the last that may wait for an image."""
+    """Tell whether the attempt after these is the last that may wait for an image."""
     return in_row(ended) + 1 >= MAX_ATTEMPTS
 
 
 def is_for_good(reason: str, ended: Sequence[Attempt]) -> bool:
-    """Whether waiting is futile, and another attempt as well."""
+    """Tell whether waiting is futile, and another attempt as well."""
     return reason == INVALID_NAME or (reason == NEVER_PULLED and in_row(ended) == len(ended))
 
 
 def held_until(ended: Sequence[Attempt], until: str) -> str:
-    """Tell how long it goes on; `until`: a time."""
+    """Describe how the attempt continues; `until`: a time."""
     number = in_row(ended) + 1
     text = f"; its GPUs are held until {until}, by attempt {number} of {MAX_ATTEMPTS} that may wait"
     follows = "the job fails" if is_last(ended) else "they are given back, and it tries again later"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary: what goes into a decision and what comes out."""
+"""Input and output types of a decision."""
 
 import dataclasses
 import datetime as dt
@@ -15,24 +15,25 @@ from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, Provisioni
 from gpupack_operator.decision.reasons import JobReason
 
 CREATED_PER_SECOND = 20
-"""Pods, by kube-controller-manager's default --kube-api-qps."""
+"""Pods that kube-controller-manager creates, by its default --kube-api-qps."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How long the operator waits before it gives an attempt up.
+    """Limits of time after which the operator gives an attempt up.
 
     Attributes:
-        create_seconds: since the Job controller began, or last created a pod, until there are pods
-            for all workers.
-        bind_seconds: from admission until all workers are bound, for a gang of no size.
-        bind_workers_per_second: for every so many workers a second is added. 20 pods a second are
-            what kube-controller-manager creates (--kube-api-qps), kube-scheduler binds 10 to 100.
+        create_seconds: from the Job controller's start, or the last pod that it created, until
+            there are pods for all workers.
+        bind_seconds: from admission until all workers are bound, without the time for their number.
+        bind_workers_per_second: for each such number of workers a second is added.
+            kube-controller-manager creates 20 pods a second (--kube-api-qps), kube-scheduler binds
+            10 to 100.
         start_seconds: from a pod's binding until its containers can be created.
-        image_seconds: from a pod's binding until its image can be pulled. Both begin anew when an
-            init container ends.
-        avoid_seconds: for so long after an attempt broke on a node the next ones rather go
-            elsewhere.
+        image_seconds: from a pod's binding until its image can be pulled. Both times start again
+            when an init container ends.
+        avoid_seconds: how long after an attempt failed on a node the next attempts prefer other
+            nodes.
     """
 
     create_seconds: float = 10
@@ -43,7 +44,7 @@ class Limits:
     avoid_seconds: float = 600
 
     def create_seconds_of(self, workers: int) -> float:
-        """Since the last pod was created until the others of so many are given up.
+        """Return how long to wait for the next of so many workers' pods since the last was created.
 
         kube-controller-manager pauses after each 500 pods, and for a change of its leader, which is
         the likelier the longer it creates.
@@ -51,21 +52,21 @@ class Limits:
         return self.create_seconds + workers // CREATED_PER_SECOND
 
     def bind_seconds_of(self, workers: int) -> float:
-        """From admission until all of so many workers are bound."""
+        """Return how long the binding of so many workers may take from admission."""
         return self.bind_seconds + workers // self.bind_workers_per_second
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan API gave every worker a place.
+    """Answer of the plan API that gives every worker a place.
 
     Attributes:
-        placement: as the status has it.
-        seconds: how long the places are still held for certain; by then they must be written.
-        priority: by which they were given.
-        planned_pod: what they were asked for with; None: the template.
+        placement: the placement, as in the status.
+        seconds: how long the places are certainly held; by then they must be written.
+        priority: the priority with which the places were given.
+        planned_pod: the pod of the request; None: that of the template.
         shares_pods: whether workers on one node share a pod.
-        separate: why each has a pod, where the spec leaves it open and they could share.
+        separate: why each worker has its own pod, if the spec leaves it open and they could share.
     """
 
     placement: tuple[NodePlacement, ...]
@@ -78,17 +79,17 @@ class Planned:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waits:
-    """It stands in the extender's queue, which says when its turn has come.
+    """Answer that the job waits in the extender's queue, which notifies when it can be admitted.
 
     Attributes:
-        reason: the extender's, as is the message.
-        lasting: the message without its position and without times.
-        position: in the queue, 1 for the first; 0: it is not known.
-        preemption: who is stopped for it.
-        seconds: how long that still stands for certain; by then it must be written.
-        lacks_room: where nothing but room is lacking.
-        queued: False: the queue has decided nothing about it, and says when to ask again.
-        planned_pod: as which its workers stand in the queue; None: as the template.
+        reason: the extender's reason.
+        lasting: the extender's message without its position and without times.
+        position: the position in the queue, 1 for the first; 0: it is not known.
+        preemption: the victims that are preempted for it.
+        seconds: how long that certainly stays valid; by then it must be written.
+        lacks_room: set if the job lacks only free GPUs.
+        queued: False: the queue has decided nothing about it, and says when to request again.
+        planned_pod: the pod with which its workers are queued; None: that of the template.
     """
 
     reason: str
@@ -104,13 +105,13 @@ class Waits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotPlanned:
-    """It could not be asked for, or there was no answer.
+    """No plan: it could not be requested, or there was no answer.
 
     Attributes:
-        reason: why.
-        message: in a sentence.
-        for_good: what the job asks for cannot be read; no plan will ever be made.
-        retry_seconds: when asking again may give another answer; None: soon, then later each time.
+        reason: the cause.
+        message: the cause in a sentence.
+        for_good: the job's request cannot be read; no plan will ever be made.
+        retry_seconds: when a new request may get another answer; None: soon, then later each time.
     """
 
     reason: str
@@ -121,17 +122,17 @@ class NotPlanned:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanLater:
-    """Another job is being planned just now."""
+    """Another job is being planned now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotCreated:
-    """The API server refused the Service or the Job of an attempt.
+    """Refusal of an attempt's Service or Job by the API server.
 
     Attributes:
-        reason: typed cause.
-        message: what the API server said.
-        for_good: the same object will never be accepted: it is wrong.
+        reason: the typed cause.
+        message: the API server's message.
+        for_good: the object is invalid and will never be accepted.
     """
 
     reason: JobReason
@@ -141,11 +142,11 @@ class NotCreated:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grown:
-    """More workers of the attempt have places.
+    """Places for more workers of the attempt.
 
     Attributes:
-        placement: of all its workers, as the status will have it.
-        seconds: how long the new places are still held for certain; by then they must be written.
+        placement: the placement of all its workers, as the status will have it.
+        seconds: how long the new places are certainly held; by then they must be written.
     """
 
     placement: tuple[NodePlacement, ...]
@@ -154,16 +155,16 @@ class Grown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotGrown:
-    """There are no places of more workers, or no answer."""
+    """No places for more workers, or no answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotCreatedBeside:
-    """The API server refused the Job of a worker beyond the least.
+    """Refusal of an extra worker's Job by the API server.
 
     Attributes:
-        reason: typed cause.
-        message: what the API server said.
+        reason: the typed cause.
+        message: the API server's message.
     """
 
     reason: JobReason
@@ -172,7 +173,7 @@ class NotCreatedBeside:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotYet:
-    """A child's name is free in a moment: what has it is on its way out."""
+    """A child's name will be free in a moment: the object that has it is being deleted."""
 
 
 Answer = (
@@ -187,18 +188,18 @@ Answer = (
     | NotGrown
     | NotCreatedBeside
 )
-"""What came of the action of an earlier step of the same pass."""
+"""Result of the action of an earlier step of the same pass."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Preempted:
-    """The attempt is to end for another GPUJob or a pod of its own, or for what its node is like.
+    """Request that the attempt end for another GPUJob, a standalone pod or its node's state.
 
     Attributes:
-        ground: with which right.
-        beneficiary: namespace and name.
-        kind: of the beneficiary; node: it is in maintenance, or a GPU of it failed.
-        why: of a maintenance, as the administrator says it; of a GPU, which, and how it failed.
+        ground: the preemption policy that applied.
+        beneficiary: the preemptor's namespace and name.
+        kind: the preemptor's kind; node: it is in maintenance, or a GPU of it failed.
+        why: the administrator's reason for the maintenance, or the GPU and how it failed.
     """
 
     ground: Ground
@@ -209,13 +210,13 @@ class Preempted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moved:
-    """The attempt is to end and start again elsewhere.
+    """Request that the attempt end and start again on another node.
 
     Attributes:
-        node: which it leaves.
-        why: the administrator's reason; of a consolidation, who has room then.
-        until: by then it is to be written, or it is over.
-        preemption: what the status is to say: where its places are kept.
+        node: the node that it leaves.
+        why: the administrator's reason, or the job for which a consolidation frees GPUs.
+        until: the time by which the move must be written; after it the request is void.
+        preemption: what the status will say, including where its new places are reserved.
     """
 
     node: str
@@ -226,11 +227,11 @@ class Moved:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Told:
-    """What the status says of why the job waits, where this operator wrote it.
+    """Explanation in the status why the job waits, if this operator wrote it.
 
     Attributes:
-        at: when that was written.
-        lasting: as in `Waits`; the message itself where it is no such answer.
+        at: when it was written.
+        lasting: as in `Waits`; the message itself if it came from another answer.
         position: as in `Waits`.
     """
 
@@ -241,28 +242,28 @@ class Told:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
-    """All that a decision is made from.
+    """Input of a decision.
 
     Attributes:
         job: the GPUJob.
-        jobs: its Jobs, of any attempt. That any of the current attempt is missing was confirmed.
+        jobs: its Jobs, of any attempt. If one of the current attempt is missing, that was
+            confirmed.
         pods: its pods, of any attempt.
-        silent: of the nodes whose pods are overdue, those that have fallen silent altogether.
+        silent: of the nodes whose pods are overdue, those that report nothing at all.
         now: the time.
-        limits: how long to wait for things.
-        pull_secrets: that its pods have by the chart's values; None: no image is of ours.
-        refusals: how often in a row it could not ask for a plan, or had no answer.
-        asked_until: until then nothing is asked, for the queue knows the job as it is.
-        told: what the status says of why the job waits; None: another operator wrote it.
-        preempted: for whom the current attempt is to end.
-        moved: where the current attempt is to go on.
-        provisioning: how nodes are asked for; None: not at all.
-        nodes: of the open request for nodes, as it is now; None: it was not looked at.
-        shrinks: workers of it that are to end, by index, and for whom.
-        grows: places are held for more workers of it.
-        cliques: of its placement's nodes, by node: NVLink cliques by GPU; nodes without are left
-            out.
-        answer: of an action earlier in this pass.
+        limits: limits of time.
+        pull_secrets: pull secrets of its pods by the chart's values; None: no image is gpupack's.
+        refusals: number of consecutive requests for a plan that failed or had no answer.
+        asked_until: until then no plan is requested, because the queue knows the job as it is.
+        told: why the job waits, by its status; None: another operator wrote it.
+        preempted: for what the current attempt must end.
+        moved: where the current attempt will continue.
+        provisioning: how nodes are requested; None: not at all.
+        nodes: the current state of the open request for nodes; None: it was not read.
+        shrinks: the attempt's extra workers that must end, by index, with the reason.
+        grows: whether places are held for more workers of the attempt.
+        cliques: by node of the placement: NVLink cliques by GPU; nodes without NVLink are omitted.
+        answer: the answer to an action earlier in this pass.
     """
 
     job: GpuJob
@@ -287,12 +288,12 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskPlan:
-    """Ask the plan API for places for all workers of an attempt.
+    """Request to the plan API for places for all workers of an attempt.
 
     Attributes:
-        attempt: its number.
-        avoid: nodes to which it goes only if it fits nowhere else.
-        separate: why each worker is to have a pod, by the attempts before; empty: they may share.
+        attempt: the attempt's number.
+        avoid: nodes to use only if the attempt fits on no others.
+        separate: why earlier attempts require a pod for each worker; empty: workers may share.
     """
 
     attempt: int
@@ -302,19 +303,19 @@ class AskPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskGrowth:
-    """Ask the plan API for the places of all workers of an attempt that runs."""
+    """Request to the plan API for the places of all workers of an attempt that runs."""
 
     attempt: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CreateBeside:
-    """Create the Job of a worker beyond the least.
+    """Creation of the Job of an extra worker.
 
     Attributes:
-        attempt: its number.
-        worker: its index.
-        node: where its place is.
+        attempt: the attempt's number.
+        worker: the worker's index.
+        node: the planned node.
     """
 
     attempt: int
@@ -324,7 +325,7 @@ class CreateBeside:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CreateChildren:
-    """Create the Service and the Jobs of an attempt."""
+    """Creation of the Service and the Jobs of an attempt."""
 
     attempt: int
     deadline_seconds: int | None
@@ -332,7 +333,7 @@ class CreateChildren:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Delete a Job and its pods, and the key of the attempt that it belongs to."""
+    """Deletion of a Job, its pods, and the key of its attempt."""
 
     name: str
     uid: str
@@ -341,14 +342,14 @@ class DeleteJob:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StopJob:
-    """Stop a Job's running pods and keep the others, for their logs."""
+    """Stop of a Job's running pods; the others stay, for their logs."""
 
     name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndPod:
-    """End all containers of a pod and keep it, for their logs."""
+    """End of all containers of a pod, which stays for their logs."""
 
     name: str
     uid: str
@@ -356,7 +357,7 @@ class EndPod:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetDeadline:
-    """Bring a Job's own deadline in line with an edited GPUJob."""
+    """Update of a Job's own deadline to that of an edited GPUJob."""
 
     name: str
     seconds: int | None
@@ -364,26 +365,26 @@ class SetDeadline:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteGpuJob:
-    """The time to live after the end is over."""
+    """Deletion of a GPUJob whose time to live after its end is over."""
 
 
 Patch = DeleteJob | StopJob | EndPod | SetDeadline
-"""What has no answer, so that the order of several does not matter."""
+"""Actions without an answer, so the order of several does not matter."""
 
 ApiWrite = CreateChildren | CreateBeside | Patch | DeleteGpuJob
-"""What is written to the API server."""
+"""Writes to the API server."""
 
 Action = AskPlan | AskGrowth | ApiWrite | NodesAction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LogSource:
-    """The log of a worker.
+    """Log of a worker.
 
     Attributes:
-        worker: its index.
-        pod: name of its pod.
-        container: that has the GPUs.
+        worker: the worker's index.
+        pod: the name of its pod.
+        container: the container that has the GPUs.
     """
 
     worker: int
@@ -393,12 +394,12 @@ class LogSource:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SaveLogs:
-    """Save the last lines of workers whose pods are about to go.
+    """Request to save the last lines of workers whose pods are about to be deleted.
 
     Attributes:
-        attempt: its number.
-        sources: their logs.
-        waits: until the logs are open nothing else is done.
+        attempt: the attempt's number.
+        sources: the workers' logs.
+        waits: whether other actions wait until the logs are open.
     """
 
     attempt: int
@@ -408,13 +409,13 @@ class SaveLogs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do: write the status, save logs, then act, then look again.
+    """Output of a decision: write the status, save logs, then act, then look again.
 
     Attributes:
         status: the status that the GPUJob should have, written first and only if it differs.
-        actions: in order.
+        actions: the actions, in order.
         again_at: when to look again even if nothing happens; None: only when something does.
-        logs: to save before pods are deleted.
+        logs: logs to save before pods are deleted.
     """
 
     status: GpuJobStatus

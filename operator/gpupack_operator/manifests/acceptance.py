@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUJobs by which GPUs are tried: on one node, cordoned or tainted as it may be."""
+"""GPUJobs that test GPUs, each on one node, even if the node is cordoned or tainted."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,13 +14,16 @@ UNHEALTHY: Final = 3
 """Exit status of a burn-in whose GPU is not healthy."""
 
 KEPT_SECONDS: Final = 86_400
-"""For who wants to read its log."""
+"""Keeps a finished GPUJob for a day, so that its log can be read."""
 
 _NAME_DIGITS: Final = 12
 
 
 def job_name(node: str, trial: Trial) -> str:
-    """A node's name may be longer than a GPUJob's."""
+    """Return the GPUJob's name.
+
+    It contains a hash, as a node's name may be longer than a GPUJob's.
+    """
     return f"{trial}-{hashlib.sha256(node.encode()).hexdigest()[:_NAME_DIGITS]}"
 
 
@@ -32,14 +35,14 @@ def gpujob(
     seconds: int,
     args: Iterable[str],
 ) -> Json:
-    """A GPUJob for those devices: a worker for each, or one worker that has them all.
+    """Make the GPUJob that tests these devices; it has a worker for each, or one worker with all.
 
     Args:
-        node: whose they are.
-        trial: what is run.
-        devices: on which.
-        seconds: within which it must have ended.
-        args: of the burn-in.
+        node: the node of the devices.
+        trial: the test to run.
+        devices: the GPUs to test.
+        seconds: the deadline.
+        args: arguments of the burn-in.
     """
     found = list(devices)
     real = [] if any(each.simulated for each in found) else ["--require-gpu"]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pins the pods of a small gang to their nodes, without losing what the template asks for.
+"""Node affinity that pins the pods of a small gang to their nodes and keeps the template's terms.
 
 Terms of a required node affinity are ORed, requirements within a term are ANDed. So each term of
-the template is repeated for each planned node, with the node's name added. The API allows one
-name in a matchFields requirement, and kube-scheduler then looks at these nodes alone.
+the template is repeated for each planned node, with the node's name added. The API allows one name
+in a matchFields requirement, and kube-scheduler then examines only these nodes.
 
-That saves kube-scheduler work and is no safeguard: `filter` answers the planned node and no other.
-So a gang that would need more than MAX_TERMS is not pinned: a term has some 110 bytes in every pod.
+Pinning saves kube-scheduler work and is no safeguard: `filter` answers with the planned node only.
+So a gang that would need more than MAX_TERMS is not pinned: a term adds some 110 bytes to every
+pod.
 """
 
 from typing import Any, Final
@@ -19,7 +20,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def pinned(pod_spec: Json, nodes: tuple[str, ...]) -> Json:
-    """A copy of the PodSpec that only these nodes can take, or the PodSpec where they are many."""
+    """Pin a PodSpec to these nodes; return it unchanged if there are too many of them."""
     affinity = pod_spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
     terms = (node_affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]

@@ -16,9 +16,9 @@ def with_changed(pod_spec: Json, named: Collection[str], change: Callable[[Json]
 
 
 def with_default_variables(container: Json, variables: Iterable[Json]) -> Json:
-    """Return a copy of a container with variables that it does not set itself.
+    """Return a copy of a container that also has those variables that it does not set itself.
 
-    They come first: a value may refer to variables before it.
+    The new variables come first: a value may refer to variables before it.
     """
     env = container.get("env") or []
     named = {each.get("name") for each in env}

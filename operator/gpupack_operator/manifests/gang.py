@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Jobs of the workers of an attempt that start together: one, or one for each pod."""
+"""Jobs of the workers of an attempt that start together: one Job, or one for each pod."""
 
 import dataclasses
 
@@ -19,13 +19,13 @@ from gpupack_operator.manifests.result_bytes import injected_containers, with_re
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GangAttempt:
-    """An attempt whose places stand in the status.
+    """An attempt whose placement is in the status.
 
     Attributes:
         job: the GPUJob.
-        user: its template as written.
-        number: of the attempt.
-        deadline_seconds: what is left of the deadline; None: there is none.
+        user: the GPUJob's template as written.
+        number: the attempt's number.
+        deadline_seconds: time left until the deadline; None: there is no deadline.
     """
 
     job: GpuJob
@@ -37,7 +37,7 @@ class GangAttempt:
 def jobs_of_gang(
     attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
 ) -> list[Json]:
-    """Make the Jobs.
+    """Make the Jobs of the gang.
 
     Raises:
         TemplateInvalid: the user's template cannot be merged over ours.
@@ -52,7 +52,7 @@ def jobs_of_gang(
 def largest_pod(
     attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
 ) -> Json:
-    """Make the shared pod with the most workers, but for its name's random end.
+    """Make the shared pod with the most workers, without the random suffix of its name.
 
     Raises:
         TemplateInvalid: the user's template cannot be merged over ours.
@@ -68,7 +68,7 @@ def largest_pod(
 def _template(
     attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
 ) -> Json:
-    """Make the template of a pod with one worker."""
+    """Make the pod template with one worker."""
     job, number = attempt.job, attempt.number
     template = pod.template(job, attempt.user, attempt=number, defaults=defaults)
     container = pod.worker_container(job, attempt.user)

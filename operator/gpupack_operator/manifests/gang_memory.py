@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One /dev/shm for workers of a gang that have a pod each and are on one node.
+"""One /dev/shm for workers of a gang that run in separate pods on one node.
 
 NCCL passes data between two processes through memory if they have the same host (NCCL_HOSTID) and
-the same /dev/shm. The agent gives the pods of such a gang one /dev/shm. NVLink stays closed to
-them: its handles travel over sockets of a network namespace or belong to a PID namespace, so
-NCCL must not try (NCCL_P2P_DISABLE, NCCL_CUMEM_ENABLE). For a worker with several GPUs that would
-close NVLink between its own GPUs as well, so such workers keep sockets.
+the same /dev/shm. The agent gives the pods of such a gang one /dev/shm. These pods cannot use
+NVLink between them: its handles travel over sockets of a network namespace or belong to a PID
+namespace, so the variables NCCL_P2P_DISABLE and NCCL_CUMEM_ENABLE keep NCCL from trying. For a
+worker with several GPUs that would also disable NVLink between its own GPUs, so such workers keep
+sockets.
 
     two pods of one node, 256 MiB all_reduce on 2 H200: sockets 2.5-3.0 GB/s, memory 27.5 GB/s
 """
@@ -33,13 +34,13 @@ SHARED_MEMORY: Final = {
 def with_gang_memory(
     template: Json, job: GpuJob, pods: tuple[WorkerPod, ...], *, attempt: int, container: str
 ) -> Json:
-    """Return the template with what shared memory needs, where several pods are on one node.
+    """Return the template with the settings of shared memory if several pods are on one node.
 
     Args:
-        template: the pods' template, merged.
+        template: the pods' merged template.
         job: the GPUJob.
         pods: the attempt's pods.
-        attempt: its number.
+        attempt: the attempt's number.
         container: name of the worker container.
     """
     if not has_gang_memory(job.spec, pods) or not _has_volume(template, container):
@@ -56,7 +57,7 @@ def with_gang_memory(
 
 
 def _has_volume(template: Json, container: str) -> bool:
-    """Whether the worker has our tmpfs at /dev/shm, and not what its template put there."""
+    """Tell whether the worker has gpupack's tmpfs at /dev/shm, and not a volume of its template."""
     volumes = template["spec"].get("volumes", [])
     ours = (each.get("emptyDir") for each in volumes if each.get("name") == names.SHM_VOLUME)
     mounted = (

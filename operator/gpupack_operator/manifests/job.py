@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Job that runs one attempt.
+"""Job that runs one attempt.
 
-A new Job for each attempt, because a Job's own retries neither see a kubelet's rejection nor go
-on while a pod hangs on a dead node. So within a Job nothing is retried: the first failed worker
-fails the Job, and its controller stops the others. Where the failure policy ignores some exit
-codes, each index fails alone instead and the others run on; the operator judges the outcome.
+Each attempt gets a new Job, because a Job's own retries neither detect a kubelet's rejection nor
+continue while a pod hangs on a dead node. So a Job retries nothing: the first failed worker fails
+the Job, and its controller stops the others. Where the failure policy ignores some exit codes, each
+index fails alone and the others continue; the operator judges the outcome.
 
-A worker of an elastic gang beyond the least has a Job of its own, which may come and go. Where
-workers share pods, each pod of the gang has one: pods of an indexed Job are all alike, and these
-have different numbers of containers.
+An extra worker of an elastic gang has its own Job, which may be created and deleted while the gang
+runs. Where workers share pods, each pod of the gang has its own Job: pods of an indexed Job are all
+alike, and these pods have different numbers of containers.
 """
 
 from gpupack_crds import names
@@ -30,14 +30,14 @@ def job(
     nodes: tuple[str, ...],
     deadline_seconds: int | None,
 ) -> Json:
-    """The Job NAME-n.
+    """Make the Job NAME-n of the gang.
 
     Args:
         gpujob: its owner.
-        template: pod template, not pinned yet.
+        template: pod template, not yet pinned to nodes.
         attempt: n.
         nodes: planned nodes; the pods are pinned to them where they are few.
-        deadline_seconds: what is left of the GPUJob's deadline.
+        deadline_seconds: time left until the GPUJob's deadline; None: there is no deadline.
     """
     workers = gpujob.spec.least
     spec: Json = {
@@ -60,14 +60,14 @@ def job(
 
 
 def job_beside(gpujob: GpuJob, template: Json, *, attempt: int, worker: int, node: str) -> Json:
-    """The Job NAME-n-xI of one worker beyond the least; the operator ends it with the attempt.
+    """Make the Job NAME-n-xI of one extra worker; the operator ends it with the attempt.
 
     Args:
         gpujob: its owner.
-        template: pod template, not pinned yet.
+        template: pod template, not yet pinned to nodes.
         attempt: n.
-        worker: I, its index.
-        node: where its place is.
+        worker: I, the worker's index.
+        node: the planned node.
     """
     name = names.extra_job_name(gpujob.metadata.name, attempt=attempt, worker=worker)
     metadata = owner.metadata(gpujob, name=name, attempt=attempt, worker=worker)
@@ -83,15 +83,15 @@ def job_of_pod(
     container: str,
     deadline_seconds: int | None,
 ) -> Json:
-    """The Job NAME-n-pI of one pod of a gang whose workers share pods.
+    """Make the Job NAME-n-pI of one pod of a gang whose workers share pods.
 
     Args:
         gpujob: its owner.
-        template: of a pod with one worker, not pinned yet.
-        pod: which workers it has, and where; I is the first of them.
+        template: template of a pod with one worker, not yet pinned to nodes.
+        pod: the pod's workers and node; I is the index of the first worker.
         attempt: n.
         container: name of the worker's container in the template.
-        deadline_seconds: what is left of the GPUJob's deadline.
+        deadline_seconds: time left until the GPUJob's deadline; None: there is no deadline.
     """
     name = gpujob.metadata.name
     host = f"{names.job_name(name, attempt=attempt)}-{pod.index}"
@@ -108,7 +108,7 @@ def job_of_pod(
 
 
 def _of_one_pod(metadata: Json, template: Json, *, node: str) -> Json:
-    """A Job whose pod has the labels of the Job, among them the worker's index."""
+    """Make a Job whose pod has the labels of the Job, including the worker's index."""
     meta = template["metadata"]
     return {
         "apiVersion": "batch/v1",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a worker's container asks for its GPUs, and whether a pod asks for just that.
+"""GPU limits of a worker's container, and the check that a pod requests exactly these.
 
-ResourceQuota counts what a pod asks for, so a pod that asks for less is no proof that the namespace
-may have a worker. CPU and memory are not looked at: admission may set them, a resize change them.
+ResourceQuota counts what a pod requests, so a pod that requests less does not prove that the
+namespace may have a worker. CPU and memory are not compared: admission may set them, and a resize
+may change them.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ OURS = frozenset({names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMOR
 
 
 def limits(spec: GpuJobSpec) -> dict[str, str]:
-    """Limits of the worker container: whole GPUs, MIG slices, or a share of a GPU.
+    """Return the limits of the worker container: whole GPUs, MIG slices, or a share of a GPU.
 
-    A share's memory in whole MiB, as the ledger counts it: Kubernetes takes integers alone for such
-    a resource, and 0.1Gi is not a whole number of bytes.
+    A share's memory is in whole MiB, as in the ledger: Kubernetes accepts only integers for such a
+    resource, and 0.1Gi is not a whole number of bytes.
     """
     if spec.mig is not None:
         return {names.mig_resource(spec.mig): str(spec.gpus or 1)}
@@ -35,13 +36,13 @@ def limits(spec: GpuJobSpec) -> dict[str, str]:
 
 
 def gpu_containers(pod: Pod, wanted: Quantities) -> tuple[str, ...]:
-    """The names of the containers that each ask for this; none: the pod has no worker.
+    """Return the names of the containers that each request this; empty: the pod has no worker.
 
-    A worker asks gpupack's scheduler, in a container that is no init container. No container of its
-    pod asks for any other GPU.
+    A worker names gpupack's scheduler and requests its GPUs in a container that is no init
+    container. No container of its pod requests any other GPU.
 
     Args:
-        pod: as the API server shows it.
+        pod: the pod as the API server shows it.
         wanted: limits of a worker container.
     """
     named = OURS | wanted.keys()
@@ -60,12 +61,12 @@ def _only(found: Quantities, named: frozenset[str]) -> Quantities:
 
 
 def _same(asked: Quantities, wanted: Quantities) -> bool:
-    """The API server writes 1024Mi as 1Gi."""
+    """Compare quantities by value: the API server writes 1024Mi as 1Gi."""
     return asked == wanted or _counts(asked) == _counts(wanted)
 
 
 def _counts(found: Quantities) -> dict[str, int] | None:
-    """None where the API server would not have taken them; it is no worker's ask then."""
+    """Return the counts, or None for quantities that the API server would refuse from a worker."""
     try:
         return {name: quantity.count(each) for name, each in found.items()}
     except QuantityInvalid:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A partial PodSpec merged over ours, as `kubectl patch` would (strategic merge).
+"""Strategic merge of a partial PodSpec over gpupack's, as `kubectl patch` does it.
 
-Maps are merged, scalars replaced, lists replaced, except those that the API itself merges by a
-key: an item with the same key is merged, others are added after ours. The merge keys of the pod
-template's fields are part of Kubernetes' API and do not change; jsonmerge and deepmerge were
-looked at, but need the same table as a JSON schema or as code.
+Maps are merged, scalars and lists are replaced, except those lists that the API itself merges by a
+key: an item with the same key is merged, and others are appended. The merge keys of the pod
+template's fields are part of Kubernetes' API and do not change. jsonmerge and deepmerge were
+considered, but they need the same table as a JSON schema or as code.
 """
 
 from typing import Any
@@ -25,19 +25,19 @@ MERGE_KEYS = {
 """Lists whose items are merged by this field."""
 
 APPENDED = {"tolerations", "envFrom"}
-"""Lists without a key, of which each item stands for itself."""
+"""Lists without a merge key: their items are appended."""
 
 
 def merged(base: Json, patch: Json, *, field: str = "spec.template.spec") -> Json:
-    """Merge `patch` over `base`; neither is changed.
+    """Merge `patch` over `base` into a new object.
 
     Args:
-        base: ours.
-        patch: the user's.
-        field: where the patch stands in the GPUJob, for the error.
+        base: gpupack's part.
+        patch: the user's part.
+        field: path of the patch in the GPUJob, for the error.
 
     Raises:
-        TemplateInvalid: an item of a list is no object, or lacks what it is merged by.
+        TemplateInvalid: an item of a list is no object, or lacks its merge key.
     """
     values = {
         name: _value(name, base.get(name), value, field=f"{field}.{name}")
@@ -73,11 +73,14 @@ def _by_key(key: str, base: list[Json], patch: list[Any], *, field: str) -> list
 
 
 def _item(base: Json, patch: Json, *, field: str) -> Json:
-    """Sources of a volume exclude each other: another kind of source replaces ours whole."""
+    """Merge an item.
+
+    A volume has only one source, so another kind of source replaces the whole item.
+    """
     replaced = _is_source(base) and _is_source(patch) and base.keys() != patch.keys()
     return patch if replaced else merged(base, patch, field=field)
 
 
 def _is_source(item: Json) -> bool:
-    """A named item with one other field, such as a volume and where it comes from."""
+    """Tell whether an item has a name and one other field, such as a volume and its source."""
     return len(item.keys() - {"name"}) == 1

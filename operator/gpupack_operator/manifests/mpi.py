@@ -3,9 +3,9 @@
 
     init container ─ copies the launcher (one static binary) ─► volume ─► worker container:
     command: gpupack-mpi run -- COMMAND…     worker 0: mpirun; others: run what it asks for
-    key of the attempt: Secret ─► file; who has it is a worker, and nobody else is
+    key of the attempt: Secret ─► file; only this attempt's workers have it
 
-The launcher is no part of the user's image, which needs an MPI and nothing of ours.
+The user's image does not contain the launcher: it needs an MPI, and nothing of gpupack.
 """
 
 import base64
@@ -22,7 +22,7 @@ from gpupack_operator.manifests import owner
 from gpupack_operator.manifests.containers import with_changed
 
 WORKLOADS_COMMAND: Final = ("python", "-m", "gpupack_workloads")
-"""The entry point of the workloads' image, which a command of ours stands in place of."""
+"""Entry point of the workloads' image, which gpupack's command replaces."""
 
 KEY_BYTES: Final = 32
 KEY_FOLDER: Final = "/etc/gpupack-mpi"
@@ -30,7 +30,7 @@ KEY_FILE: Final = "key"
 KEY_PATH: Final = f"{KEY_FOLDER}/{KEY_FILE}"
 
 LAUNCHER: Final = "/opt/gpupack-mpi/gpupack-mpi"
-"""In the agent's image, and at the same place in a worker."""
+"""Path of the launcher, both in the agent's image and in a worker."""
 LAUNCHER_FOLDER: Final = "/opt/gpupack-mpi"
 COPY_FOLDER: Final = "/copy"
 INIT_CONTAINER: Final = "gpupack-mpi"
@@ -39,21 +39,21 @@ KEY_VOLUME: Final = "gpupack-mpi-key"
 UNPRIVILEGED: Final = 65532
 
 PODS: Final = "GPUPACK_MPI_PODS"
-"""Indices of the workers in each pod, such as 0-3;4-7."""
+"""Variable with the indices of the workers in each pod, such as 0-3;4-7."""
 
 INIT_NEEDS: Final = {"cpu": "100m", "memory": "64Mi"}
-"""Requests and limits: a quota may ask for both of every container."""
+"""Requests and limits of the init container: a quota may require both of every container."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launching:
-    """What the launcher needs to know.
+    """Settings of the launcher.
 
     Attributes:
         container: the name of the worker's container.
         secret: the name of the Secret with the key.
-        image: an image that has the launcher.
-        policy: when it is pulled.
+        image: an image that contains the launcher.
+        policy: the image's pull policy.
     """
 
     container: str
@@ -63,7 +63,7 @@ class Launching:
 
 
 def secret(job: GpuJob, *, attempt: int, key: bytes) -> Json:
-    """The Secret of one attempt; it goes with the attempt's Job, at the latest with the GPUJob."""
+    """Make the Secret of one attempt; it is deleted with the attempt's Job or with the GPUJob."""
     name = names.mpi_secret(job.metadata.uid, attempt=attempt)
     return {
         "apiVersion": "v1",
@@ -76,7 +76,7 @@ def secret(job: GpuJob, *, attempt: int, key: bytes) -> Json:
 
 
 def launched(pod_spec: Json, launching: Launching) -> Json:
-    """A copy of the PodSpec whose worker container is started by the launcher.
+    """Return a copy of the PodSpec in which the launcher starts the worker container's command.
 
     Raises:
         TemplateInvalid: the container has no command, or the chart names no image.
@@ -100,11 +100,11 @@ def launched(pod_spec: Json, launching: Launching) -> Json:
 
 
 def with_pods(template: Json, pods: Sequence[WorkerPod], *, container: str) -> Json:
-    """Return the template with which workers are in which pod, where they share pods.
+    """Return the template with a variable that lists each pod's workers if workers share pods.
 
     Args:
-        template: the pods' template, merged.
-        pods: those of a gang whose workers share pods; empty: each worker has a pod.
+        template: the pods' merged template.
+        pods: pods of a gang whose workers share pods; empty: each worker has its own pod.
         container: name of the worker container.
     """
     if not pods:
@@ -136,7 +136,10 @@ def _launched(container: Json, launching: Launching) -> Json:
 
 
 def _copying(launching: Launching) -> Json:
-    """As whoever the pod's user is not: the folder is everybody's, the copy can be run by all."""
+    """Make the init container.
+
+    Its fixed user can write the folder, and every user can run the copy.
+    """
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},

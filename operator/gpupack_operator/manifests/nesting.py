@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How deeply a pod template may be nested: what walks or writes it later has a limited stack."""
+"""Limit of a pod template's nesting: code that walks or writes it later has a limited stack."""
 
 from typing import Any, Final
 
 from gpupack_operator.errors import TemplateInvalid
 
 MAX_LEVELS: Final = 64
-"""A PodSpec has about a dozen."""
+"""Largest number of levels; a PodSpec has about a dozen."""
 
 
 def check_nesting(template: Any) -> None:
     """Refuse a template that is nested more deeply than any pod can be.
 
     Raises:
-        TemplateInvalid: it is.
+        TemplateInvalid: the template has more than MAX_LEVELS levels.
     """
     level = [template]
     for _ in range(MAX_LEVELS):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, labels and owner of everything that belongs to a GPUJob.
+"""Names, labels and owner of all objects that belong to a GPUJob.
 
-Labels find children; the controller's ownerReference says whose they are. Anybody who may create
-a pod anywhere can label it as he likes, so a label alone proves nothing.
+Labels find children; the controller's ownerReference names their owner. Any user who may create a
+pod can give it any labels, so a label alone proves nothing.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from gpupack_kube.objects import Job, Json, Object, OwnerReference, Pod
 def metadata(
     job: GpuJob, *, name: str, attempt: int | None = None, worker: int | None = None
 ) -> Json:
-    """Metadata of a child; garbage collection removes it with the GPUJob, operator or not."""
+    """Make a child's metadata; garbage collection deletes the child with the GPUJob."""
     return {
         "name": name,
         "namespace": job.metadata.namespace,
@@ -28,21 +28,21 @@ def metadata(
 
 
 def labels(job: GpuJob, *, attempt: int | None = None, worker: int | None = None) -> dict[str, str]:
-    """Labels by which children are found again; `worker`: of one that has a Job of its own."""
+    """Return the labels that find children; `worker` is the index of a worker with its own Job."""
     found = {names.JOB_LABEL: job.metadata.name, names.JOB_UID_LABEL: job.metadata.uid}
     found |= {} if attempt is None else {names.ATTEMPT_LABEL: str(attempt)}
     return found | ({} if worker is None else {names.INDEX_LABEL: str(worker)})
 
 
 def is_ours(child: Object, job: GpuJob) -> bool:
-    """Whether a Job or Service is controlled by this GPUJob, and not by another of its name."""
+    """Tell whether this GPUJob, and not another of the same name, controls a Job or Service."""
     owner = controller(child)
     near = child.metadata.namespace == job.metadata.namespace
     return near and owner is not None and owner.uid == job.metadata.uid
 
 
 def is_predecessor_s(child: Object, job: GpuJob) -> bool:
-    """Whether a child of the right name is left over from a deleted GPUJob of the same name."""
+    """Tell whether a child of the right name is left from a deleted GPUJob of the same name."""
     owner = controller(child)
     if owner is None or owner.uid == job.metadata.uid:
         return False
@@ -50,12 +50,12 @@ def is_predecessor_s(child: Object, job: GpuJob) -> bool:
 
 
 def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
-    """Whether a pod belongs to one of a GPUJob's Jobs, or to one that is gone already.
+    """Tell whether a pod belongs to one of a GPUJob's Jobs, or to one that is already deleted.
 
     Args:
         pod: a pod with the GPUJob's labels.
         job: the GPUJob.
-        jobs: its Jobs that still exist.
+        jobs: the GPUJob's Jobs that still exist.
     """
     owner = controller(pod)
     if owner is None or pod.metadata.namespace != job.metadata.namespace:
@@ -67,19 +67,19 @@ def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
 
 
 def is_gang_s(found: Job, job: GpuJob) -> bool:
-    """Whether a Job has workers of the gang that start together, of whatever attempt."""
+    """Tell whether a Job has workers of the gang that start together, in any attempt."""
     name, attempt = job.metadata.name, attempt_of(found)
     return found.metadata.name in _job_names(name, attempt, index_of(found))[:2]
 
 
 def is_beside(found: Job, job: GpuJob) -> bool:
-    """Whether a Job has a worker beyond those."""
+    """Tell whether a Job has an extra worker."""
     name, attempt = job.metadata.name, attempt_of(found)
     return found.metadata.name == _job_names(name, attempt, index_of(found))[2]
 
 
 def _job_names(name: str, attempt: int, worker: int) -> tuple[str, str, str]:
-    """What the Job with a worker may be called: of all workers, of its pod, of it alone."""
+    """Return a worker's possible Job names: of all workers, of its pod, of the worker alone."""
     return (
         names.job_name(name, attempt=attempt),
         names.pod_job_name(name, attempt=attempt, worker=worker),
@@ -88,23 +88,23 @@ def _job_names(name: str, attempt: int, worker: int) -> tuple[str, str, str]:
 
 
 def controller(child: Object) -> OwnerReference | None:
-    """The one owner that makes and removes an object."""
+    """Return the one owner that creates and deletes an object."""
     return next((owner for owner in child.metadata.owner_references if owner.controller), None)
 
 
 def is_controlled_by(pod: Pod, job: Job) -> bool:
-    """Whether a pod is this Job's, and not of another of its name."""
+    """Tell whether a pod belongs to this Job, and not to another of the same name."""
     owner = controller(pod)
     return owner is not None and owner.uid == job.metadata.uid
 
 
 def index_of(child: Object) -> int:
-    """The worker's index, of a pod or of the Job that a worker has for itself; -1: it has none."""
+    """Return the worker's index of a pod or of a Job with one worker; -1: it has none."""
     text = child.metadata.labels.get(names.INDEX_LABEL, "")
     return int(text) if text.isdecimal() else -1
 
 
 def attempt_of(child: Object) -> int:
-    """The attempt that a Job or pod belongs to; 0 where the label is missing or no number."""
+    """Return the attempt that a Job or pod belongs to; 0: the label is missing or not a number."""
     text = child.metadata.labels.get(names.ATTEMPT_LABEL, "")
     return int(text) if text.isdecimal() else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod template of a worker: ours, with the user's merged over it."""
+"""Pod template of a worker: gpupack's, with the user's merged over it."""
 
 import dataclasses
 import hashlib
@@ -24,27 +24,27 @@ from gpupack_operator.manifests.socket_defaults import with_socket_defaults
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
 GRACE_SECONDS = 30
-"""Between SIGTERM and SIGKILL, where the template says nothing."""
+"""Time between SIGTERM and SIGKILL if the template sets none."""
 LAST_LINES = "FallbackToLogsOnError"
 UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PodDefaults:
-    """What the cluster's administrator decides about worker pods.
+    """Settings of worker pods that the cluster's administrator chooses.
 
     Attributes:
         workload_image: image of the built-in workloads.
-        priority_class: PriorityClass of worker pods whose job names none; empty for none. One with
-            preemptionPolicy Never keeps kube-scheduler from evicting others for one worker of a
-            gang. (The policy cannot stand on the pod: admission refuses it there.)
+        priority_class: PriorityClass of worker pods whose job names none; empty: none. One with
+            preemptionPolicy Never keeps kube-scheduler from evicting other pods for one worker of a
+            gang. (The policy cannot be set on the pod: admission refuses it there.)
         shm_size: size limit of /dev/shm, where NCCL and data loaders keep their buffers.
-        evict_seconds: how long a worker stays bound to a node that does not answer.
-        multicast: let workers use NVLink multicast; for clusters that one team has to itself.
-        socket_defaults: set how many sockets NCCL opens between nodes.
-        vendors: what is known of each vendor's GPUs.
-        launcher_image: image that has the launcher of mpirun: the agent's, which is on each node.
-        pulling: how both images are pulled.
+        evict_seconds: how long a worker stays bound to a node that is not ready or unreachable.
+        multicast: let workers use NVLink multicast; for clusters of a single team.
+        socket_defaults: set the number of sockets that NCCL opens between nodes.
+        vendors: the settings of each vendor's GPUs.
+        launcher_image: image that contains mpirun's launcher: the agent's, which is on each node.
+        pulling: how nodes pull both images.
     """
 
     workload_image: str
@@ -59,16 +59,18 @@ class PodDefaults:
 
 
 def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
-    """The pod template of one attempt, not yet pinned to nodes.
+    """Make the pod template of one attempt, not yet pinned to nodes.
 
     Args:
         job: the GPUJob.
-        user: its `spec.template` as written: the typed view keeps only what gpupack reads.
+        user: its `spec.template` as written: the typed view keeps only the fields that gpupack
+            reads.
         attempt: number of the attempt.
         defaults: the administrator's choices.
 
     Raises:
-        TemplateInvalid: the user's cannot be merged over ours, or does not say what ranks run.
+        TemplateInvalid: the user's template cannot be merged over gpupack's, or names no command
+            for the ranks.
     """
     check_nesting(user)
     metadata = user.get("metadata") or {}
@@ -97,7 +99,7 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
 
 
 def _check_sharable(pod_spec: Json, container: str) -> None:
-    """Refuse what workers of one pod cannot all have, where the spec asks for shared pods."""
+    """Refuse a template that workers of one pod cannot share if the spec requires shared pods."""
     if why := obstacle(pod_spec, container):
         raise TemplateInvalid(
             f"podPerWorker is false: workers of the job on one node share a pod, and {why}; change "
@@ -106,15 +108,15 @@ def _check_sharable(pod_spec: Json, container: str) -> None:
 
 
 def has_our_images(spec: GpuJobSpec) -> bool:
-    """Whether the pods of a job have an image of gpupack's."""
+    """Tell whether the pods of a job use an image of gpupack."""
     return spec.workload is not None or spec.by_mpirun
 
 
 def staying(spec: GpuJobSpec) -> dict[str, str]:
-    """Annotations that keep node autoscalers from draining a worker's node; none if it may move.
+    """Return annotations that keep node autoscalers from draining a worker's node.
 
-    One worker that is evicted ends the attempt of the whole gang. Users can decide otherwise: the
-    template's annotations come later.
+    A movable job gets none. Eviction of one worker ends the attempt of the whole gang. Users can
+    decide otherwise: the template's annotations override these.
     """
     if spec.movable:
         return {}
@@ -122,7 +124,10 @@ def staying(spec: GpuJobSpec) -> dict[str, str]:
 
 
 def sharing(spec: GpuJobSpec) -> dict[str, str]:
-    """What a worker's annotations say of its share; nothing where that is as usual."""
+    """Return a worker's annotations about its share.
+
+    Empty where the share has the default settings.
+    """
     if spec.share is None:
         return {}
     said = {
@@ -133,13 +138,13 @@ def sharing(spec: GpuJobSpec) -> dict[str, str]:
 
 
 def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
-    """The same for jobs whose pods differ in names and in what their programs are given alone.
+    """Return a hash that is equal for jobs whose pods differ only in names, commands, args and env.
 
-    A sweep runs one program with a thousand values of `command`, `args` and `env`: its pods take
-    the same places. Words are left out only where they are of the type that a pod has there.
+    A sweep runs one program with a thousand values of `command`, `args` and `env`: its pods fit the
+    same places. These values are left out only if they have the type that a pod requires there.
 
     Raises:
-        TemplateInvalid: as `template` does.
+        TemplateInvalid: under the conditions of `template`.
     """
     meta = msgspec.structs.replace(job.metadata, name="", uid="")
     nameless = msgspec.structs.replace(job, metadata=meta)
@@ -153,7 +158,7 @@ def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
 
 
 def _wordless(container: Json) -> Json:
-    """A container without what its program is given."""
+    """Return a container without its command, args and values of variables."""
     lists = {key: container.get(key) for key in ("command", "args")}
     left_out = {key for key, found in lists.items() if _are_texts(found)}
     kept = {key: found for key, found in container.items() if key not in left_out}
@@ -173,21 +178,21 @@ def _are_texts(found: Any) -> bool:
 
 
 def worker_container(job: GpuJob, user: Json) -> str:
-    """The name of the container that is the job: of a container that is alone, its own."""
+    """Return the name of the worker's container; a template's only container keeps its own name."""
     containers = (user.get("spec") or {}).get("containers") or []
     alone = len(containers) == 1 and job.spec.workload is None
     return containers[0]["name"] if alone else names.WORKER_CONTAINER
 
 
 def _resolving(pod_spec: Json) -> Json:
-    """Let a pod in its node's network find the names of workers, unless the template says how."""
+    """Let a hostNetwork pod resolve the names of workers unless the template sets dnsPolicy."""
     if pod_spec.get("hostNetwork") is not True:
         return pod_spec
     return {"dnsPolicy": "ClusterFirstWithHostNet"} | pod_spec
 
 
 def _with_last_words(pod_spec: Json) -> Json:
-    """The kubelet keeps the end of a log where a container fails and has left no message."""
+    """Let the kubelet keep the end of a log if a container fails and left no message."""
     fallback = {"terminationMessagePolicy": LAST_LINES}
     kinds = ("containers", "initContainers")
     said = {
@@ -222,10 +227,10 @@ def _pod_spec(job: GpuJob, worker: Json, *, defaults: PodDefaults) -> Json:
 
 
 def _confined(job: GpuJob) -> Json:
-    """What Pod Security's level `restricted` asks of a pod.
+    """Return the security context that Pod Security's level `restricted` requires of a pod.
 
-    Whether a user's image runs as root is the user's to say: most images of GPU programs do, and
-    would not start.
+    A user decides whether the user's image runs as root: most images of GPU programs do, and would
+    not start otherwise.
     """
     context: Json = {"seccompProfile": {"type": "RuntimeDefault"}}
     return context | ({"runAsNonRoot": True} if job.spec.workload else {})
@@ -255,7 +260,10 @@ def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
 
 
 def _toleration(taint: str, seconds: int) -> Json:
-    """Kubernetes' own default would leave workers on a lost node for five minutes."""
+    """Make the toleration.
+
+    Kubernetes' default would leave workers on a lost node for five minutes.
+    """
     return {
         "key": taint,
         "operator": "Exists",

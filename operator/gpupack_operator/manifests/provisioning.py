@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects by which nodes are asked for: a PodTemplate, and the ProvisioningRequest of it.
+"""Objects that request nodes: a PodTemplate, and the ProvisioningRequest for it.
 
-The pods are those of the next attempt, without a placement. The autoscaler knows of gpupack neither
-the ledger nor spread rules; that each worker wants a node of its own it is told in its own terms.
+The pods are those of the next attempt, without a placement. The autoscaler knows neither gpupack's
+ledger nor its spread rules. Pod anti-affinity expresses to it that each worker needs its own node.
 """
 
 from typing import Any, Final
@@ -17,14 +17,14 @@ API_VERSION: Final = "autoscaling.x-k8s.io/v1"
 
 ATOMIC_CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 VALID_SECONDS: Final = "ValidUntilSeconds"
-"""Of the atomic class: for so long the autoscaler tries."""
+"""Parameter of the atomic class: how long the autoscaler tries."""
 
 
 def pod_template(job: GpuJob, template: Json, *, number: int) -> Json:
-    """The PodTemplate NAME-nodes-n.
+    """Make the PodTemplate NAME-nodes-n.
 
     Args:
-        job: its owner.
+        job: the PodTemplate's owner.
         template: pod template of the next attempt, not pinned to nodes.
         number: n.
     """
@@ -41,7 +41,7 @@ def pod_template(job: GpuJob, template: Json, *, number: int) -> Json:
 
 
 def provisioning_request(job: GpuJob, settings: Provisioning, *, number: int) -> Json:
-    """The ProvisioningRequest of that PodTemplate, for all workers that start together."""
+    """Make that PodTemplate's ProvisioningRequest, for all workers that start together."""
     parameters = dict(settings.parameters)
     if settings.class_name == ATOMIC_CLASS:
         parameters.setdefault(VALID_SECONDS, f"{settings.answer_seconds:.0f}")
@@ -59,7 +59,7 @@ def provisioning_request(job: GpuJob, settings: Provisioning, *, number: int) ->
 
 
 def consuming(template: Json, job: GpuJob, settings: Provisioning) -> Json:
-    """The pod template of an attempt whose pods go to the nodes that were asked for."""
+    """Return the pod template of an attempt whose pods run on the requested nodes."""
     request = job.status.nodes_request
     if request is None or request.state != "Provisioned":
         return template

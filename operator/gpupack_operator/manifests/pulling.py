@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How nodes pull gpupack's own images into the pods of tenants.
+"""Pulling of gpupack's own images into the pods of tenants.
 
 A pull secret is read from the namespace of the pod. gpupack copies none there: the operator has no
 right to read or write tenants' Secrets, and any user of the namespace could read the credentials.
-An administrator makes a Secret of the same name in each namespace that is to have it; where there
-is none the kubelet pulls without, which is enough where nodes have credentials of their own.
+An administrator creates a Secret of the same name in each namespace that needs it. Where there is
+none, the kubelet pulls without it, which suffices if nodes have their own credentials.
 
 A pod that names a pull secret gets none from its service account. So only pods with an image of
-ours name ours, and pods whose images are all the user's are left as they are.
+gpupack name gpupack's pull secrets; pods that use only images of the user are not changed.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from gpupack_operator.manifests.merge import merged
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pulling:
-    """As the chart's values have it.
+    """Pull settings, as in the chart's values.
 
     Attributes:
         policy: when nodes pull an image.
@@ -39,4 +39,4 @@ class Pulling:
 
 
 IF_NOT_PRESENT: Final = Pulling()
-"""Without pull secrets."""
+"""Default settings: without pull secrets."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a worker's result the kubelet keeps.
+"""Number of bytes of a worker's result that the kubelet keeps.
 
-It cuts off a termination message after 4 KiB, and divides 12 KiB among the containers of a pod,
-also among those that admission adds. How many these are is known from the pod of the dry run.
+The kubelet cuts off a termination message after 4 KiB, and divides 12 KiB among the containers of a
+pod, including those that admission adds. The pod of the dry run shows how many these are.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,7 @@ MAX_POD_BYTES: Final = 12 << 10
 
 
 def with_result_bytes(pod_spec: Json, workers: Collection[str], *, injected: int = 0) -> Json:
-    """Set the variable that says so in these containers; admission adds so many others."""
+    """Set the variable with that number in these containers; `injected` is what admission adds."""
     count = _count(pod_spec) + injected
     size = {"name": RESULT_BYTES, "value": str(min(MAX_CONTAINER_BYTES, MAX_POD_BYTES // count))}
     return with_changed(pod_spec, workers, lambda worker: _with(worker, size))
@@ -28,8 +28,8 @@ def injected_containers(pod_spec: Json, planned: PlannedPod | None) -> int:
     """Count the containers that admission has added to a pod of one worker.
 
     Args:
-        pod_spec: as it was tried.
-        planned: as admission made it; None: that is not known.
+        pod_spec: the PodSpec of the dry run.
+        planned: the pod as admission made it; None: it is not known.
     """
     return max(_count(planned.spec) - _count(pod_spec), 0) if planned is not None else 0
 

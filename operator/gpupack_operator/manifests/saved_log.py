@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ConfigMap with the last lines of an attempt: one for each GPUJob, which goes with it."""
+"""ConfigMap with the last log lines of an attempt: one for each GPUJob, deleted with it."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from gpupack_operator.manifests import owner
 
 
 def saved_log(job: GpuJob, *, attempt: int, tails: Mapping[int, str]) -> Json:
-    """The manifest; `tails` holds text by worker."""
+    """Make the manifest; `tails` holds text by worker."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headless Service that gives workers their host names."""
+"""Headless Service that gives workers their host names."""
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
@@ -8,7 +8,7 @@ from gpupack_operator.manifests import owner
 
 
 def service(job: GpuJob) -> Json:
-    """One for all attempts; workers must find each other before they are ready."""
+    """Make one Service for all attempts; workers must find each other before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

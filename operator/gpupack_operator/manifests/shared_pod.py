@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pod that several workers share: the template's worker container once for each of them.
+"""Pod that several workers share: it has a copy of the template's worker container for each.
 
     template:  init containers, volumes, others    worker
     pod:       the same, once                      worker-0 worker-1 … worker-3, each with its GPUs
 
-The containers have one network, one IPC namespace and one /dev/shm, so that the processes in them
-reach each other over NVLink and shared memory. So no two of them can open the same port.
+The containers have one network, one IPC namespace and one /dev/shm, so that their processes reach
+each other over NVLink and shared memory. So no two of them can open the same port.
 """
 
 import re
@@ -30,10 +30,10 @@ _PROBED_BY: Final = ("httpGet", "tcpSocket", "grpc")
 
 
 def obstacle(pod_spec: Json, container: str) -> str:
-    """Say what of a template only a pod with one worker can have; empty: nothing.
+    """Name what in a template only a pod with one worker can have; empty: nothing.
 
     Args:
-        pod_spec: of the template, merged.
+        pod_spec: the merged template's PodSpec.
         container: name of the worker's container.
     """
     for each in pod_spec["containers"]:
@@ -52,16 +52,16 @@ def obstacle(pod_spec: Json, container: str) -> str:
 def shared(
     template: Json, pod: WorkerPod, *, container: str, hostname: str, injected: int = 0
 ) -> Json:
-    """The template of one pod, with a container for each of its workers.
+    """Make the template of one pod, with a container for each of its workers.
 
-    Helper containers find what an indexed Job would give them: the index of the first worker.
+    Helper containers get the variable that an indexed Job sets, with the index of the first worker.
 
     Args:
-        template: of a pod with one worker.
-        pod: which workers it has.
-        container: name of the worker's container there.
-        hostname: of the pod.
-        injected: how many more containers admission adds.
+        template: template of a pod with one worker.
+        pod: the pod's workers.
+        container: name of the worker's container in the template.
+        hostname: the pod's host name.
+        injected: number of containers that admission adds.
     """
     meta, spec = template["metadata"], template["spec"]
     workers = [names.worker_container(container, index) for index in pod.workers]
@@ -85,7 +85,7 @@ def shared(
 
 
 def _annotations(found: dict[str, str], container: str, workers: list[str]) -> dict[str, str]:
-    """The template's, of which those about the worker's container are about each worker's."""
+    """Return the annotations, with those of the worker's container repeated for each worker."""
     default = found.get(DEFAULT_CONTAINER_ANNOTATION, container)
     changed = {DEFAULT_CONTAINER_ANNOTATION: workers[0] if default == container else default}
     for key, value in found.items():
@@ -98,7 +98,7 @@ def _annotations(found: dict[str, str], container: str, workers: list[str]) -> d
 
 
 def _naming(found: Any, container: str, worker: str) -> Any:
-    """Return a part of a manifest in which a worker's resources are read of this container."""
+    """Return a part of a manifest in which resourceFieldRefs name the given worker's container."""
     if isinstance(found, list):
         return [_naming(each, container, worker) for each in found]
     if not isinstance(found, dict):
@@ -125,7 +125,7 @@ def _of_worker(container: Json, base: str, index: int) -> Json:
 
 
 def _of_helper(container: Json, base: str, index: int) -> Json:
-    """A container that knows the index of a worker, as the Job controller would have it."""
+    """Return a container that has a worker's index in the variable of the Job controller."""
     env = _naming(container.get("env") or [], base, names.worker_container(base, index))
     if all(each["name"] != COMPLETION_INDEX for each in env):
         env.append({"name": COMPLETION_INDEX, "value": str(index)})
@@ -133,7 +133,10 @@ def _of_helper(container: Json, base: str, index: int) -> Json:
 
 
 def _with_index(variable: Json, index: int) -> Json:
-    """Write the index, which is a label of the pod elsewhere; the template may read it too."""
+    """Replace a reference to the index label by the worker's index.
+
+    The template may use one too.
+    """
     source = variable.get("valueFrom") or {}
     if (source.get("fieldRef") or {}).get("fieldPath") in _INDEX_PATHS:
         return {"name": variable["name"], "value": str(index)}
@@ -141,7 +144,10 @@ def _with_index(variable: Json, index: int) -> Json:
 
 
 def sized_for(volume: Json, workers: int) -> Json:
-    """Return the volume; of /dev/shm each worker has as much as it would have alone."""
+    """Return the volume.
+
+    A shared /dev/shm gets the size for one worker times the number of workers.
+    """
     limit = (volume.get("emptyDir") or {}).get("sizeLimit")
     if volume.get("name") != names.SHM_VOLUME or limit is None or workers == 1:
         return volume
@@ -149,7 +155,7 @@ def sized_for(volume: Json, workers: int) -> Json:
 
 
 def _times(limit: Any, workers: int) -> Any:
-    """What is no quantity stays as it is: the API server says so."""
+    """Multiply a quantity; leave an invalid one unchanged, which the API server refuses."""
     if whole := re.fullmatch("([0-9]+)([A-Za-z]*)", str(limit)):
         return f"{int(whole[1]) * workers}{whole[2]}"
     try:
@@ -159,7 +165,7 @@ def _times(limit: Any, workers: int) -> Any:
 
 
 def _ports(container: Json) -> Iterator[Any]:
-    """Ports that a container says it opens."""
+    """Yield the ports that a container declares, including those of its probes."""
     yield from (
         each.get("hostPort") or each.get("containerPort") for each in _of(container, "ports")
     )
@@ -170,7 +176,7 @@ def _ports(container: Json) -> Iterator[Any]:
 
 
 def _of(found: Json, key: str) -> Iterator[Json]:
-    """Objects of a list that a user may have written."""
+    """Yield the objects of a list that a user may have written."""
     listed = found.get(key)
     return (
         (each for each in listed if isinstance(each, dict))

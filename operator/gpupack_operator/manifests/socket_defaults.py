@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL gets where it has TCP sockets alone between nodes.
+"""Settings of NCCL for workers that have only TCP sockets between nodes.
 
-NCCL opens few sockets for each peer and drives them by few threads, which leaves most of a fast
-network unused. A worker with an RDMA device has a better way, so nothing is set there.
+NCCL opens few sockets for each peer and drives them with few threads, which leaves most of a fast
+network unused. A worker with an RDMA device has a faster path, so nothing is set there.
 
     256 MiB all_reduce between two pods with one H200 each: 2.5-3.0 GB/s, with these 9.2 GB/s
 """
@@ -15,7 +15,7 @@ from gpupack_kube.objects import Json
 from gpupack_operator.manifests.containers import with_changed, with_default_variables
 
 SOCKETS: Final = {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "8"}
-"""32 sockets for each connection; NCCL takes 64 at most."""
+"""32 sockets for each connection; NCCL accepts at most 64."""
 
 RDMA_PREFIXES: Final = (
     "rdma/",
@@ -29,14 +29,14 @@ RDMA_PREFIXES: Final = (
     "networking.gke.io.networks/rdma",
     "aliyun/erdma",
 )
-"""How the names of RDMA resources begin; docs/communication.md says which plugin offers each."""
+"""Prefixes of the names of RDMA resources; docs/communication.md names the plugin of each."""
 
 
 def with_socket_defaults(pod_spec: Json, spec: GpuJobSpec, *, container: str) -> Json:
-    """Return the pod's spec with settings of NCCL's sockets, where a gang may use them.
+    """Return the pod's spec with settings of NCCL's sockets if a gang may use them.
 
     Args:
-        pod_spec: merged with the user's template, whose variables stay as they are.
+        pod_spec: merged with the user's template, whose variables stay unchanged.
         spec: the GPUJob's.
         container: name of the worker container.
     """
@@ -46,7 +46,10 @@ def with_socket_defaults(pod_spec: Json, spec: GpuJobSpec, *, container: str) ->
 
 
 def _may_use_nccl(spec: GpuJobSpec) -> bool:
-    """Gloo uses other settings, and shares and slices of a GPU are for gloo by default."""
+    """Tell whether the job may use NCCL.
+
+    Gloo has other settings and is the default for shares and MIG.
+    """
     backend = (spec.distributed or Distributed()).backend
     is_for_gloo = backend == "gloo" or (backend == "auto" and bool(spec.share or spec.mig))
     return spec.workers > 1 and not is_for_gloo

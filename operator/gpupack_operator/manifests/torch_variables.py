@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables by which torch's launchers and training scripts find the processes of a job.
+"""Variables with which torch's launchers and training scripts find the processes of a job.
 
     one worker                     PET_*
     several, one process in each   PET_*, MASTER_*, NODE_RANK, and RANK, LOCAL_RANK, WORLD_SIZE, …
@@ -7,10 +7,10 @@
     elastic                        PET_*; torchrun's rendezvous gives the ranks
     by mpirun                      MASTER_*; mpirun gives the ranks
 
-Scripts decide by RANK or by LOCAL_RANK whether they are distributed, and read the others then. So a
-process has all of them or none: none where it is alone, where the number of processes changes, and
-where a launcher starts them. torchrun, accelerate, deepspeed and Lightning set them for each
-process that they start; Lightning starts none where LOCAL_RANK is set.
+Scripts read RANK or LOCAL_RANK to decide whether they are distributed, and then read the other
+variables. So a process has all of them or none. It has none if it is the only one, if the number of
+processes changes, or if a launcher starts the processes. torchrun, accelerate, deepspeed and
+Lightning set them for each process that they start; Lightning starts none where LOCAL_RANK is set.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from gpupack_crds import names
 from gpupack_crds.gpujob import Distributed, GpuJobSpec
 
 MAX_RESTARTS: Final = 1_000_000
-"""torchrun counts each worker that comes or goes as a restart."""
+"""Limit for torchrun, which counts each worker that starts or ends as a restart."""
 
 
 def processes(spec: GpuJobSpec) -> int:
@@ -29,12 +29,12 @@ def processes(spec: GpuJobSpec) -> int:
 
 
 def values(spec: GpuJobSpec, *, host: str, run: str) -> dict[str, str]:
-    """Return the variables that all workers have in common.
+    """Return the variables that are equal in all workers.
 
     Args:
-        spec: the job's.
-        host: where the processes meet: worker 0's name.
-        run: identifies the attempt.
+        spec: the job's spec.
+        host: worker 0's host name, where the processes meet.
+        run: identifier of the attempt.
     """
     master = {"MASTER_ADDR": host, "MASTER_PORT": str(names.RENDEZVOUS_PORT)}
     if spec.by_mpirun:
@@ -47,7 +47,7 @@ def values(spec: GpuJobSpec, *, host: str, run: str) -> dict[str, str]:
 
 
 def index_names(spec: GpuJobSpec) -> tuple[str, ...]:
-    """Return the variables whose value is the worker's index."""
+    """Return the names of the variables whose value is the worker's index."""
     if spec.by_mpirun:
         return ()
     if spec.extra or spec.workers == 1:
@@ -61,7 +61,7 @@ def _is_a_rank(spec: GpuJobSpec) -> bool:
 
 
 def _for_torchrun(spec: GpuJobSpec, host: str) -> dict[str, str]:
-    """Return what torchrun takes where its command line is silent; a worker is its node."""
+    """Return defaults of torchrun's options; a worker is a node of torchrun."""
     return {
         "PET_NNODES": str(spec.workers),
         "PET_NPROC_PER_NODE": str(processes(spec)),
@@ -71,7 +71,10 @@ def _for_torchrun(spec: GpuJobSpec, host: str) -> dict[str, str]:
 
 
 def _for_elastic_torchrun(spec: GpuJobSpec, host: str, run: str) -> dict[str, str]:
-    """Return what lets workers come and go: they meet by torchrun's c10d rendezvous."""
+    """Return the settings that let workers start and end.
+
+    They meet by torchrun's c10d rendezvous.
+    """
     return {
         "PET_NNODES": f"{spec.least}:{spec.workers}",
         "PET_RDZV_BACKEND": "c10d",
@@ -83,7 +86,7 @@ def _for_elastic_torchrun(spec: GpuJobSpec, host: str, run: str) -> dict[str, st
 
 
 def _of_a_process(spec: GpuJobSpec) -> dict[str, str]:
-    """Return what torchrun would set for the one process of each worker, but for its index."""
+    """Return what torchrun would set for the one process of each worker, except its index."""
     workers = str(spec.workers)
     return {
         "WORLD_SIZE": workers,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of the worker container: what a job needs to know about itself."""
+"""Environment of the worker container: what a job needs to know about itself."""
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec
@@ -16,15 +16,18 @@ INDEX = "GPUPACK_WORKER_INDEX"
 NO_VENDORS = Vendors()
 
 LOOPBACK = "127.0.0.1"
-"""A worker that is alone has no name, and waits for no name service."""
+"""Host of a job's only worker, which has no name and need not wait for a name service."""
 
 MULTICAST_OFF = {
     "NCCL_NVLS_ENABLE": "0",
     "NVSHMEM_DISABLE_NVLS": "1",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
 }
-"""What NCCL, NVSHMEM and torch are told. On a host that others share, a process that is killed can
-leave NVSwitch's multicast in a state that only a reset of the host's GPUs mends."""
+"""Settings of NCCL, NVSHMEM and torch on shared hosts.
+
+There, a process that is killed can leave NVSwitch's multicast in a state that only a reset of the
+host's GPUs repairs.
+"""
 MULTICAST_ON = {
     "NCCL_NVLS_ENABLE": "1",
     "NVSHMEM_DISABLE_NVLS": "0",
@@ -35,11 +38,11 @@ MULTICAST_ON = {
 def variables(
     job: GpuJob, *, attempt: int, multicast: bool = False, vendors: Vendors = NO_VENDORS
 ) -> list[Json]:
-    """Variables of one attempt; the index alone differs between workers.
+    """Return the variables of one attempt; only the index differs between workers.
 
     Args:
         job: the GPUJob.
-        attempt: its number.
+        attempt: the attempt's number.
         multicast: whether libraries may use NVLink multicast.
         vendors: the chart's table.
     """
@@ -58,12 +61,12 @@ def variables(
 
 
 def rendezvous_host(job: GpuJob, *, attempt: int) -> str:
-    """The host at which the workers meet: worker 0 of this attempt."""
+    """Return the host at which the workers meet: worker 0 of this attempt."""
     return worker_host(job, "0", attempt=attempt)
 
 
 def worker_host(job: GpuJob, index: str, *, attempt: int) -> str:
-    """The host name of a worker."""
+    """Return the host name of a worker."""
     if job.spec.workers == 1:
         return LOOPBACK
     worker = f"{names.job_name(job.metadata.name, attempt=attempt)}-{index}"
@@ -86,10 +89,10 @@ def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
 
 
 def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
-    """Whose GPUs they are, and how a process narrows down which of its worker's it uses.
+    """Return the vendor's name, and the variable by which a process selects GPUs of its worker.
 
-    Where another device plugin hands them out alone: it sets what its containers need, and which
-    GPUs they are nobody knows before.
+    Only GPUs that another vendor's device plugin hands out have them: that plugin sets what its
+    containers need, and the GPUs are not known in advance.
     """
     vendor = vendors.of(resource)
     if vendor is None:
@@ -102,7 +105,10 @@ def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
 
 
 def _for_mpirun(job: GpuJob, *, attempt: int) -> dict[str, str]:
-    """What the launcher takes; {} stands for an index, since there may be a thousand workers."""
+    """Return the launcher's variables.
+
+    {} stands for an index, since there may be a thousand workers.
+    """
     return {
         "GPUPACK_MPI_HOSTS": worker_host(job, "{}", attempt=attempt),
         "GPUPACK_MPI_KEY_FILE": KEY_PATH,
@@ -110,7 +116,10 @@ def _for_mpirun(job: GpuJob, *, attempt: int) -> dict[str, str]:
 
 
 def _backend(spec: GpuJobSpec, distributed: Distributed) -> Backend:
-    """NCCL refuses two ranks on one GPU, and several shares or slices may be on one."""
+    """Return the backend.
+
+    NCCL refuses two ranks on one GPU, which several shares or slices may have.
+    """
     if (spec.share or spec.mig) and distributed.backend == "auto":
         return "gloo"
     return distributed.backend
