@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of asking for nodes: settings, what was seen, questions, answers and writes."""
+"""Types for requests for nodes: settings, observations, questions, answers and writes."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -8,19 +8,20 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
-    """How nodes are asked for.
+    """Settings for requests for nodes.
 
     Attributes:
-        class_name: of each ProvisioningRequest.
-        parameters: for that class.
-        after_seconds: for so long a job lacks nothing but room before nodes are asked for.
-        soon_seconds: a job that is foreseen to start within so long is not asked for.
-        answer_seconds: from asking until the autoscaler must have said yes or no.
+        class_name: class of each ProvisioningRequest.
+        parameters: parameters of that class.
+        after_seconds: how long a job lacks only free GPUs before nodes are requested.
+        soon_seconds: no nodes are requested for a job whose estimated start is within this time.
+        answer_seconds: from the request until the autoscaler must have answered.
         place_seconds: from its yes until the job must have its places.
-        again_seconds: from giving a request back until the next one of the same job.
+        again_seconds: from the return of a request until the next one of the same job.
         backoff_seconds: from a request that brought nothing until the next, doubled each time.
         most_backoff_seconds: the longest such time.
-        most_failures: so many in a row, and the job is not asked for any more as it is.
+        most_failures: after this number of consecutive failures no nodes are requested for the
+            unchanged job.
     """
 
     class_name: str
@@ -35,17 +36,17 @@ class Provisioning:
     most_failures: int = 3
 
     def backoff_after(self, failures: int) -> float:
-        """Seconds from the last of so many failures in a row until the next request."""
+        """Return the seconds from the last of these consecutive failures until the next request."""
         return min(self.backoff_seconds * 2.0 ** min(failures - 1, 16), self.most_backoff_seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SeenRequest:
-    """What became of the ProvisioningRequest that the status says was made.
+    """State of the ProvisioningRequest that was made according to the status.
 
     Attributes:
-        state: Open: no answer yet. Gone: somebody deleted it.
-        message: the autoscaler's words.
+        state: Open: no answer yet. Gone: it was deleted.
+        message: the autoscaler's message.
     """
 
     state: Literal["Open", "Provisioned", "Failed", "Gone"]
@@ -54,13 +55,13 @@ class SeenRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReserveNodes:
-    """May one more request be made, by the bounds of namespace and cluster?
+    """Question whether the limits of namespace and cluster allow one more request.
 
     Attributes:
-        gpus: of all workers.
-        position: in the queue by its last word; 0: it is not known.
-        quota_gpus: what the quota leaves to the namespace; None: without bound.
-        is_fresh: that the job lacks room was said in this very pass.
+        gpus: the GPUs of all workers.
+        position: the position in the queue by its last answer; 0: it is not known.
+        quota_gpus: the GPUs that the quota leaves to the namespace; None: no limit.
+        is_fresh: whether the queue said in this pass that the job lacks free GPUs.
     """
 
     gpus: int
@@ -71,31 +72,31 @@ class ReserveNodes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AskNodes:
-    """Create PodTemplate and ProvisioningRequest."""
+    """Creation of the PodTemplate and the ProvisioningRequest."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReturnNodes:
-    """Delete both."""
+    """Deletion of the PodTemplate and the ProvisioningRequest."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MayAskNodes:
-    """One more request may be made."""
+    """Answer that one more request may be made."""
 
     is_fresh: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MayNotAskNodes:
-    """No more may be made now.
+    """Answer that no further request may be made now.
 
     Attributes:
-        message: whose bound it is; empty: another job asks first.
+        message: the limit that applies; empty: another job requests first.
         retry_seconds: when that may have changed.
     """
 
@@ -105,19 +106,19 @@ class MayNotAskNodes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodesAsked:
-    """The objects are there."""
+    """Answer that the objects exist."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodesNotAsked:
-    """They could not be created."""
+    """Answer that the objects could not be created."""
 
     message: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodesReturned:
-    """The objects are gone."""
+    """Answer that the objects are deleted."""
 
 
 NodesAnswer = MayAskNodes | MayNotAskNodes | NodesAsked | NodesNotAsked | NodesReturned

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the condition NodesRequested says."""
+"""Texts of the condition NodesRequested."""
 
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import NodesRequest
@@ -12,7 +12,7 @@ from gpupack_operator.decision.reasons import JobReason
 def told(
     request: NodesRequest, job: GpuJob, settings: Provisioning | None
 ) -> tuple[JobReason, str] | None:
-    """A word for programs and a sentence for people; None: nodes were never asked for."""
+    """Return a reason and a sentence for users; None: nodes were never requested."""
     name = names.nodes_request(job.metadata.name, number=request.number)
     match request.state:
         case "Asking" | "Asked":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user would want to read in `kubectl describe`: the difference of two statuses."""
+"""Events for users, as `kubectl describe` shows them: the differences of two statuses."""
 
 import dataclasses
 from typing import Final, Literal
@@ -15,7 +15,7 @@ _HOUR: Final = 3600
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """An event about a GPUJob, not yet posted."""
+    """Event about a GPUJob, not yet posted."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -23,10 +23,10 @@ class Notice:
 
 
 def notices(job: GpuJob, new: GpuJobStatus) -> tuple[Notice, ...]:
-    """What is new in a status against the one that the job had, in the order in which it happened.
+    """Return the news of a status, compared with the job's previous one, in chronological order.
 
-    What another part's event says already is left to that: of a worker that is alone its kubelet
-    tells when it starts.
+    Events of other components are not repeated: the kubelet reports the start of a job's only
+    worker.
     """
     old = job.status
     found = [
@@ -84,7 +84,7 @@ def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
 
 
 def _count(number: int, noun: str, *, of: str = "") -> str:
-    """Empty for none."""
+    """Return a number with its noun; empty for zero."""
     if not number:
         return ""
     return " ".join(filter(None, (str(number), noun if number == 1 else f"{noun}s", of)))
@@ -114,7 +114,7 @@ def _phase_changed(old: GpuJobStatus, new: GpuJobStatus, *, is_alone: bool) -> N
 
 
 def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
-    """Counts in the message change often; the reason is what is worth an event."""
+    """Report a new reason for waiting; counts in the message change often, which is no event."""
     silent = {JobReason.RESTARTING, JobReason.QUEUED, JobReason.NOT_YET, old.reason}
     if new.phase != "Pending" or new.reason in silent or is_stalled(new):
         return None
@@ -123,7 +123,7 @@ def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | 
 
 
 def _nodes_requested(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
-    """What becomes of asking for nodes; that others keep it back is no event."""
+    """Report the progress of a node request; a request that other jobs hold back is no event."""
     before, after = (get(status, Type.NODES_REQUESTED) for status in (old, new))
     silent = {JobReason.NODES_HELD_BACK, before.reason if before else ""}
     if after is None or after.reason in silent:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has the attempt ended, and how? One rule after the other; the first that is due decides.
+"""Rules that tell whether the attempt has ended, and how; the first one that is due decides.
 
-Every rule says from when on its verdict holds, so that a timeout is an ordinary finding that lies
-in the future, and the earliest of those is when to look again.
+Every rule states from which time its verdict holds. So a timeout is an ordinary finding in the
+future, and the earliest finding is the next time to look.
 """
 
 import datetime as dt
@@ -18,16 +18,16 @@ from gpupack_operator.decision.view import AttemptView, Finding, Verdict, condit
 from gpupack_operator.decision.workers import Worker, by_index
 
 NEWS_SECONDS = 3.0
-"""A Job's end can be known before those of its pods: two watches."""
+"""A Job's end can be known before the ends of its pods, because there are two watches."""
 
 MISSING_NAMED = 8
-"""Workers that a message names."""
+"""Largest number of workers that a message names."""
 
 CONTROLLER_SECONDS = 120.0
-"""Until the Job controller must have begun with a Job: others could use the GPUs meanwhile."""
+"""Time in which the Job controller must begin with a Job: other jobs could use the GPUs."""
 
 JOB_ENDS = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
-"""Conditions of a Job of which no more pods are created: it has ended, or its last pods go."""
+"""Conditions of a Job that creates no more pods: it has ended, or its last pods are ending."""
 
 START_TROUBLE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 CONFIG_TROUBLE = "CreateContainerConfigError"
@@ -40,13 +40,15 @@ NODE_S_FAULT = (
     "timed out waiting",
     "services have not yet been read",
 )
-"""The kubelet reports two kinds of trouble as CreateContainerConfigError: what the template names
-does not exist (`secret "x" not found`), or the node could not do its part. The agent's refusals
-come as `device plugin PreStartContainer rpc failed with err: rpc error: … desc = gpupack: …`."""
+"""Texts of trouble for which the node is responsible. The kubelet reports two kinds of trouble as
+CreateContainerConfigError: an object that the template names does not exist (`secret "x" not
+found`), or the node could not do its part. The agent's refusals come as `device plugin
+PreStartContainer rpc failed with err: rpc error: … desc = gpupack: …`.
+"""
 
 
 def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
-    """The verdict, or None and when to look again."""
+    """Return the verdict, or None and the time to look again."""
     findings = [finding for rule in RULES if (finding := rule(view))]
     for finding in findings:
         if finding.due <= view.now:
@@ -55,10 +57,10 @@ def judge(view: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
 
 
 def completed(view: AttemptView) -> Finding | None:
-    """All workers have succeeded; their Job says so too, about a second later.
+    """Find that all workers have succeeded; their Job shows this about a second later.
 
-    The Job alone proves nothing: to its controller a worker that was asked to end and exits 0 has
-    completed as well.
+    The Job alone is no proof: its controller also counts a worker as completed if it was requested
+    to end and exits with 0.
     """
     if not _all_succeeded(view):
         return None
@@ -68,7 +70,7 @@ def completed(view: AttemptView) -> Finding | None:
 
 
 def out_of_time(view: AttemptView) -> Finding | None:
-    """The GPUJob's deadline; what ended before it is judged by how it ended, however late."""
+    """Apply the GPUJob's deadline; an end before it is judged by how it ended, however late."""
     if view.deadline is None or (view.ended_at is not None and view.ended_at < view.deadline):
         return None
     seconds = view.spec.active_deadline_seconds
@@ -79,7 +81,7 @@ def out_of_time(view: AttemptView) -> Finding | None:
 
 
 def failures_ignored(view: AttemptView) -> Finding | None:
-    """Every worker ended, well or by an exit code that the failure policy ignores."""
+    """Find that every worker ended, well or with an exit code that the failure policy ignores."""
     workers = by_index(view.workers)
     left = [each for index, each in workers.items() if index not in view.ended.indices]
     if view.missing or not all(worker.has_ended for worker in left):
@@ -96,9 +98,9 @@ def failures_ignored(view: AttemptView) -> Finding | None:
 
 
 def job_gone(view: AttemptView) -> Finding | None:
-    """Somebody deleted a Job.
+    """Find that a Job was deleted.
 
-    No worker starts before there is a Job of each.
+    No worker starts before each worker has a Job.
     """
     began = view.running or any(worker.started for worker in view.workers)
     missing = bool(view.missing_jobs) and began
@@ -110,7 +112,7 @@ def job_gone(view: AttemptView) -> Finding | None:
 
 
 def job_failed(view: AttemptView) -> Finding | None:
-    """A Job failed, and no pod is left that says why."""
+    """Find that a Job failed and no pod is left that shows the cause."""
     failed = ((job, found) for job in view.jobs if (found := condition_of(job, "Failed")))
     counts = (
         found for job, found in failed if not (view.shares_pods and _failure_is_ignored(job, view))
@@ -125,9 +127,10 @@ def job_failed(view: AttemptView) -> Finding | None:
 
 
 def ended_unseen(view: AttemptView) -> Finding | None:
-    """A Job completed, and the pod of a worker is gone before its end was seen.
+    """Find that a Job completed, but a worker's pod was deleted before its end was observed.
 
-    Only a pod whose deletion was requested goes, and whether that was before its end stood in it.
+    Only a pod whose deletion was requested disappears, and the pod showed whether that was before
+    its end.
     """
     completed = [(job, found) for job in view.jobs if (found := condition_of(job, "Complete"))]
     lacking = [(found, of) for job, found in completed if (of := _missing_of(job, view))]
@@ -145,10 +148,10 @@ def ended_unseen(view: AttemptView) -> Finding | None:
 
 
 def not_created(view: AttemptView) -> Finding | None:
-    """The Job controller may not create pods: a quota forbids them, or admission.
+    """Find that the Job controller may not create pods, because of a quota or admission.
 
-    It writes a Job's first status, and startTime with it, when it has tried to create the pods: a
-    slow admission webhook does not look like this.
+    It writes a Job's first status, and startTime with it, after it has tried to create the pods. So
+    a slow admission webhook does not look like this.
     """
     began = view.began_at
     if began is None or view.all_created:
@@ -163,14 +166,14 @@ def not_created(view: AttemptView) -> Finding | None:
 
 
 def not_bound(view: AttemptView) -> Finding | None:
-    """Not all workers have a node; where they ran already, they had one and lost their pod.
+    """Find that not all workers have a node; if they ran already, they lost their pods.
 
-    Time runs from when the Job controller began with the Job: its writes are limited
-    (--kube-api-qps), and after several hundred Jobs at once it is a minute behind. To give up what
-    it has not come to would only give it more to do.
+    Time counts from when the Job controller began with the Job: its writes are limited
+    (--kube-api-qps), and after several hundred Jobs at once it is a minute late. To give up what it
+    has not begun would only add to its work.
 
-    A worker that kube-scheduler refuses names its node: the next attempt avoids that. What stands
-    in its way there (a host port, a volume, another pod's affinity) no plan knows of.
+    A worker that kube-scheduler refuses names its node, and the next attempt avoids that node. No
+    plan knows the obstacle there (a host port, a volume, another pod's affinity).
     """
     bound = view.bound
     if bound >= view.count:
@@ -193,15 +196,16 @@ def not_bound(view: AttemptView) -> Finding | None:
 
 
 def not_starting(view: AttemptView) -> Finding | None:
-    """A bound worker whose containers cannot start."""
+    """Find a bound worker whose containers cannot start."""
     found = [finding for worker in view.workers if (finding := _trouble(worker, view))]
     return min(found, key=lambda finding: finding.due, default=None)
 
 
 def not_begun(view: AttemptView) -> Finding | None:
-    """A bound worker of which its kubelet says nothing at all: it, or the agent, hangs.
+    """Find a bound worker of which its kubelet reports nothing: the kubelet or the agent hangs.
 
-    Not a case of `not_starting`: each pod is like this for a moment, which is not worth telling.
+    This is not part of `not_starting`: each pod is like this for a moment, which is not worth a
+    message.
     """
     silent = [worker for worker in view.workers if worker.bound_at and not worker.seen_by_kubelet]
     if not silent:
@@ -216,7 +220,7 @@ def not_begun(view: AttemptView) -> Finding | None:
 
 
 def _begun_at(view: AttemptView) -> dt.datetime:
-    """When the Job controller began with the Job; the latest time for that, while it has not."""
+    """Return when the Job controller began with the Job; before that, the latest time for it."""
     if view.began_at is None and view.jobs:
         return times.after(view.started_at, CONTROLLER_SECONDS)
     return view.began_at or view.started_at
@@ -258,7 +262,7 @@ def _all_succeeded(view: AttemptView) -> bool:
 
 
 def _why_not_created(view: AttemptView, created: int) -> str:
-    """The refusal stands in an event, which the operator has no right to read."""
+    """Explain the missing pods; the refusal is in an event, which the operator may not read."""
     lacks = (job.metadata.name for job in view.jobs if _missing_of(job, view))
     name, of = next(lacks, ""), "workers have pods" if view.shares_pods else "pods exist"
     seconds = view.limits.create_seconds_of(view.count)
@@ -271,12 +275,12 @@ def _why_not_created(view: AttemptView, created: int) -> str:
 
 
 def _missing_of(job: Job, view: AttemptView) -> list[int]:
-    """Indices of the workers of a Job of which there is no pod."""
+    """Return the indices of a Job's workers that have no pod."""
     return sorted(set(view.workers_of(job)).intersection(view.missing))
 
 
 def _failure_is_ignored(job: Job, view: AttemptView) -> bool:
-    """Whether a Job failed with a worker whose failure the failure policy ignores."""
+    """Tell whether a Job failed with a worker whose failure the failure policy ignores."""
     indices = set(view.workers_of(job))
     if indices.intersection(view.missing):
         return False
@@ -312,7 +316,10 @@ def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
 def _image_trouble(
     worker: Worker, waiting: ContainerWaiting, since: dt.datetime, message: str, view: AttemptView
 ) -> Finding:
-    """The next attempt may find the image; a last one follows no other."""
+    """Return the finding.
+
+    The next attempt may find the image, and after the last one there is none.
+    """
     namespace = worker.pod.metadata.namespace
     message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
     broken = partial(_verdict, reason=JobReason.IMAGE_PULL, worker=worker.index)
@@ -326,7 +333,10 @@ def _image_trouble(
 
 
 def _is_template_s_fault(waiting: ContainerWaiting) -> bool:
-    """Without a text nobody knows; another attempt may tell."""
+    """Tell whether the template is the cause.
+
+    Without a text it is unknown, and another attempt may show it.
+    """
     said = waiting.message
     known = waiting.reason == CONFIG_TROUBLE and said != ""
     return known and not any(mark in said for mark in NODE_S_FAULT)

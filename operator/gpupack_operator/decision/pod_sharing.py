@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether workers share pods where `podPerWorker` is absent: not after a shared pod was refused.
+"""Decision whether workers share pods without `podPerWorker`: not after a refused shared pod.
 
-An admission policy may take Jobs whose pods have one worker and refuse those of a larger pod. Then
-the next attempts have a pod for each worker. The entries of the attempts say so: which of them
+An admission policy may accept Jobs whose pods have one worker and refuse those of a larger pod.
+Then the next attempts have a pod for each worker. The entries of the attempts record which of them
 shared pods, and how they ended. Refusals of anything else (a Service, a Secret, what a quota
-counts) say nothing of shared pods. Nor do refusals that the Job controller meets: it gives no
+counts) say nothing about shared pods. Nor do refusals that the Job controller gets: it gives no
 reason, so the dry run of the next attempt decides.
 """
 
@@ -14,9 +14,9 @@ from gpupack_operator.decision.reasons import JobReason
 
 
 def refusal(spec: GpuJobSpec, status: GpuJobStatus) -> str:
-    """Say why each worker of the next attempt is to have a pod; empty: they may share.
+    """Return why each worker of the next attempt needs its own pod; empty: they may share.
 
-    The last attempt that shared pods decides. What it did says nothing of a later revision.
+    The last attempt that shared pods decides. It says nothing about a later revision.
     """
     if spec.pod_per_worker is not None or spec.revision > status.revision:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of those who are stopped for somebody else, by no fault of their own."""
+"""Verdict of a preempted attempt, which ends through no fault of its own."""
 
 from gpupack_crds.gpujob_status import GROUNDS
 from gpupack_crds.placement import by_worker
@@ -9,7 +9,7 @@ from gpupack_operator.decision.view import Verdict
 
 
 def preempted(observation: Observation, by: Preempted) -> Verdict:
-    """For whom, or what, and with which right; nobody is told names of other namespaces."""
+    """Return a verdict with preemptor and reason; names of other namespaces are omitted."""
     namespace, name = by.beneficiary
     if by.ground == "GpuFailed":
         message = f"a GPU of node {name} failed, {by.why}"
@@ -27,6 +27,6 @@ def preempted(observation: Observation, by: Preempted) -> Verdict:
 
 
 def _first_on(observation: Observation, node: str) -> int | None:
-    """Index of a worker on a node; of several the first."""
+    """Return the index of the first worker on a node."""
     placed = by_worker(observation.job.status.placement)
     return next((place.worker for place in placed if place.node == node), None)

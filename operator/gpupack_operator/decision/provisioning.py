@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob for which there is no room on the nodes that there are: ask for more, and give back.
+"""Requests for nodes for a GPUJob that does not fit on the existing nodes, and their return.
 
     (none) ─► Asking ─► Asked ─► Provisioned ─► Returned: it runs
       ▲         │         │           │
-      └─ Failed ◄─────────┴───────────┘    from any open state: Returned, when nodes are of no use
+      └─ Failed ◄─────────┴───────────┘    from any open state: Returned, when nodes are useless
 
 `status.nodesRequest` is written before anything acts on it, and the objects' names follow from its
-number: an operator that starts anew at any point creates what is there already, and asks nothing
-twice. Objects that may be there are deleted until that has been done.
+number. So an operator that restarts at any point finds the objects that exist, and requests nothing
+twice. Objects that may exist are deleted until their deletion is confirmed.
 
-Only the queue's own word that nothing but room is lacking counts, and it is asked anew before nodes
-are asked for. What stands here goes on beside the rest of the job's life and changes nothing of it.
+Only the queue's own answer that nothing but free GPUs is lacking counts, and it is requested again
+before nodes are requested. These requests run in parallel with the rest of the job's life and do
+not change it.
 """
 
 import dataclasses
@@ -37,16 +38,18 @@ from gpupack_operator.decision.nodes import (
 )
 
 LOOK_SECONDS = 1.0
-"""How often to look at a ProvisioningRequest. So few are open at a time that a watch, with the
-right to read everybody's, would be no gain."""
+"""How often to read a ProvisioningRequest. So few are open at a time that a watch, with the right
+to read those of all namespaces, would be no gain.
+"""
 
 SAID_CHARACTERS = 512
 
 HELD_SECONDS = 600.0
-"""How long it may stand there which bound holds a job back, while others do."""
+"""How long the status may name a limit that holds a job back, although another one applies by now.
+"""
 
 QUOTA_REASONS = frozenset({"BorrowingLimit", "QuotaUsed", "Unsatisfiable"})
-"""The queue's, where not room is what is lacking: more nodes would be of no use."""
+"""Reasons of the queue for which free GPUs are not what is lacking: more nodes would not help."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class _Step:
 
 
 def beside(observation: Observation, decision: Decision, write: Writer) -> Decision:
-    """The decision with what it takes to ask for nodes, or to give them back."""
+    """Add the steps to request or return nodes to a decision."""
     before = decision.status.nodes_request
     if before is None and observation.provisioning is None:
         return decision
@@ -88,7 +91,7 @@ def _step(observation: Observation, decision: Decision, request: NodesRequest) -
 
 
 def _brought(observation: Observation, request: NodesRequest) -> bool:
-    """Whether the job may have been placed on the nodes that were asked for."""
+    """Tell whether the job may have been placed on the requested nodes."""
     seen = observation.nodes
     says_yes = seen is not None and seen.state == "Provisioned"
     return request.state == "Provisioned" or (request.state == "Asked" and says_yes)
@@ -120,7 +123,7 @@ def _waiting(observation: Observation, request: NodesRequest, settings: Provisio
 
 
 def _of_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
-    """What was asked for another spec is given back, and what was learned by it forgotten."""
+    """Return a request for another spec, and forget what was learned from it."""
     generation = observation.job.metadata.generation
     if request.generation == generation:
         return request
@@ -132,7 +135,7 @@ def _of_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
 def _lacking(
     observation: Observation, request: NodesRequest, settings: Provisioning
 ) -> NodesRequest:
-    """Take in what the queue says."""
+    """Record the answer of the queue."""
     answer = observation.answer
     if not isinstance(answer, Waits) or not answer.queued:
         return request
@@ -152,7 +155,7 @@ def _lacking(
 def _followed(
     observation: Observation, request: NodesRequest, settings: Provisioning
 ) -> NodesRequest:
-    """What became of the open request."""
+    """Record the progress of the open request."""
     match observation.answer:
         case NodesAsked() if request.state == "Asking":
             return _in_state(observation, request, "Asked")
@@ -168,7 +171,7 @@ def _followed(
 
 
 def _trouble(observation: Observation, request: NodesRequest, settings: Provisioning) -> str:
-    """Why nothing comes of it any more; empty: it may."""
+    """Return why the request has failed; empty: it has not."""
     name = names.nodes_request(observation.job.metadata.name, number=request.number)
     seen, waits = observation.nodes, request.state != "Provisioned"
     if seen is not None and seen.state == "Gone":
@@ -188,7 +191,7 @@ def _trouble(observation: Observation, request: NodesRequest, settings: Provisio
 
 
 def _to_ask(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
-    """Ask now, or when it is time."""
+    """Request nodes now, or return when to do so."""
     since = request.lacking_since
     if since is None or request.objects or request.failures >= settings.most_failures:
         return _Step(request)
@@ -199,7 +202,7 @@ def _to_ask(observation: Observation, request: NodesRequest, settings: Provision
 
 
 def _due(observation: Observation, request: NodesRequest) -> _Step:
-    """By the bounds, then by what the queue says now, then once more by the bounds."""
+    """Check the limits, then the queue's current answer, then the limits again."""
     asked, again_at = gpus.number(observation.job.spec), None
     actions: tuple[Action, ...] = ()
     match observation.answer:
@@ -222,14 +225,14 @@ def _due(observation: Observation, request: NodesRequest) -> _Step:
 
 
 def _is_news(observation: Observation, request: NodesRequest) -> bool:
-    """Bounds change often, and each text is a write."""
+    """Tell whether the text may be written: limits change often, and each text is a write."""
     if request.state != "Held" or request.since is None:
         return True
     return observation.now >= times.after(times.read(request.since), HELD_SECONDS)
 
 
 def _ask_plan(observation: Observation) -> AskPlan:
-    """Ask the queue for the next attempt."""
+    """Request a plan of the queue for the next attempt."""
     status = observation.job.status
     avoid = attempts.to_avoid(status, observation.now, observation.limits.avoid_seconds)
     return AskPlan(status.attempt + 1, avoid)
@@ -281,6 +284,9 @@ def _written(
 
 
 def _is_of_whole_gpus(observation: Observation) -> bool:
-    """Nodes are asked for by their GPUs; how a new one's would be cut or shared nobody knows."""
+    """Tell whether the job uses whole GPUs.
+
+    How a new node's would be divided or shared is unknown.
+    """
     spec = observation.job.spec
     return spec.share is None and spec.mig is None

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs of a node get no new work, as what its agent says of them goes by.
+"""Decision which GPUs of a node get no new work, from what its agent reports over time.
 
     (not listed) ─ Draining, Failed ─► Quarantined ─ better ─► Probation ─ time ─► (not listed)
                                            ▲                       │
                                            └── Draining, Failed ───┘ the next one is twice as long
 
-Where GPUs are tried before they are used, a burn-in decides instead of time:
+Where GPUs are tested before they are used, a burn-in decides instead of time:
 
     Quarantined ─ better ─► Acceptance ─ passed ─► (not listed), or Slow against others of its model
     (new)       ──────────►     │ failed ─► Quarantined, for a while that doubles with each relapse
-                                └ nobody can say ─► Probation
+                                └ no verdict ─► Probation
 
-What the agent says is a fact of the moment; what follows stands here, so a restart of any part
-heals nothing. «Better» has lasted already: the agent says it late (agent.hysteresisSeconds).
-Whoever removes an entry has its GPU used at once, unless it is Draining or Failed still, or new
-where new ones are tried: set such a one's phase to Probation. Who deletes a GPUNode, so that its
-errors count no more, has mended GPUs: those that were kept out are tried as if they were new. A
-GPUNode that went with its Node mended none: their entries go on wherever the GPUs are seen again.
+The agent reports the current state; the phase is stored here, so a restart of any component makes
+no GPU healthy. «Better» has already lasted for a while: the agent reports it late
+(agent.hysteresisSeconds). After an administrator removes an entry, the GPU is used at once, unless
+it is still Draining or Failed, or is new where new GPUs are tested: then set its phase to
+Probation. An administrator who deletes a GPUNode, so that its errors no longer count, has repaired
+GPUs: those that were kept out are tested as if they were new. If a GPUNode was deleted with its
+Node, no GPU was repaired: the entries continue wherever the GPUs appear again.
 """
 
 import dataclasses
@@ -43,20 +44,20 @@ from gpupack_operator.decision.fleet import Fleet
 ILL: Final = {"Draining", "Failed"}
 
 NOT_LOOKED_AT: Final = ("NotLookedAt",)
-"""The agent's rule for a driver that hangs: of the GPUs it says nothing."""
+"""The agent's rule for a driver that hangs: it says nothing about the GPUs."""
 
 MAX_DOUBLINGS: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """How it is decided.
+    """Settings of the decision.
 
     Attributes:
-        probation_seconds: how long a GPU must have stayed well; how long one that failed its
-            burn-in is not tried again.
-        acceptance: how GPUs are tried; None: time alone decides.
-        fleet: what was measured of others.
+        probation_seconds: how long a GPU must have stayed healthy; also how long a GPU that failed
+            its burn-in is not tested again.
+        acceptance: how GPUs are tested; None: time alone decides.
+        fleet: measurements of other GPUs.
     """
 
     probation_seconds: float
@@ -64,14 +65,14 @@ class Rules:
     fleet: Fleet = dataclasses.field(default_factory=Fleet)
 
     def after(self, entry: Quarantine, now: dt.datetime) -> dt.datetime:
-        """The end of a time that doubles with each relapse."""
+        """Return the end of an entry's period, which doubles with each relapse."""
         since = times.read(entry.since) if entry.since else now
         doubled = 2.0 ** min(entry.relapses, MAX_DOUBLINGS)
         return times.after(since, self.probation_seconds * doubled)
 
 
 def needs_look(node: GpuNode, rules: Rules) -> bool:
-    """Whether there is anything to decide."""
+    """Tell whether there is anything to decide."""
     if node.spec.quarantine or any(map(_is_ill, node.status.devices)):
         return True
     return bool(rules.acceptance and rules.acceptance.new(node))
@@ -85,14 +86,14 @@ def decided(
     mended: Collection[str] = (),
     kept: tuple[Quarantine, ...] = (),
 ) -> tuple[tuple[Quarantine, ...], dt.datetime | None]:
-    """The entries as they are to be, and when to look again where nothing changes until then.
+    """Return the new entries, and when to look again if nothing changes until then.
 
     Args:
-        node: whose GPUs it is about.
-        now: by the API server's clock.
-        rules: how it is decided.
-        mended: GPUs that were kept out when an administrator deleted the GPUNode before this one.
-        kept: entries of GPUs whose GPUNode went with its Node: they go on.
+        node: the node of the GPUs.
+        now: the API server's time.
+        rules: settings of the decision.
+        mended: GPUs that were kept out when an administrator deleted the previous GPUNode.
+        kept: entries of GPUs whose GPUNode was deleted with its Node: they continue.
     """
     if node.status.mode == "observed":
         return (), None
@@ -101,12 +102,12 @@ def decided(
         node = structs.replace(node, spec=spec)
     ill = _ill(node.status.devices)
     devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
-    # One that is cut into no slices for now, as after a boot, is there all the same.
+    # # A GPU without slices for now, as after a boot, exists all the same.
     there = devices.keys() | {each.gpu for each in node.status.mig_gpus}
     new = _new(node, rules, mended)
     entries, again_at = list[Quarantine](), list[dt.datetime]()
     for entry in node.spec.quarantine:
-        # Before its first look an agent knows of no GPUs.
+        # # Before its first scan an agent knows of no GPUs.
         if there and entry.gpu not in there:
             continue
         step = _Step(node, rules, now, devices.get(entry.gpu), ill.pop(entry.gpu, None))
@@ -136,11 +137,11 @@ MENDED: Final = "its GPUNode was deleted while it was kept out"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Step:
-    """From one phase of a GPU to the next.
+    """Step from one phase of a GPU to the next.
 
     Attributes:
-        device: as its agent describes it; None: it has not looked yet.
-        ill: the same, or a slice of it, where that is Draining or Failed.
+        device: the agent's description of the GPU; None: there is no scan yet.
+        ill: the GPU or a slice of it, if that is Draining or Failed.
     """
 
     node: GpuNode
@@ -150,7 +151,7 @@ class _Step:
     ill: GpuDevice | None
 
     def next(self, entry: Quarantine) -> Quarantine | None:
-        """The entry that follows; None: the GPU is used as others are."""
+        """Return the next entry; None: the GPU is used normally."""
         if self.ill is not None:
             return entry if entry.phase == "Quarantined" else self._relapsed(entry, self.ill.cause)
         if self.device is None or self.device.causes == NOT_LOOKED_AT:
@@ -166,7 +167,7 @@ class _Step:
         return known if self.rules.after(known, self.now) > self.now else None
 
     def ends_at(self, entry: Quarantine) -> dt.datetime | None:
-        """When its phase is over by itself."""
+        """Return when its phase ends by itself."""
         if self.device is None or self.device.causes == NOT_LOOKED_AT:
             return None
         if entry.phase == "Probation":
@@ -190,7 +191,7 @@ class _Step:
             return self._now_in(entry, "Probation")
         waits = acceptance.in_maintenance(self.node, entry.gpu)
         if waits or entry.since is None:
-            # Its time begins when maintenance is over: nothing may run on it until then.
+            # # Its time begins when maintenance is over: nothing may run on it until then.
             return structs.replace(entry, since=None) if waits else self._now_in(entry, entry.phase)
         verdict = acceptance.verdict_of(self.node, entry)
         match verdict.outcome if verdict else None:
@@ -212,7 +213,7 @@ class _Step:
         return self._now_in(entry, "Slow", cause=slowness) if slowness else None
 
     def _waits_for_others(self) -> bool:
-        """While all of a node's GPUs are tried, each waits until they can reduce together."""
+        """Tell whether to wait for the node's other GPUs until all can run an all-reduce."""
         entries = {e.gpu: e for e in self.node.spec.quarantine if e.phase == "Acceptance"}
         whole = {each.uuid for each in self.node.status.devices if not each.mig_parent}
         if len(whole) < acceptance.LEAST_TOGETHER or not whole <= entries.keys():
@@ -239,7 +240,7 @@ class _Step:
 
 
 def _new(node: GpuNode, rules: Rules, mended: Collection[str]) -> Iterator[tuple[str, str]]:
-    """GPUs without an entry that are tried before they get any work, and why."""
+    """Yield the GPUs without an entry that are tested before they get any work, and why."""
     tried = rules.acceptance
     if tried is None:
         return
@@ -254,7 +255,7 @@ def _new(node: GpuNode, rules: Rules, mended: Collection[str]) -> Iterator[tuple
 
 
 def _ill(devices: tuple[GpuDevice, ...]) -> dict[str, GpuDevice]:
-    """By GPU: of MIG slices it is the GPU that they are part of."""
+    """Return the unhealthy devices by GPU; a MIG slice counts for its GPU."""
     return {each.mig_parent or each.uuid: each for each in devices if _is_ill(each)}
 
 

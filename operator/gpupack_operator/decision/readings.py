@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the workers measured, from their termination messages.
+"""Measurements of the workers, from their termination messages.
 
-A message that cannot be read is reported and changes nothing else: whether the job succeeded is
-decided without it.
+A message that cannot be read is reported and changes nothing else: it does not affect whether the
+job succeeded.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ from gpupack_operator.decision.view import NONE_ENDED, Ended
 from gpupack_operator.decision.workers import Worker, by_index
 
 RESULTS_BYTES = 196_608
-"""Results of a thousand workers must not outgrow what etcd takes in one object."""
+"""Limit of a job's results: those of a thousand workers must fit into one object of etcd."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readings:
-    """Results in the order of the workers, what could not be read, and which workers failed."""
+    """Results in the order of the workers, messages that could not be read, and failed workers."""
 
     results: tuple[WorkerResult, ...]
     problems: tuple[str, ...]
@@ -32,9 +32,9 @@ class Readings:
 
     @property
     def headline(self) -> str:
-        """Worker 0 speaks for the job; without its word, the first that has one.
+        """Headline of the job: worker 0's, or else that of the first worker that has one.
 
-        One that failed goes first: the others' good figures would hide what it found.
+        A failed worker's headline goes first: good measurements of other workers would hide it.
         """
         told = [result for result in self.results if result.headline]
         first = min(told, key=lambda result: result.worker not in self.failed, default=None)
@@ -42,17 +42,17 @@ class Readings:
 
 
 NONE = Readings(results=(), problems=())
-"""Of a job that ends while it has no workers."""
+"""Readings of a job that ends while it has no workers."""
 
 
 def read(workers: Iterable[Worker], ended: Ended = NONE_ENDED) -> Readings:
-    """Read the results of all workers, of those that failed too: a sick GPU's is worth most.
+    """Read the results of all workers; those of failed workers are often the most useful.
 
-    Where a worker has no pod any more, or its pod gives no result any more (a request to end seems
-    to come before its end, by another clock), its result is the one that was kept (`ended`).
+    If a worker has no pod any more, or its pod gives no result any more (a request to end seems to
+    precede its end, by another clock), the recorded result counts (`ended`).
 
-    Words that a failed worker wrote are no attempt at a result: they say why it failed. What a
-    worker wrote when it was asked to end is about a part of its work, and is no result of the job.
+    Text of a failed worker is not an invalid result: it says why the worker failed. What a worker
+    wrote after a request to end is about a part of its work, and is no result of the job.
     """
     problems: list[str] = []
     each = by_index(workers)
@@ -87,7 +87,7 @@ def _of_worker(index: int, result: Result) -> WorkerResult:
 
 
 def _within_budget(results: list[WorkerResult]) -> tuple[WorkerResult, ...]:
-    """All headlines before any figures; what does not fit is left out."""
+    """Keep all headlines before any measurements; leave out what exceeds the limit."""
     left = RESULTS_BYTES
     kept: list[tuple[WorkerResult, WorkerResult]] = []
     for result in results:

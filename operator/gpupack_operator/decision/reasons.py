@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every reason that the operator itself writes.
+"""Reasons that the operator itself writes.
 
-Three kinds come from elsewhere and are passed on as they are: why a plan was refused
+Three kinds come from other components and are passed on unchanged: why a plan was refused
 (`TooFewFreeGpus` …, from the extender), why a kubelet rejected a pod (`UnexpectedAdmissionError`
 …), and why a pod was disrupted (`DeletionByTaintManager` …, from its DisruptionTarget condition).
 """
@@ -10,24 +10,24 @@ import enum
 
 
 class JobReason(enum.StrEnum):
-    """A word for programs."""
+    """Machine-readable reason."""
 
     # Waiting
     NEXT = "Next"
-    """The extender's: it fits, and goes in with the next decision."""
+    """The extender's reason: the job fits, and the next scheduling cycle admits it."""
     QUEUED = "Queued"
     NOT_YET = "NotYet"
     SCHEDULER_UNAVAILABLE = "SchedulerUnavailable"
     PLAN_DENIED = "PlanDenied"
     DRY_RUNS_LIMITED = "DryRunsLimited"
-    """Other jobs of the namespace have used its dry runs for now."""
+    """Other jobs of the namespace have used up its dry runs for now."""
     PRIORITY_CLASS_MISSING = "PriorityClassMissing"
     PRIORITY_CLASS_PREEMPTS = "PriorityClassPreempts"
     RESTARTING = "Restarting"
     WORKERS_REMAIN = "WorkersRemain"
     SUSPENDED = "Suspended"
 
-    # Nodes are asked for
+    # # Nodes are requested
     NODES_ASKED = "NodesAsked"
     NODES_PROVISIONED = "NodesProvisioned"
     NODES_FAILED = "NodesFailed"
@@ -40,17 +40,17 @@ class JobReason(enum.StrEnum):
     INTERNAL_ERROR = "InternalError"
     RECOVERED = "Recovered"
 
-    # Going on
+    # # The attempt continues
     ADMITTED = "Admitted"
     STARTING = "Starting"
     ALL_WORKERS_RUNNING = "AllWorkersRunning"
     GREW = "Grew"
     """More workers of an elastic gang have places."""
     REVISED = "Revised"
-    """By a higher revision of its spec it starts again."""
+    """The job restarts for a higher revision of its spec."""
     ENDED = "Ended"
 
-    # Ended well
+    # # The job succeeded
     COMPLETED = "Completed"
     FAILURES_IGNORED = "FailuresIgnored"
     RESULTS_READ = "ResultsRead"
@@ -65,7 +65,7 @@ class JobReason(enum.StrEnum):
     INVALID_TEMPLATE = "InvalidTemplate"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
 
-    # Infrastructure, or what somebody else has to mend first
+    # # Infrastructure, or something that an administrator or user must repair first
     IMAGE_PULL = "ImagePull"
     POD_REJECTED = "PodRejected"
     POD_DELETED = "PodDeleted"
@@ -77,4 +77,4 @@ class JobReason(enum.StrEnum):
     NAME_TAKEN = "NameTaken"
     CREATION_FORBIDDEN = "CreationForbidden"
     SHARED_POD_REFUSED = "SharedPodRefused"
-    """The API server refused the Job of a pod of several workers; each gets a pod next."""
+    """The API server refused the Job of a pod of several workers; next, each worker gets a pod."""

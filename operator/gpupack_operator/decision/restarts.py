@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a job that lost an attempt get another one?
+"""Decision whether a job that lost an attempt gets another one.
 
 | how it ended                               | another attempt | counts against maxRestarts |
 |---|---|---|
@@ -7,7 +7,7 @@
 | failed, failurePolicy says Retry           | yes             | no  |
 | failed, failurePolicy says Fail            | no              |     |
 | failed otherwise                           | while restarts < maxRestarts | yes |
-| deadline, or the same again for certain    | no              |     |
+| deadline, or the same end for certain      | no              |     |
 """
 
 import enum
@@ -17,7 +17,7 @@ from gpupack_operator.decision.view import AttemptView, Verdict
 
 
 class Step(enum.Enum):
-    """What follows an attempt that did not succeed."""
+    """Step that follows an attempt that did not succeed."""
 
     GIVE_UP = enum.auto()
     RETRY = enum.auto()
@@ -25,7 +25,7 @@ class Step(enum.Enum):
 
 
 def next_step(verdict: Verdict, view: AttemptView, status: GpuJobStatus) -> Step:
-    """Look the verdict up in the table above."""
+    """Look up the verdict in the table above."""
     if verdict.for_good or verdict.outcome == "DeadlineExceeded":
         return Step.GIVE_UP
     if verdict.outcome in {"Infrastructure", "Preempted", "Moved", "Revised", "Suspended"}:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a status says of the workers' results: those of the attempt that ends the job.
+"""Results of workers in a status: those of the attempt that ends the job.
 
-Those of attempts before it are never kept. Whether the job has ended never waits for them.
+Results of earlier attempts are never kept. Whether the job has ended never depends on results.
 """
 
 from msgspec import structs
@@ -14,7 +14,7 @@ from gpupack_operator.decision.reasons import JobReason
 
 
 def written(status: GpuJobStatus, found: Readings, write: Writer) -> GpuJobStatus:
-    """With what was read."""
+    """Return the status with the results that were read."""
     status = structs.replace(status, results=found.results, headline=found.headline)
     if found.problems:
         message = "; ".join(found.problems)
@@ -33,7 +33,7 @@ def all_of(status: GpuJobStatus) -> tuple[WorkerResult, ...]:
 
 
 def refused(status: GpuJobStatus, error: errors.Refused, write: Writer) -> GpuJobStatus:
-    """Without results that the API server does not take."""
+    """Return the status without the results that the API server refuses."""
     ended = status.ended_workers
     bare = structs.replace(ended, results=()) if ended else None
     status = structs.replace(status, results=(), headline="", ended_workers=bare)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that says otherwise now than what runs: it starts again by that, on the same GPUs.
+"""Restart of a job for a new revision of its spec, on the same GPUs.
 
-It is a move to where the job is: its places stand in the status in the write that ends the attempt,
-and the scheduler keeps them for the next. Where another device plugin chose the devices there is
-nothing that could be kept; the job waits for its turn there.
+The restart is a move to the job's own place: the write that ends the attempt records its placement
+in the status, and the scheduler reserves it for the next attempt. Where another device plugin chose
+the devices, nothing can be reserved; there the job waits in the queue.
 """
 
 import datetime as dt
@@ -20,12 +20,14 @@ from gpupack_operator.decision.view import AttemptView, Verdict
 OUTCOME: Final = "Revised"
 
 APART_SECONDS: Final = 60.0
-"""Between two revisions that stop what runs; the first of a job does so at once. Each costs an
-attempt, as many pods as it has workers, and a place that nobody else can use meanwhile."""
+"""Interval between two revisions that stop a running attempt; a job's first revision does so at
+once. Each costs an attempt, as many pods as the job has workers, and GPUs that no other job can use
+during it.
+"""
 
 
 def revised(job: GpuJob, seen: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
-    """Whether the attempt ends for a higher revision, and else when it will."""
+    """Return whether the attempt ends for a higher revision, or else when it will."""
     if job.spec.revision <= job.status.revision:
         return None, None
     before = job.status.attempts[-2] if len(job.status.attempts) > 1 else None
@@ -38,7 +40,7 @@ def revised(job: GpuJob, seen: AttemptView) -> tuple[Verdict | None, dt.datetime
 
 
 def kept(job: GpuJob, now: dt.datetime) -> Preemption | None:
-    """The places of the workers that start together; others come back as they came."""
+    """Return the reservation of the gang's places; extra workers are admitted again as before."""
     places = tuple(
         place for place in by_worker(job.status.placement) if place.worker < job.spec.least
     )
@@ -49,5 +51,5 @@ def kept(job: GpuJob, now: dt.datetime) -> Preemption | None:
 
 
 def held_since(status: GpuJobStatus) -> Timestamp:
-    """Since when the job has the GPUs that are kept for it."""
+    """Return since when the job has had the GPUs that are reserved for it."""
     return status.held_since or status.attempts[-1].started_at

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob with an attempt that has not ended: go on, or end it and say what follows."""
+"""GPUJob with an attempt that has not ended: continue, or end it and decide what follows."""
 
 import dataclasses
 import datetime as dt
@@ -44,16 +44,16 @@ from gpupack_operator.decision.workers import may_run
 from gpupack_operator.manifests.owner import is_controlled_by
 
 DEADLINE_SLACK_SECONDS = 2.0
-"""Whole seconds on both sides: a Job's deadline within this of the GPUJob's is the same."""
+"""Both deadlines have whole seconds: a Job's deadline that differs by less is considered equal."""
 
 STARTING_MESSAGE = "not all workers have started"
-"""Without a count: a thousand workers would be a thousand writes."""
+"""Has no count: a thousand workers would cause a thousand writes."""
 
 NAME_LOOK_SECONDS = 1.0
-"""How soon to look whether a child of a deleted namesake is gone."""
+"""Interval between checks whether a child of a deleted GPUJob of the same name is gone."""
 
 JOB_GOING_SECONDS = 5.0
-"""How soon to look whether a deleted Job is gone, should no event say so."""
+"""Interval between checks whether a deleted Job is gone, in case no event reports it."""
 
 
 def decide(
@@ -81,10 +81,10 @@ def decide(
 def _created(
     observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
 ) -> Decision:
-    """Workers of a Job that was deleted before any had started must be gone first.
+    """Create the Jobs once no worker runs of a Job that was deleted before any worker had started.
 
-    Those of the next one all begin again. Where pods have Jobs of their own, some of these may be
-    there.
+    All workers start again with the new Jobs. Where each pod has its own Job, some of these may
+    exist already.
     """
     status = structs.replace(status, ended_workers=None)
     if isinstance(observation.answer, NotYet):
@@ -98,7 +98,10 @@ def _created(
 
 
 def creation(seen: AttemptView) -> CreateChildren:
-    """Create what the attempt needs; the Job may use what is left of the deadline."""
+    """Return the creation of the attempt's objects.
+
+    The Job gets the time left until the deadline.
+    """
     left = None
     if seen.deadline is not None:
         left = max(1, math.ceil((seen.deadline - seen.now).total_seconds()) + 1)
@@ -126,7 +129,7 @@ def _verdict(
 
 
 def _moved(moved: Moved) -> Verdict:
-    """It goes on elsewhere."""
+    """Return the verdict of an attempt that continues on another node."""
     ground = moved.preemption.victims[0].ground
     why = f"so that {moved.why} has room there"
     if ground == "Maintenance":
@@ -161,7 +164,7 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
 
 
 def _deadline(seen: AttemptView, job: Job) -> tuple[Action, ...]:
-    """The deadline may be edited while the job runs; its Job follows."""
+    """Adapt the Job's deadline to that of the GPUJob, which may be edited while the job runs."""
     started, has = job.status.start_time, job.spec.active_deadline_seconds
     if seen.deadline is None:
         return () if has is None else (SetDeadline(name=job.metadata.name, seconds=None),)
@@ -211,10 +214,10 @@ def _ended(
 def _left_behind(
     observation: Observation, seen: AttemptView, verdict: Verdict
 ) -> tuple[Action, ...]:
-    """What a failure leaves stays to be read: the Job controller ends the Job by itself.
+    """Keep what a failure leaves, for its logs: the Job controller ends the Job by itself.
 
-    Not where each worker fails alone, or where pods have Jobs of their own: there the others would
-    run on.
+    Exceptions are Jobs whose workers fail alone, and pods with their own Jobs: there the other
+    workers would continue.
     """
     if verdict.outcome != "Failed":
         return tuple(action for job in seen.jobs for action in deletion(job))
@@ -256,7 +259,7 @@ def _failed(
 def failed(
     status: GpuJobStatus, found: readings.Readings, *, reason: str, message: str, write: Writer
 ) -> GpuJobStatus:
-    """The results and conditions of a job that failed."""
+    """Return the status with the results and conditions of a failed job."""
     status = results.written(status, found, write)
     status = _given_back(status, write)
     status = write.set(status, Type.SUCCEEDED, "False", reason, "")
@@ -264,7 +267,7 @@ def failed(
 
 
 def _given_back(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
-    """Admitted keeps its value, for who waits for it, and stops speaking of GPUs that are held."""
+    """Keep the value of Admitted, which clients may wait for, and say that no GPUs are held."""
     status = write.set(status, Type.RUNNING, "False", JobReason.ENDED, "")
     admitted = get(status, Type.ADMITTED)
     if admitted is None or admitted.status != "True":
@@ -274,7 +277,10 @@ def _given_back(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
 
 
 def ended_now(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
-    """The job has ended for good; its time to live begins. Nothing plans its pods any more."""
+    """Mark the job as finally ended.
+
+    Its time to live begins, and its pods are not planned any more.
+    """
     return structs.replace(status, finished_at=times.write(now), planned_pod=None)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose logs are saved when an attempt ends: those of workers whose pods do not stay.
+"""Logs to save when an attempt ends: those of workers whose pods do not stay.
 
-A worker that failed keeps its pod. The others are deleted, by us or by their Job's controller, and
-the kubelet removes a log with its pod.
+A failed worker keeps its pod. The others are deleted by the operator or by their Job's controller,
+and the kubelet removes a log with its pod.
 """
 
 from typing import Final
@@ -12,11 +12,11 @@ from gpupack_operator.decision.view import AttemptView, Verdict
 from gpupack_operator.decision.workers import Worker, by_index, has_last_words
 
 MAX_WORKERS: Final = 8
-"""The first ones of a larger job."""
+"""Largest number of logs to save; of a larger job, the first workers count."""
 
 
 def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
-    """What to save of an attempt that ends so; None: nothing."""
+    """Return what to save of an attempt with this verdict; None: nothing."""
     if not seen.jobs or verdict.outcome == "Succeeded":
         return None
     is_kept = verdict.outcome == "Failed"
@@ -24,13 +24,13 @@ def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
     going = [each for each in workers if each.started and not (is_kept and _stays(each, seen))]
     if not going:
         return None
-    # Where the node is lost no log comes: nothing waits for it.
+    # # A lost node sends no log: nothing waits for it.
     urgent = verdict.outcome == "Infrastructure"
     return SaveLogs(seen.number, tuple(map(_source, going[:MAX_WORKERS])), waits=not urgent)
 
 
 def _stays(worker: Worker, seen: AttemptView) -> bool:
-    """Whether the worker's pod stays when the attempt has failed."""
+    """Tell whether the worker's pod stays after the attempt has failed."""
     return has_last_words(worker.pod) if seen.shares_pods else worker.has_ended
 
 

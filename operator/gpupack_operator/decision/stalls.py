@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob at which the operator's passes fail says so; nothing is retried in silence."""
+"""Condition of a GPUJob whose passes fail; no error is retried without a message."""
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_kube import errors
@@ -7,22 +7,22 @@ from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.reasons import JobReason
 
 USUAL_FAILURES = 2
-"""Failures in a row that need no word: somebody else wrote at the same time, a connection broke."""
+"""Consecutive failures without a message: another client wrote concurrently, a connection broke."""
 
 
 def is_worth_telling(error: Exception, *, failures: int) -> bool:
-    """Whether the status should say that a pass has failed, for so many times in a row."""
+    """Tell whether the status should report a failed pass, after so many consecutive failures."""
     return not isinstance(error, errors.KubeError) or failures > USUAL_FAILURES
 
 
 def stalled(
     status: GpuJobStatus, error: Exception, *, retry_seconds: float, write: Writer
 ) -> GpuJobStatus:
-    """The status of a GPUJob at which a pass has failed.
+    """Return the status of a GPUJob whose pass has failed.
 
     Args:
-        status: what it says so far, perhaps nothing.
-        error: how the pass ended.
+        status: the current status, perhaps empty.
+        error: the error that ended the pass.
         retry_seconds: the longest time until the next pass.
         write: writes conditions.
     """
@@ -32,18 +32,21 @@ def stalled(
 
 
 def is_stalled(status: GpuJobStatus) -> bool:
-    """Whether the last word is that passes fail."""
+    """Tell whether the status reports that passes fail."""
     condition = get(status, Type.STALLED)
     return condition is not None and condition.status == "True"
 
 
 def recovered(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
-    """A pass has come to its end again."""
+    """Return the status after a pass has succeeded again."""
     return write.set(status, Type.STALLED, "False", JobReason.RECOVERED, "")
 
 
 def _explained(error: Exception) -> tuple[JobReason, str]:
-    """What an unexpected error says may be about others: its kind is told, its text is logged."""
+    """Return reason and text.
+
+    An unexpected error may name other tenants, so its text is only logged.
+    """
     match error:
         case errors.Refused():
             return JobReason.API_ERROR, f"the API server refuses: {error.said}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments as statuses write them: metav1.Time, whole seconds."""
+"""Times as statuses write them: metav1.Time, whole seconds."""
 
 import datetime as dt
 
@@ -10,27 +10,27 @@ from gpupack_crds.kinds import GpuJob
 
 
 def write(moment: dt.datetime) -> str:
-    """Write a moment; fractions of a second are cut off."""
+    """Write a time; cut off fractions of a second."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read(text: str) -> dt.datetime:
-    """Read a moment; the CRD's schema vouches for its form."""
+    """Read a time; the CRD's schema ensures its form."""
     return dt.datetime.fromisoformat(text)
 
 
 def after(moment: dt.datetime, seconds: float) -> dt.datetime:
-    """The moment so many seconds later."""
+    """Return the time so many seconds later."""
     return moment + dt.timedelta(seconds=seconds)
 
 
 def earliest(*moments: dt.datetime | None) -> dt.datetime | None:
-    """The first of the moments that there are."""
+    """Return the earliest of the times that are not None."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 def deadline(spec: GpuJobSpec, status: GpuJobStatus) -> dt.datetime | None:
-    """When the attempt that runs must have ended; None: there is no deadline, or none runs."""
+    """Return when the running attempt must have ended; None: there is no deadline, or none runs."""
     left, last = seconds_left(spec, status), status.attempts[-1] if status.attempts else None
     if left is None or last is None or last.finished_at is not None:
         return None
@@ -38,12 +38,12 @@ def deadline(spec: GpuJobSpec, status: GpuJobStatus) -> dt.datetime | None:
 
 
 def seconds_left(spec: GpuJobSpec, status: GpuJobStatus) -> float | None:
-    """What the attempts that have ended leave of activeDeadlineSeconds; None: there is none."""
+    """Return what ended attempts leave of activeDeadlineSeconds; None: there is no deadline."""
     return job_times.seconds_left(spec.active_deadline_seconds, status.active_seconds)
 
 
 def waits_since(job: GpuJob) -> dt.datetime | None:
-    """Since when the job's next attempt waits."""
+    """Return since when the job's next attempt waits."""
     status = job.status
     ends = (each.finished_at for each in status.attempts)
     moments = (read(each) if each else None for each in (*ends, status.resumed_at))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods request beyond the pod that they were planned as.
+"""Requests of pods beyond the pod with which they were planned.
 
 Admission may change between the dry run and the creation of the pods. The ledger counts a pod as it
-is; kube-scheduler may find no room for it on the planned node.
+is; kube-scheduler may find too little free on the planned node.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ Requests = dict[str, str | int | float]
 
 
 def beyond_plan(pods: Iterable[Pod], planned: PlannedPod | None) -> str:
-    """What a pod requests beyond its plan, the first difference; empty: nothing that is known."""
+    """Return the first request beyond the plan; empty: none is known."""
     if planned is None or planned.omitted:
         return ""
     try:
@@ -30,7 +30,7 @@ def beyond_plan(pods: Iterable[Pod], planned: PlannedPod | None) -> str:
 
 
 def _requests(spec: PodSpec) -> Iterator[tuple[str, Requests]]:
-    """What each part of a pod requests."""
+    """Yield the requests of each part of a pod."""
     for container in (*spec.containers, *spec.init_containers):
         asked = container.resources
         yield f"container {container.name}", dict(asked.limits) | asked.requests
