@@ -2,7 +2,7 @@
 """Extra workers of an elastic gang: each has a place, and its own Job.
 
     places are held ─► written into the status ─► one Job each ─► one ends, or is preempted
-                                                                   └► removed from the status ─► Job deleted
+                                                               └► out of the status ─► Job deleted
 
 The attempt continues, whatever happens to its extra workers. The status names the extra workers
 that should exist: after a restart the operator creates missing Jobs and deletes surplus ones. The
