@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kopf's connection to the API server, by which no tenant's object ends the operator.
+"""kopf's connection to the API server, through which no tenant's object can end the operator.
 
-kopf reads whole lines of a watch, of any length, by Python's own JSON parser, which fails for an
-object that is nested some hundred levels deep; the failure ends kopf. So what is too long or too
-deep is taken out of the stream before kopf sees it. Its lists would need the same, and be held page
-by page: kopf is told to have them streamed, too (`handlers.settings`).
+kopf reads whole lines of a watch, of any length, with Python's own JSON parser, which fails for an
+object that is nested some hundred levels deep; the failure ends kopf. So objects that are too long
+or too deep are removed from the stream before kopf reads it. Its lists would need the same, and
+would be held page by page: kopf streams them as well (`handlers.settings`).
 
-Errors that the API server sends within a watch end kopf as well, all but 410 Gone, for which it
-waits `watching.reconnect_backoff` seconds and lists anew. So every error reads as that one. To end
-the stream would not do: kopf goes on at once where a watch was cut off, for ever if need be.
+Errors that the API server sends within a watch end kopf as well, all but 410 Gone, after which it
+waits `watching.reconnect_backoff` seconds and lists again. So every error is presented as 410 Gone.
+To end the stream would not suffice: kopf reconnects at once after an interrupted watch, endlessly
+if necessary.
 """
 
 import datetime as dt
@@ -29,44 +30,45 @@ from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES
 log = logging.getLogger(__name__)
 
 EVENT_BYTES = LARGEST_BYTES + 64
-"""A line has the GPUJob's JSON and the event's, which says of what type it is."""
+"""A line contains the GPUJob's JSON and the event's, which names the event's type."""
 
 EVENT_LEVELS = DEEPEST_LEVELS + 1
-"""A line is an event, which has the GPUJob one level down."""
+"""A line is an event, which contains the GPUJob one level down."""
 
 GONE = 410
 LIST_ANEW = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": GONE}})
 
 MAX_PASSED_OVER = 10_000
-"""GPUJobs that are remembered as left out; of more, those that were left out last."""
+"""Largest number of skipped GPUJobs to remember, the most recently skipped ones."""
 
 FILES_COUNT: Final = dt.timedelta(minutes=5)
-"""For so long a session uses what it read in files. kopf signs in again before its next request,
-and ends no watch for it. It does so by itself after a 401 alone: a CA or a client certificate that
-was replaced fails in TLS, before there is an answer."""
+"""How long a session uses credentials that it read from files. kopf signs in again before its next
+request after that, and ends no watch for it. By itself it does so only after a 401: a replaced CA
+or client certificate fails in TLS, before there is an answer.
+"""
 
 _ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"ERROR"')
 
 
 class _Trouble(msgspec.Struct):
-    """What the API server says of a watch that it cannot go on with: a part of a Status."""
+    """Error with which the API server ends a watch: a part of a Status."""
 
     code: int = 0
     message: str = ""
 
 
 class _Error(msgspec.Struct):
-    """An event that ends a watch."""
+    """Event that ends a watch."""
 
     object: _Trouble
 
 
 class GpuJobStream:
-    """kopf's watch of GPUJobs, as far as it is ours to count.
+    """State of kopf's watch of GPUJobs that the operator records.
 
     Attributes:
         unreadable: how many times a GPUJob could not be read.
-        passed_over: those that could not when they were last heard of, by namespace and name.
+        passed_over: GPUJobs that could not be read in their latest version, as namespace and name.
     """
 
     def __init__(self) -> None:
@@ -74,7 +76,7 @@ class GpuJobStream:
         self.passed_over: dict[str, None] = {}
 
     def ended(self, line: bytes) -> None:
-        """Say how the API server has ended the watch, unless that is usual."""
+        """Log how the API server has ended the watch, unless that is usual."""
         try:
             trouble = msgspec.json.decode(line, type=_Error).object
         except msgspec.MsgspecError as error:
@@ -83,7 +85,7 @@ class GpuJobStream:
             log.warning("the watch of GPUJobs ended: %d %s", trouble.code, trouble.message)
 
     def pass_over(self, title: str, reason: str) -> None:
-        """Say that a GPUJob is left out; `title` is its namespace and name."""
+        """Record and log a skipped GPUJob; `title` is its namespace and name."""
         self.unreadable += 1
         self.passed_over.pop(title, None)
         self.passed_over[title] = None
@@ -92,12 +94,12 @@ class GpuJobStream:
         log.error("GPUJob %s is passed over: %s", title, reason)
 
     def taken_in(self, title: str) -> None:
-        """Its newest version could be read, or it is gone."""
+        """Record that a GPUJob's newest version could be read, or that it is deleted."""
         self.passed_over.pop(title, None)
 
 
 class ReadableLines:
-    """A stream of which kopf gets the lines that it can read; the rest is the stream's own."""
+    """Stream that passes only readable lines to kopf; the rest is the original stream."""
 
     def __init__(self, content: aiohttp.StreamReader, stream: GpuJobStream) -> None:
         self._content = content
@@ -107,7 +109,7 @@ class ReadableLines:
         return getattr(self._content, name)
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
-        """Yield whole lines, whatever size of chunks is asked for."""
+        """Yield whole lines, whatever chunk size is requested."""
         async for line in lines.lines(self._content.iter_any(), most_bytes=EVENT_BYTES):
             if isinstance(line, lines.LongLine):
                 self._stream.pass_over(_title(line.head), f"it takes {line.size} bytes")
@@ -123,7 +125,7 @@ class ReadableLines:
 
 
 def readable_response(stream: GpuJobStream) -> type[aiohttp.ClientResponse]:
-    """Answers whose lines are all readable."""
+    """Return a class of responses whose lines are all readable."""
 
     class ReadableResponse(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
@@ -135,7 +137,10 @@ def readable_response(stream: GpuJobStream) -> type[aiohttp.ClientResponse]:
 
 
 async def session(environ: Mapping[str, str], stream: GpuJobStream) -> kopf.AiohttpSession:
-    """Connect as all other requests do; kopf closes it, and asks again when credentials end."""
+    """Connect as all other requests do.
+
+    Kopf closes it, and requests another when credentials end.
+    """
     target, presented, made = await transport.signed_in(
         environ,
         headers={"User-Agent": "gpupack", "Accept-Encoding": "identity"},

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kopf would keep of its own in a GPUJob: nothing, and nothing is taken for it.
+"""Storage for kopf that keeps nothing in a GPUJob, and ignores what a GPUJob contains.
 
-kopf reads the annotations in which it keeps a last state before it calls any handler, of whatever
-kind, and takes its finalizer off where no handler wants it. Whoever writes a GPUJob writes those,
-too: an annotation that cannot be read would keep the object from being heard of, and the finalizer
-would be a write to which the operator has no right.
+Before kopf calls any handler, of whatever kind, it reads the annotations in which it keeps a last
+state, and it removes its finalizer if no handler needs it. Any writer of a GPUJob can write these:
+an unreadable annotation would block the object's events, and the finalizer would cause a write to
+which the operator has no right.
 """
 
 from collections.abc import Iterable
@@ -13,21 +13,21 @@ from typing import Final
 import kopf
 
 NO_FINALIZER: Final = "no finalizer"
-"""That of no object: the API server takes none with a space."""
+"""Finalizer that no object has: the API server accepts none with a space."""
 
 
 class NoLastState(kopf.DiffBaseStorage):
-    """Of no object a last state is known, and none differs from it."""
+    """Storage without last states, so that no object differs from one."""
 
     def build(
         self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None
     ) -> kopf.BodyEssence:
-        """What would be compared."""
+        """Return an empty state for comparison."""
         del body, extra_fields
         return kopf.BodyEssence()
 
     def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        """What it was compared with."""
+        """Return no last state."""
         del body
         return None
 
@@ -36,10 +36,10 @@ class NoLastState(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """No handler has begun anything that another pass would go on with."""
+    """Storage without progress, so that no handler has anything to continue."""
 
     def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> kopf.ProgressRecord | None:
-        """How far a handler is."""
+        """Return no progress."""
         del key, body
         return None
 
@@ -60,5 +60,5 @@ class NoProgress(kopf.ProgressStorage):
         """Write nothing."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Nothing stands in it."""
+        """Return the state unchanged: it contains no progress."""
         return essence

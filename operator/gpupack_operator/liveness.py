@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that says when the operator last lived.
+"""Heartbeat file, which shows when the operator was last alive.
 
-The operator writes it from its event loop, leader or not; the probe looks how old it is. What the
-loop cannot see by running (a dead watch, a lost Lease) ends the process instead.
+The operator writes it from its event loop, leader or not; the probe checks its age. What the loop
+does not detect by running (a dead watch, a lost Lease) ends the process instead.
 
-The file holds the monotonic clock, which all processes of a machine share until it boots. Its
-modification time would do as long as nobody sets the wall clock: forward, and a healthy operator
+The file contains the monotonic clock, which all processes of a machine share until it boots. Its
+modification time would suffice only if the wall clock is never set: forward, and a healthy operator
 looks dead; back, and a hanging one looks alive.
 """
 
@@ -26,12 +26,12 @@ STALE_SECONDS = 30.0
 
 
 def heartbeat_path(environ: Mapping[str, str]) -> pathlib.Path:
-    """The file that the probe reads; it needs no other setting."""
+    """Return the file that the probe reads; the probe needs no other setting."""
     return Environment(environ).path("GPUPACK_HEARTBEAT_FILE", DEFAULT_HEARTBEAT)
 
 
 async def beat(heartbeat: pathlib.Path) -> None:
-    """Write the file for ever; one that cannot be written is the probe's to judge."""
+    """Write the file in an endless loop; the probe detects a file that cannot be written."""
     while True:
         try:
             write(heartbeat)
@@ -41,17 +41,17 @@ async def beat(heartbeat: pathlib.Path) -> None:
 
 
 def write(heartbeat: pathlib.Path) -> None:
-    """Write the file, whole, since the probe may read at any moment."""
+    """Replace the file atomically, since the probe may read at any time."""
     temporary = heartbeat.with_suffix(".tmp")
     temporary.write_text(str(time.monotonic()))
     temporary.replace(heartbeat)
 
 
 def probe(heartbeat: pathlib.Path) -> None:
-    """Look at the file.
+    """Check the file's age.
 
     Raises:
-        HeartbeatStale: it is missing, unreadable or too old.
+        HeartbeatStale: the file is missing, unreadable or too old.
     """
     try:
         age = time.monotonic() - float(heartbeat.read_text())

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Saves the last lines of workers whose pods are deleted.
+"""Saving of the last log lines of workers whose pods are deleted.
 
     attempt ends ─► streams are opened ─► pods are deleted ─► what they print until they have ended
                          at most 1 s                              └─► ConfigMap, one for a GPUJob
 
-It is done as well as can be and delays nothing by more than OPEN_SECONDS: GPUs are freed whether or
-not a log was saved, and an operator that ends meanwhile saves none.
+It is a best effort and delays nothing by more than OPEN_SECONDS: GPUs are freed whether or not a
+log was saved, and an operator that ends during it saves none.
 
 A tenant decides what its programs print, and how often its jobs are stopped. So a log takes at most
-MAX_TAIL_BYTES, one that prints without end is read to MAX_READ_BYTES, and a namespace has a part of
-the streams.
+MAX_TAIL_BYTES, an endless log is read up to MAX_READ_BYTES, and each namespace has a limited number
+of streams.
 """
 
 import asyncio
@@ -31,30 +31,30 @@ log = logging.getLogger(__name__)
 
 MAX_TAIL_BYTES: Final = 64 << 10
 MAX_SAVED_BYTES: Final = 128 << 10
-"""Of all workers of an attempt."""
+"""Limit for all workers of an attempt."""
 MAX_TAIL_LINES: Final = 1000
 MAX_READ_BYTES: Final = 8 << 20
 MAX_LINE_BYTES: Final = 4 << 10
 MAX_STREAMS: Final = 24
-"""Of the connections that the operator has to the API server."""
+"""Limit for the operator's connections to the API server that read logs."""
 MAX_NAMESPACE_STREAMS: Final = 8
 OPEN_SECONDS: Final = 1.0
 END_SECONDS: Final = 300.0
-"""How long workers may take to end; then what they have printed is saved."""
+"""How long workers may take to end; after that, what they have printed is saved."""
 
 
 class Tail:
-    """The last bytes of a log, in whole lines."""
+    """Last bytes of a log, in whole lines."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._lines: collections.deque[bytes] = collections.deque()
         self._kept_bytes = self.read_bytes = 0
         self.opened = asyncio.Event()
-        """Set by the first line, or when there will be none."""
+        """Set by the first line, or when there will be no line."""
 
     def add(self, line: bytes | lines.LongLine) -> None:
-        """Take a line; of a long one its beginning."""
+        """Add a line; only the beginning of a long line is kept."""
         size = line.size if isinstance(line, lines.LongLine) else len(line)
         kept = line.head if isinstance(line, lines.LongLine) else line
         self.read_bytes += size + 1
@@ -66,26 +66,27 @@ class Tail:
 
     @property
     def text(self) -> str:
-        """As a ConfigMap holds it."""
+        """Text of a ConfigMap's entry."""
         return "".join(f"{line.decode(errors='replace')}\n" for line in self._lines)
 
 
 class LogTails:
-    """Of one operator.
+    """Saver of logs for one operator.
 
     Args:
         api: the API server.
-        count_left_out: is called with how many workers' logs are not saved for want of streams.
+        count_left_out: is called with the number of workers whose logs are not saved for lack of
+            streams.
     """
 
     def __init__(self, api: Api, count_left_out: Callable[[int], None]) -> None:
         self._api, self._count_left_out = api, count_left_out
         self._streams: collections.Counter[str] = collections.Counter()
-        """By namespace."""
+        """Streams by namespace."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def save(self, job: GpuJob, wanted: SaveLogs) -> None:
-        """Begin to save; returns when the logs are open, or after OPEN_SECONDS."""
+        """Begin to save; return when the logs are open, or after OPEN_SECONDS."""
         namespace = job.metadata.namespace
         room = min(
             MAX_STREAMS - self._streams.total(), MAX_NAMESPACE_STREAMS - self._streams[namespace]
@@ -120,11 +121,11 @@ class LogTails:
         try:
             await self._write(job, attempt, texts)
         except errors.KubeError as error:
-            # A quota of ConfigMaps, say.
+            # # A quota of ConfigMaps is one cause.
             log.info("%s/%s: the log of attempt %d is not saved: %s", *job.key, attempt, error)
 
     async def _read(self, namespace: str, source: LogSource, tail: Tail) -> None:
-        """Until the container has ended; what comes before an error counts."""
+        """Read until the container has ended; lines before an error count."""
         path = PODS.path(source.pod, namespace=namespace, subresource="log")
         query = {"follow": "true", "tailLines": str(MAX_TAIL_LINES), "container": source.container}
         stream = self._api.follow(
@@ -142,7 +143,7 @@ class LogTails:
             tail.opened.set()
 
     async def _write(self, job: GpuJob, attempt: int, texts: dict[int, str]) -> None:
-        """In place of what an earlier attempt left."""
+        """Replace what an earlier attempt left."""
         namespace, name = job.metadata.namespace, names.saved_log(job.metadata.uid)
         with contextlib.suppress(errors.NotFound):
             await self._api.delete(CONFIG_MAPS, name, namespace=namespace)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator does, as metrics.
+"""Metrics of the operator.
 
-What happens is counted as it is written; what is, is read when it is asked for. Every counter has
-all of its series from the start, at 0: Prometheus sees no increase in a series that begins higher.
+Events are counted as they are written; states are read at each scrape. Every counter has all of its
+series from the start, at 0: Prometheus sees no increase in a series that begins higher.
 """
 
 import collections
@@ -28,24 +28,24 @@ _PASS_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 _RECOVERY_BUCKETS: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 
 OTHER: Final = "Other"
-"""A reason that is not ours, such as a kubelet's: there may be any number of those."""
+"""Reason that is not the operator's, such as a kubelet's: there may be any number of those."""
 
 LOST: Final[frozenset[Outcome]] = frozenset({"Infrastructure", "Preempted", "Moved"})
-"""Outcomes after which the operator starts the job again by itself."""
+"""Outcomes after which the operator restarts the job by itself."""
 
 REASONS: Final = frozenset(map(str, JobReason))
 
 WAITING: Final = frozenset(map(str, (*JobReason, *Reason, *WaitReason)))
-"""Why a job may wait: the operator's reasons, and those with which plans are refused."""
+"""Reasons for waiting: the operator's, and those with which plans are refused."""
 
 BURN_INS: Final = ("passed", "failed")
 
 
 class Metrics:
-    """Counts passes, attempts, recoveries and burn-ins.
+    """Counters of passes, attempts, recoveries and burn-ins.
 
     Attributes:
-        counted: what there is to show.
+        counted: the registry of the metrics.
     """
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class Metrics:
             self._seconds.observe(time.perf_counter() - start)
 
     def passed(self, outcome: str) -> None:
-        """Count one."""
+        """Count one pass."""
         self._passes.labels(outcome).inc()
 
     def wrote(self, before: GpuJobStatus, after: GpuJobStatus) -> None:
-        """A status was written: count which attempts ended by it, and whether the job recovered."""
+        """Count the attempts that ended with a written status, and whether the job recovered."""
         known = {each.number for each in before.attempts if each.outcome}
         for attempt in after.attempts:
             if attempt.outcome and attempt.number not in known:
@@ -120,16 +120,16 @@ class Metrics:
             self._recoveries.labels(lost.outcome).observe(_seconds_since(lost, after))
 
     def logs_left_out(self, workers: int) -> None:
-        """The logs of so many workers are not saved."""
+        """Count the workers whose logs are not saved."""
         self._logs_left_out.inc(workers)
 
     def burn_in_ended(self, *, passed: bool) -> None:
-        """A GPU was tried."""
+        """Count the test of a GPU."""
         self._burn_ins.labels(BURN_INS[0] if passed else BURN_INS[1]).inc()
 
 
 def reason(text: str) -> str:
-    """One of the operator's own, or OTHER: as many as that, whatever statuses say."""
+    """Return one of the operator's reasons, or OTHER: so the number of series is limited."""
     return text if text in REASONS else OTHER
 
 
@@ -138,7 +138,7 @@ def _why(text: str) -> str:
 
 
 def _lost(status: GpuJobStatus) -> Attempt | None:
-    """The attempt before the one that runs, if it was lost."""
+    """Return the attempt before the running one, if it was lost."""
     ended = [each for each in status.attempts if each.number == status.attempt - 1]
     return ended[0] if ended and ended[0].outcome in LOST else None
 
@@ -153,31 +153,31 @@ def _seconds_since(lost: Attempt, status: GpuJobStatus) -> float:
 
 
 class Depths(Protocol):
-    """Whose keys wait to be worked on."""
+    """Queue whose keys wait for a worker."""
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting keys."""
 
     def oldest_seconds(self) -> float:
-        """For how long the first of them has waited."""
+        """Return how long the first of them has waited."""
 
 
 class Known(Protocol):
-    """What was observed of GPUJobs."""
+    """Observed GPUJobs."""
 
     def all_gpujobs(self) -> Iterable[CachedGpuJob]:
-        """The newest state of each."""
+        """Return the newest state of each GPUJob."""
 
 
 class KeptOut(Protocol):
-    """Who knows which GPUs get no new work."""
+    """Source of the GPUs that get no new work."""
 
     def phases(self) -> Mapping[str, int]:
-        """How many GPUs are in quarantine, by its phase."""
+        """Return the number of GPUs in quarantine, by phase."""
 
 
 class OperatorCollector(Collector):
-    """What is at this moment; of a standby everything is 0."""
+    """Collector of the current state; all values of a standby are 0."""
 
     def __init__(self) -> None:
         self._queue: Depths | None = None
@@ -185,11 +185,11 @@ class OperatorCollector(Collector):
         self._kept_out: KeptOut | None = None
 
     def leads(self, queue: Depths, known: Known, kept_out: KeptOut) -> None:
-        """This process works from now on."""
+        """Collect from these sources, because this process leads now."""
         self._queue, self._known, self._kept_out = queue, known, kept_out
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
+        """Yield all families."""
         queue = self._queue
         yield GaugeMetricFamily(
             "gpupack_operator_leading", "1: this operator works.", value=queue is not None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests for nodes may be open at once: by namespace, in the cluster, and in GPUs.
+"""Limits of concurrent requests for nodes: by namespace, in the cluster, and in GPUs.
 
-What is open stands in statuses of GPUJobs. A pass reserves before it writes, so that no two of them
-take the same room. Of those who want to ask the queue's first goes first, wherever bounds allow it.
+Statuses of GPUJobs record the open requests. A pass reserves before it writes, so that no two of
+them use the same capacity. Of the jobs that may request nodes within the limits, the first in the
+queue goes first.
 """
 
 import dataclasses
@@ -19,17 +20,17 @@ from gpupack_operator.plan_line import Key
 
 RETRY_SECONDS: Final = 60.0
 NEXT_SECONDS: Final = 15.0
-"""For one who is not the first: the first has been woken."""
+"""Delay for a job that is not the first: the first one has been woken."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """At any time.
+    """Limits that hold at any time.
 
     Attributes:
         requests, gpus: open in the cluster.
-        namespace_requests, namespace_gpus: open of one namespace.
-        between_seconds: between two new requests of one namespace.
+        namespace_requests, namespace_gpus: open in one namespace.
+        between_seconds: interval between two new requests of one namespace.
     """
 
     requests: int = 10
@@ -52,26 +53,26 @@ class _Want:
 
 
 class NodesBounds:
-    """Hands out room for requests.
+    """Allocator of requests within the limits.
 
     Args:
-        bounds: of all.
-        wake: have a GPUJob looked at.
+        bounds: all limits.
+        wake: queues a GPUJob for a pass.
     """
 
     def __init__(self, bounds: Bounds, wake: Callable[[Key], None]) -> None:
         self._bounds = bounds
         self._wake = wake
         self._open: dict[str, tuple[str, int]] = {}
-        """Namespace and GPUs by UID of the GPUJob, as its status says."""
+        """Namespace and GPUs by UID of the GPUJob, according to its status."""
         self._reserved: dict[str, tuple[str, int]] = {}
         self._versions: dict[str, int] = {}
         self._asked_at: dict[str, dt.datetime] = {}
-        """The last new request, by namespace."""
+        """Time of the last new request, by namespace."""
         self._wants: dict[Key, _Want] = {}
 
     def saw(self, job: GpuJob, *, gone: bool) -> None:
-        """A GPUJob changed; what is older than what is known is no news."""
+        """Record a changed GPUJob; ignore a version older than the known one."""
         uid = job.metadata.uid
         if gone:
             for known in (self._open, self._reserved, self._versions):
@@ -84,7 +85,7 @@ class NodesBounds:
     def reserve(
         self, job: GpuJob, asked: ReserveNodes, now: dt.datetime
     ) -> MayAskNodes | MayNotAskNodes:
-        """Room for one request of this job, or why there is none; it is the job's until settled."""
+        """Reserve one request of this job until it is settled, or return why none is possible."""
         want = _Want(Key(*job.key), job.metadata.uid, asked, now)
         if no := self._never(asked):
             return MayNotAskNodes(no, RETRY_SECONDS)
@@ -99,9 +100,10 @@ class NodesBounds:
         return MayAskNodes(is_fresh=asked.is_fresh)
 
     def settle(self, job: GpuJob, now: dt.datetime) -> None:
-        """A pass is over: what it reserved stands in the status now, or is free again.
+        """End a pass: what it reserved is in the status now, or free again.
 
-        Not after a write without an answer: what was reserved stays so until the next pass.
+        This is not called after a write without an answer: its reservation stays until the next
+        pass.
         """
         self._reserved.pop(job.metadata.uid, None)
         self.saw(job, gone=False)
@@ -122,7 +124,7 @@ class NodesBounds:
             self._asked_at[namespace] = max(at, self._asked_at.get(namespace, at))
 
     def _eligible(self, now: dt.datetime) -> list[_Want]:
-        """Who wants to ask, was heard of lately, and may."""
+        """Return the jobs that recently wanted to request nodes, and may do so."""
         over = now - dt.timedelta(seconds=2 * RETRY_SECONDS)
         self._wants = {key: each for key, each in self._wants.items() if each.at >= over}
         return [each for each in self._wants.values() if not self._refusal(each, now)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProvisioningRequests as the API server has them: makes, reads and deletes those of GPUJobs.
+"""ProvisioningRequests in the API server: creates, reads and deletes those of GPUJobs.
 
-The PodTemplate is made first and deleted last: cluster-autoscaler takes a request without one for
-an error. The cluster may not have the kind at all: that is an answer, not a failure.
+The PodTemplate is created first and deleted last: cluster-autoscaler considers a request without
+one an error. The cluster may not have the kind at all: that is an answer, not a failure.
 """
 
 import logging
@@ -37,16 +37,16 @@ NO_KIND = (
 )
 
 ENDS = ("Failed", "CapacityRevoked", "BookingExpired")
-"""Conditions of which nothing comes any more."""
+"""Conditions after which a request brings no nodes."""
 
 
 class NodesRequests:
-    """Of all GPUJobs.
+    """Client for the node requests of all GPUJobs.
 
     Args:
         api: the API server.
-        settings: how nodes are asked for; None: not at all, only given back.
-        template: the pod template of a GPUJob's attempt, as admission makes its pods.
+        settings: how nodes are requested; None: not at all, requests are only returned.
+        template: the pod template of a GPUJob's attempt, after admission.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class NodesRequests:
         self._template = template
 
     async def see(self, job: GpuJob) -> SeenRequest | None:
-        """What became of the open request; None: none is to be looked at.
+        """Return the state of the open request; None: there is none to read.
 
         Raises:
-            KubeError: it could not be read.
+            KubeError: the request could not be read.
         """
         request = job.status.nodes_request
         if (
@@ -83,9 +83,9 @@ class NodesRequests:
         return _seen(found)
 
     async def ask(self, seen: CachedGpuJob, action: AskNodes) -> NodesAsked | NodesNotAsked | None:
-        """Create both objects; that they exist already is fine if they are ours.
+        """Create both objects; existing ones are no error if they belong to the GPUJob.
 
-        None: something of that name is on its way out.
+        None: an object of that name is being deleted.
         """
         job = seen.job
         try:
@@ -113,9 +113,9 @@ class NodesRequests:
         return (POD_TEMPLATES, of_pods), (PROVISIONING_REQUESTS, request)
 
     async def give_back(self, job: GpuJob, action: ReturnNodes) -> NodesReturned:
-        """Delete both objects, if they are ours.
+        """Delete both objects, if they belong to the GPUJob.
 
-        Where the right has been taken away, garbage collection deletes them with the GPUJob.
+        If the operator has lost that right, garbage collection deletes them with the GPUJob.
         """
         name = names.nodes_request(job.metadata.name, number=action.number)
         for resource in (PROVISIONING_REQUESTS, POD_TEMPLATES):
@@ -135,7 +135,10 @@ class NodesRequests:
             log.debug("%s %s is gone already", resource.plural, name)
 
     async def _ensure(self, resource: Resource[Any], body: Json, job: GpuJob) -> bool:
-        """Whether it is there; False: a predecessor's is still on its way out."""
+        """Create an object and tell whether it exists.
+
+        False: a predecessor's is still being deleted.
+        """
         name, namespace = body["metadata"]["name"], job.metadata.namespace
         try:
             await self._api.create(resource, body, namespace=namespace)
@@ -155,7 +158,7 @@ class NodesRequests:
 
 
 class _NameTaken(Exception):
-    """Something else has the name."""
+    """Another object has the name."""
 
 
 def _seen(request: ProvisioningRequest) -> SeenRequest:

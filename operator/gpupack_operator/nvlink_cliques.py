@@ -8,24 +8,24 @@ from gpupack_crds.placement import NodePlacement
 
 
 class NvlinkCliques:
-    """By node; nodes without NVLink are left out."""
+    """NVLink cliques by node; nodes without NVLink are omitted."""
 
     def __init__(self) -> None:
         self._cliques: dict[str, Mapping[str, int]] = {}
 
     def of(self, placement: Iterable[NodePlacement]) -> Mapping[str, Mapping[str, int]]:
-        """Return the cliques of a placement's nodes: of each node, numbers by UUID."""
+        """Return the cliques of a placement's nodes: for each node, clique numbers by UUID."""
         nodes = (each.node for each in placement)
         return {node: self._cliques[node] for node in nodes if node in self._cliques}
 
     def replace(self, items: list[GpuNode]) -> None:
-        """Forget everything and hold exactly these."""
+        """Replace all GPUNodes by these."""
         self._cliques.clear()
         for item in items:
             self.upsert(item)
 
     def upsert(self, item: GpuNode) -> None:
-        """A GPUNode appeared or changed."""
+        """Store the cliques of a new or changed GPUNode."""
         devices = item.status.devices
         found = {each.uuid: each.nvlink_clique for each in devices}
         known = {uuid: clique for uuid, clique in found.items() if clique is not None}
@@ -35,5 +35,5 @@ class NvlinkCliques:
             self.remove(item)
 
     def remove(self, item: GpuNode) -> None:
-        """A GPUNode is gone."""
+        """Remove a deleted GPUNode."""
         self._cliques.pop(item.metadata.name, None)

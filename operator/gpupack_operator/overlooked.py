@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the watches do not show of the current attempt: is it really missing?
+"""Objects of the current attempt that the watches do not show.
 
-Watches lag behind, each by itself. A Job that is missing would be created again, and a job whose
-pods are missing when it completed would run again: so both are read from the API server first.
+Each watch has its own delay. A missing Job would be created again, and a completed job with missing
+pods would run again: so both are read from the API server first.
 """
 
 import logging
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Object)
 
 
 async def overlooked_jobs(api: Api, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    """The current attempt's Jobs that the watch does not show."""
+    """Return the current attempt's Jobs that the watch does not show."""
     shown = {found.metadata.name for found in jobs}
     missing = sorted(_current(job).keys() - shown)
     if not missing:
@@ -38,7 +38,7 @@ async def overlooked_jobs(api: Api, job: GpuJob, jobs: tuple[Job, ...]) -> tuple
 async def overlooked_pods(
     api: Api, job: GpuJob, jobs: tuple[Job, ...], pods: tuple[Pod, ...]
 ) -> tuple[Pod, ...]:
-    """Pods of the current attempt's Jobs, where one is complete and the watch lacks some."""
+    """Return pods of the current attempt's Jobs, if one is complete and the watch lacks some."""
     current = _current(job)
     complete = [each for each in jobs if each.metadata.name in current and _is_complete(each)]
     ended = _ended(job)
@@ -50,7 +50,7 @@ async def overlooked_pods(
 
 
 def _shows_all(job: Job, of: JobWorkers, pods: tuple[Pod, ...], ended: frozenset[int]) -> bool:
-    """Whether there is a pod of each worker of a Job, or the status says that it has ended."""
+    """Tell whether each worker of a Job has a pod, or has ended according to the status."""
     shown = {index_of(pod) for pod in pods if is_controlled_by(pod, job)}
     if of.in_one_pod and of.indices[0] in shown:
         return True
@@ -85,7 +85,7 @@ async def _all_of(api: Api, job: GpuJob, resource: Resource[T]) -> list[T]:
 
 
 def _current(job: GpuJob) -> GangJobs:
-    """The Jobs of the current attempt, by name."""
+    """Return the Jobs of the current attempt, by name."""
     attempt = attempts.current(job.status)
     return gang_jobs(job, job.status, attempt=attempt.number) if attempt else {}
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs that wait for a plan: whose turn it is to ask, and who has asked.
+"""GPUJobs that wait for a plan: which may request one next, and which have requested one.
 
-Who goes next, and where, the extender's queue decides. It knows a job once it was asked for it,
-and says when the job's turn has come; until then asking again only tells whether the reason has
-changed. So who has asked asks again seldom, and later each time.
+The extender's queue decides which job is next, and where. It knows a job after the first request
+for its plan, and notifies the operator when it can be admitted; until then a further request only
+shows whether the reason has changed. So a job repeats its request seldom, and later each time.
 
-One plan is made at a time. Who finds another being made stands in line, by priority and age: a
-queue that begins anew hears of the first first.
+One plan is made at a time. A job that finds another one being planned waits in line, by priority
+and age: so a restarted queue receives the first jobs first.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 class TurnOrder(NamedTuple):
-    """What is planned first: priority, then age. It sorts as it stands."""
+    """Sort key of the line: priority, then age."""
 
     minus_priority: int
     created: dt.datetime
@@ -37,11 +37,11 @@ class TurnOrder(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
-    """Of a GPUJob that the queue knows.
+    """Record of a GPUJob that the queue knows.
 
-    Attributes:
-        times: how often in a row it was told to wait.
-        generation: of the spec that was asked for.
+    times: how many consecutive answers said that it must wait.
+        generation: generation of the requested spec.
+        look_at: when to request again, to see whether the reason has changed.
         look_at: when to ask again whether the reason has changed.
     """
 
@@ -56,17 +56,17 @@ class _Entry:
     told: Told | None = None
     asked: Asked | None = None
     is_called: bool = False
-    """Its turn has come since it last asked: perhaps while the answer to that was on its way."""
+    """It may be admitted since its last request, perhaps while the answer to that was under way."""
 
 
 _NOTHING: Final = _Entry()
 
 
 class PlanLine:
-    """Those who stand in line, and what is known of those who wait.
+    """GPUJobs in line, and what is known of those that wait.
 
     Args:
-        wake: have a GPUJob looked at.
+        wake: queues a GPUJob for a pass.
     """
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
@@ -74,17 +74,17 @@ class PlanLine:
         self._entries: dict[Key, _Entry] = {}
         self._line: dict[Key, TurnOrder] = {}
         self._next: Key | None = None
-        """Who was in line and is the next to ask, while he has not asked."""
+        """The next GPUJob from the line, until it sends its request."""
 
     def line_up(self, order: TurnOrder) -> None:
-        """Another GPUJob is being planned; when that is done, it is the next one's turn."""
+        """Line up a GPUJob while another is being planned; the line continues after that."""
         self._line[order.key] = order
         self.is_to_ask(order.key)
         if self._next == order.key:
             self._next = None
 
     def next_turn(self) -> None:
-        """The next plan can be asked for: by the first in line."""
+        """Let the first GPUJob in line request its plan."""
         first = min(self._line.values(), default=None)
         self._next = first.key if first else None
         if first:
@@ -92,16 +92,16 @@ class PlanLine:
             self._wake(first.key)
 
     def turn_ends(self, key: Key) -> None:
-        """A pass over a GPUJob is over; where it was its turn and it did not ask, the next may."""
+        """End a pass over a GPUJob; if it was next and sent no request, the next one may."""
         if self._next == key:
             self.next_turn()
 
     def asks(self, key: Key) -> None:
-        """It asks now."""
+        """Record that a GPUJob requests a plan now."""
         self._entry(key).is_called = False
 
     def waits(self, key: Key, *, generation: int, now: dt.datetime) -> None:
-        """The queue knows it, and told it to wait."""
+        """Record that the queue knows the GPUJob and answered that it waits."""
         entry = self._entry(key)
         times = entry.asked.times + 1 if entry.asked else 1
         seconds = min(FIRST_LOOK_SECONDS * 2.0 ** min(times - 1, 10), LONGEST_LOOK_SECONDS)
@@ -109,49 +109,52 @@ class PlanLine:
         entry.asked, entry.refusals = Asked(times, generation, look_at), 0
 
     def refused(self, key: Key) -> None:
-        """It could not ask, or had no answer: the queue may not know it."""
+        """Record that a request failed or had no answer: the queue may not know the GPUJob."""
         entry = self._entry(key)
         entry.refusals, entry.asked = entry.refusals + 1, None
 
     def is_to_ask(self, key: Key) -> None:
-        """What it was answered holds no more: it asks when it is looked at."""
+        """Forget an outdated answer: the GPUJob requests a plan at its next pass."""
         if entry := self._entries.get(key):
             entry.asked = None
 
     def called(self, key: Key) -> None:
-        """Its turn has come: it asks."""
+        """Wake a GPUJob that the queue can admit: it requests its plan."""
         if entry := self._entries.get(key):
             entry.is_called = True
         self._wake(key)
 
     def ask_anew(self) -> None:
-        """The queue knows nobody any more: all who wait ask."""
+        """Let all waiting GPUJobs request plans, because the queue has lost them."""
         for key in self._entries:
             self.called(key)
 
     def tell(self, key: Key, told: Told) -> None:
-        """It was written into the status of a waiting GPUJob why it waits."""
+        """Record why a GPUJob waits, as written into its status."""
         if entry := self._entries.get(key):
             entry.told = told
 
     def leave(self, key: Key) -> None:
-        """A GPUJob waits no longer."""
+        """Remove a GPUJob that no longer waits."""
         self._entries.pop(key, None)
         self._line.pop(key, None)
 
     def told(self, key: Key) -> Told | None:
-        """What the status of a waiting GPUJob says; None where we did not write it."""
+        """Return what a waiting GPUJob's status says; None: this operator did not write it."""
         return self._entries.get(key, _NOTHING).told
 
     def asked_until(self, key: Key, *, generation: int) -> dt.datetime | None:
-        """Until when the queue knows the job as it is and has not called it; None: it is to ask."""
+        """Return until when the queue's answer holds for the job as it is.
+
+        None: it must request.
+        """
         entry = self._entries.get(key, _NOTHING)
         if entry.asked is None or entry.is_called or entry.asked.generation != generation:
             return None
         return entry.asked.look_at
 
     def refusals(self, key: Key) -> int:
-        """How often in a row it could not ask, or had no answer."""
+        """Return the number of consecutive requests that failed or had no answer."""
         return self._entries.get(key, _NOTHING).refusals
 
     def _entry(self, key: Key) -> _Entry:

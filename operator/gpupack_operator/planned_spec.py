@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a PodSpec decides where a pod fits, as the plan API reads it.
+"""Parts of a PodSpec that decide where a pod fits, as the plan API reads them.
 
-Admission may add to a pod: a LimitRange its requests, a RuntimeClass overhead and a selector, a
-policy or webhook sidecars and tolerations. So a plan is asked for with the pod that a dry run
-answered. The same parts stand in the GPUJob's status, for whoever plans without the operator.
+Admission may add to a pod: a LimitRange requests, a RuntimeClass overhead and a selector, a policy
+or webhook sidecars and tolerations. So a plan is requested with the pod from a dry run's answer.
+The GPUJob's status contains the same parts, for components that plan without the operator.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from gpupack_kube.client import decode
 from gpupack_kube.objects import Container, Json, Resources, View
 
 MAX_STORED_BYTES: Final = 16 << 10
-"""Of a status: 512 conditions about nodes, of usual length, and 64 containers."""
+"""Limit in a status: 512 conditions about nodes, of usual length, and 64 containers."""
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class PlannedSpec(View, frozen=True):
-    """The parts of a PodSpec; what a plan does not read is not kept."""
+    """Parts of a PodSpec; fields that a plan does not read are dropped."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -34,7 +34,7 @@ class PlannedSpec(View, frozen=True):
     affinity: Json = {}
 
     def __post_init__(self) -> None:
-        """Keep the node affinity that is required, and write requests that follow from limits."""
+        """Keep the required node affinity, and write requests that follow from limits."""
         keep = msgspec.structs.force_setattr
         required = ((self.affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED)
         keep(self, "affinity", {"nodeAffinity": {_REQUIRED: required}} if required else {})
@@ -43,16 +43,16 @@ class PlannedSpec(View, frozen=True):
 
 
 def read(spec: bytes) -> bytes:
-    """The parts of a PodSpec that the API server answered, as JSON.
+    """Return the parts of a PodSpec that the API server answered, as JSON.
 
     Raises:
-        KubeError: it is no PodSpec.
+        KubeError: it is not a PodSpec.
     """
     return msgspec.json.encode(decode(spec, PlannedSpec))
 
 
 def planned_pod(spec: bytes | None) -> PlannedPod | None:
-    """What the status says of it; None: what admission makes of the pod is not known."""
+    """Return the status's record of the pod; None: the pod after admission is not known."""
     if spec is None:
         return None
     parts: Mapping[str, Any] = msgspec.json.decode(spec)
@@ -62,7 +62,7 @@ def planned_pod(spec: bytes | None) -> PlannedPod | None:
 
 
 def _requesting(container: Container) -> Container:
-    """The API server fills in requests from limits; a plan reads nothing else of them."""
+    """Fill in requests from limits, as the API server does; a plan reads nothing else of limits."""
     asked = container.resources
     requests = Resources(requests=dict(asked.limits) | asked.requests)
     return msgspec.structs.replace(container, resources=requests)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks for places: the API server whether it takes the pods, and then the plan API."""
+"""Requests for placements: first a dry run at the API server, then the plan API."""
 
 import asyncio
 import dataclasses
@@ -40,15 +40,15 @@ from gpupack_operator.pod_admission import PodAdmission, first_pod
 log = logging.getLogger(__name__)
 
 PLAN_MARGIN_SECONDS = 1.0
-"""What is left of a plan when its write is given up: the write may still be under way."""
+"""Time left of a plan when its write is given up: the write may still be under way."""
 
 
 DRY_RUN_PART: Final = 1 / 3
-"""Of the time for which a plan still holds its GPUs: so long a dry run of a shared pod may last."""
+"""Part of the time for which a plan holds its GPUs that a dry run of a shared pod may take."""
 
 
 class Planner:
-    """Asks for the places of attempts."""
+    """Client that requests the placements of attempts."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class Planner:
     async def plan(
         self, seen: CachedGpuJob, action: AskPlan, *, priority: int, in_doubt: bool
     ) -> Answer:
-        """Ask for places, if the API server takes the first pod.
+        """Request a placement if the API server accepts the first pod.
 
         Args:
             seen: the GPUJob.
-            action: for which attempt.
-            priority: the larger goes first.
-            in_doubt: whether what it said of such pods before may no longer hold.
+            action: the attempt.
+            priority: the job's priority; a larger value goes first.
+            in_doubt: whether the API server's earlier answer about such pods may be outdated.
         """
         job = seen.job
         try:
@@ -90,7 +90,7 @@ class Planner:
         )
         if isinstance(admitted, NotPlanned):
             return admitted
-        # The template stands in the PodSpec: twice, a large one would be beyond what is read.
+        # # The template is in the PodSpec: sent twice, a large one would exceed the reader's limit.
         spec = msgspec.structs.replace(job.spec, template=None)
         meta = job.metadata
         answer = await self._ask(
@@ -146,10 +146,10 @@ class Planner:
         )
 
     async def _refusal(self, tried: Json, *, seconds: float) -> str:
-        """Say why the API server refuses a pod of several workers; empty: no, or unknown by then.
+        """Return why the API server refuses a shared pod; empty: it does not, or it is not known.
 
-        The plan holds GPUs meanwhile. Where nothing is known the pod is created, as everywhere
-        that dry runs have no answer.
+        The plan holds GPUs during the dry run. If nothing is known the pod is created, as after all
+        dry runs without an answer.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -160,7 +160,7 @@ class Planner:
             return ""
 
     async def grow(self, seen: CachedGpuJob, action: AskGrowth) -> Answer:
-        """Ask for the places of an attempt that runs, with those that are held for it now."""
+        """Request a running attempt's placement, including the places that are held for it now."""
         meta = seen.job.metadata
         request = PlanRequest(
             namespace=meta.namespace,
@@ -201,12 +201,12 @@ class Planner:
         return _planned(answer, asked_at, priority=request.priority)
 
     async def admitted_template(self, seen: CachedGpuJob, attempt: int) -> Json:
-        """The same with the PodSpec as admission makes it of the first pod.
+        """Return the pod template with the first pod's PodSpec after admission.
 
-        An autoscaler takes a PodTemplate's word for what the pods will ask for.
+        An autoscaler computes the pods' requests from the PodTemplate alone.
 
         Raises:
-            TemplateInvalid: the user's template cannot be merged over ours.
+            TemplateInvalid: the user's template cannot be merged over gpupack's.
             Invalid, Forbidden: the API server refuses the pod.
         """
         template = self._template(seen, attempt)
@@ -214,16 +214,16 @@ class Planner:
         return template if spec is None else template | {"spec": msgspec.json.decode(spec)}
 
     def _template(self, seen: CachedGpuJob, attempt: int) -> Json:
-        """The pod template of an attempt, not pinned to nodes.
+        """Return the pod template of an attempt, not pinned to nodes.
 
         Raises:
-            TemplateInvalid: the user's cannot be merged over ours.
+            TemplateInvalid: the user's template cannot be merged over gpupack's.
         """
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
 
 
 def _planned(answer: PlanResponse, asked_at: float, *, priority: int) -> Answer:
-    """The hold began at some moment after the question."""
+    """Return the plan; its hold began at some time after the request."""
     seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
     if seconds > 0:
         return Planned(placement=answer.placement, seconds=seconds, priority=priority)
@@ -236,7 +236,7 @@ def _too_late() -> NotPlanned:
 
 
 def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
-    """A preemption is to be written as soon as a plan is."""
+    """Return the answer; a preemption must be written as soon as a plan."""
     seconds = None
     if answer.preemption is not None:
         passed = time.monotonic() - asked_at

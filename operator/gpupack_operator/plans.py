@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan API's client.
+"""Client of the plan API.
 
-After any trouble the connection is dropped. Nothing is retried here; the job waits and says why.
+After any error the connection is closed. Nothing is retried here; the job waits and says why.
 
-One plan is made at a time, and nobody waits for his turn here: a call may take ten seconds when
-the extender hangs, and whoever waited would be a worker less for the jobs that run.
+One plan is made at a time, and no call waits here for its turn: a call may take ten seconds when
+the extender hangs, and each waiting call would occupy a worker that running jobs need.
 """
 
 import time
@@ -21,19 +21,20 @@ from gpupack_operator.settings import PlanSettings
 
 CALL_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
-"""How long the next calls are answered like one that got no answer, without being made."""
+"""How long the next calls get the same error as one without an answer, without being made."""
 OK, BAD_REQUEST, CONFLICT, DENIED = 200, 400, 409, {401, 403}
 ASK_INVALID = "AskInvalid"
-"""The plan API's reason for a spec or template that cannot be read. A call that it cannot decode
-is no fault of the job's: the two sides' versions differ for as long as a rollout takes."""
+"""The plan API's reason for a spec or template that cannot be read. A call that it cannot decode is
+not the job's fault: the two sides have different versions during a rollout.
+"""
 
 
 class PlanClient:
-    """Asks for places.
+    """Client that requests placements.
 
     Args:
-        settings: where, and with which token.
-        on_free: called when the next plan can be asked for.
+        settings: the address and the token.
+        on_free: is called when the next plan can be requested.
         clock: seconds.
     """
 
@@ -52,7 +53,7 @@ class PlanClient:
         self._paused_until = 0.0
 
     async def ask(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
-        """Ask for places for all workers of an attempt.
+        """Request places for all workers of an attempt.
 
         Raises:
             PlanBusy: another call is under way.
@@ -75,7 +76,7 @@ class PlanClient:
             self._on_free()
 
     async def aclose(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
         await self._client.aclose()
 
     async def _post(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
@@ -110,5 +111,5 @@ def _problem(body: bytes) -> Problem:
 
 
 def _said(error: Exception) -> str:
-    """The cause without addresses and ports that differ from call to call."""
+    """Return the cause without addresses and ports, which differ from call to call."""
     return type(error).__name__

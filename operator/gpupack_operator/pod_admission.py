@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does the API server make of the first pod of a GPUJob? Asked by a dry run, before a plan.
+"""Dry run of a GPUJob's first pod, before a plan: does the API server accept it, and how changed?
 
-A plan holds GPUs, and a Job whose pods a quota or an admission policy refuses holds them until
-somebody notices that no pod comes. The dry run goes through the whole of admission, quotas and
-Pod Security among it, and leaves nothing behind. Its answer is the pod as admission has changed it,
-which is the one to plan.
+A plan holds GPUs, and a Job whose pods a quota or an admission policy refuses holds them until the
+operator detects that no pod comes. The dry run passes through all of admission, including quotas
+and Pod Security, and leaves nothing behind. Its answer is the pod as admission has changed it, and
+that pod is planned.
 
-Only the first pod is tried: what is left of a quota may not do for the others, or for those of jobs
-that begin at the same time. Such an attempt ends before all its pods exist (outcome.not_created),
-and pauses its namespace (creation_backoff).
+Only the first pod is tried: the rest of a quota may not suffice for the others, or for those of
+jobs that begin at the same time. Such an attempt ends before all its pods exist
+(outcome.not_created), and pauses its namespace (creation_backoff).
 
-What is allowed to one job is allowed to those that differ from it in nothing but their names and
-what their programs are given (`manifests.pod.kind`): a thousand of them cost one dry run, not a
-thousand. Where admission goes by names it may be wrong; then, too, the attempt ends and pauses its
-namespace. Pods that have been made since count against a quota, so a yes lasts no longer than until
-the next attempt of its namespace begins.
+What is allowed for one job is allowed for those that differ only in their names and in what their
+programs get (`manifests.pod.kind`): a thousand of them cost one dry run, not a thousand. Where
+admission depends on names this may be wrong; then, too, the attempt ends and pauses its namespace.
+Pods that were created since count against a quota, so a yes is valid at most until the next attempt
+of its namespace begins.
 
-What admission makes of a pod may change, so a yes lasts no longer than until the first look at a
-job that waits, and twice as long each time that the answer is the same, up to MAX_ALLOWED_SECONDS.
-Such a job asks at least every ten minutes (plan_line.py) and when its turn comes.
+Admission's result for a pod may change, so a yes is valid at most until the first repeated request
+of a waiting job, and twice as long each time that the answer is the same, up to
+MAX_ALLOWED_SECONDS. Such a job requests at least every ten minutes (plan_line.py) and when it can
+be admitted.
 
-Pods that differ in more cost a dry run each, and so does an edit of a job that waits. A namespace
-has DRY_RUNS_BURST of them at once and then one in DRY_RUN_SECONDS, since each goes through all
-admission webhooks. Past that the last answer counts, where there is one, or the job waits a while.
+Pods that differ in more cost one dry run each, and so does an edit of a waiting job. A namespace
+has DRY_RUNS_BURST of them at once and then one in DRY_RUN_SECONDS, since each passes through all
+admission webhooks. Beyond that the last answer counts, if there is one, or the job waits a while.
 
-An admission webhook that cannot do dry runs makes the API server refuse them all; then nothing is
-known, and the plan is asked for with the template.
+An admission webhook that does not support dry runs makes the API server refuse them all; then
+nothing is known, and the plan is requested with the template.
 """
 
 import dataclasses
@@ -50,25 +51,27 @@ from gpupack_operator.remembered import Remembered
 from gpupack_serving.peer_limits import TokenBuckets
 
 ALLOWED_SECONDS = FIRST_LOOK_SECONDS
-"""How long a yes is good for. A thousand jobs that are alike and begin to wait cost one dry run."""
+"""Validity of a yes. A thousand equal jobs that begin to wait cost one dry run."""
 
 MAX_ALLOWED_SECONDS: Final = 60.0
 
 DRY_RUNS_BURST: Final = 64
 DRY_RUN_SECONDS: Final = 0.5
 LIMITED_SECONDS: Final = 15.0
-"""How soon a job asks again whose namespace has used its dry runs."""
+"""Delay until the next request of a job whose namespace has used its dry runs."""
 
 MAX_KEPT_YES: Final = 1024
-"""Each has a pod of at most MAX_STORED_BYTES; the oldest go, which costs their jobs a dry run."""
+"""Each has a pod of at most MAX_STORED_BYTES; the oldest are dropped, which costs a dry run."""
 
 DOUBTFUL_SECONDS: Final = 1.0
-"""The same where pods of other jobs are about to count. The Job controller takes about as long to
-make the first: dry runs of those that are let in within a moment would all say the same."""
+"""Validity of a yes while pods of other jobs are about to count. The Job controller takes about as
+long to create the first pod: dry runs of jobs that are admitted within a moment would all have the
+same answer.
+"""
 
 FIRST_REFUSED_SECONDS = 5.0
 MAX_REFUSED_SECONDS = 60.0
-"""A no is good for longer each time, so that jobs that wait for a quota cost little."""
+"""Longest validity of a no; it grows each time, so that jobs that wait for a quota cost little."""
 
 OVER_QUOTA: Final = "is forbidden: exceeded quota: "
 NO_DRY_RUNS = "does not support dry run"
@@ -76,13 +79,14 @@ WRONG = {
     "Invalid": re.compile(r'Pod "[^"]*" is invalid: '),
     "BadRequest": re.compile(r'Pod in version "[^"]*" cannot be handled as a Pod: '),
 }
-"""How the API server's own validation and its decoder begin, by the reason of their refusal. A
-policy's refusal may have the same status code and hold such words, but begins with «pods "…" is
-forbidden», a webhook's with «admission webhook»; both may be lifted."""
+"""Beginnings of the messages of the API server's own validation and its decoder, by the reason of
+their refusal. A policy's refusal may have the same status code and contain such words, but begins
+with «pods "…" is forbidden», a webhook's with «admission webhook»; both may be lifted.
+"""
 
 
 class _TriedPod(Object, frozen=True):
-    """A pod that a dry run answered."""
+    """Pod that a dry run answered."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -92,11 +96,11 @@ _TRIED_PODS: Final = Resource(PODS.prefix, PODS.plural, _TriedPod)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdmittedPod:
-    """A pod that the API server takes.
+    """Pod that the API server accepts.
 
     Attributes:
-        spec: what decides where it fits (planned_spec.py), as JSON; None: it is not known what
-            admission makes of it.
+        spec: the parts that decide where it fits (planned_spec.py), as JSON; None: the pod after
+            admission is not known.
     """
 
     spec: bytes | None = None
@@ -107,7 +111,7 @@ UNKNOWN: Final = AdmittedPod()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Yes:
-    """When it was given, by the monotonic clock in seconds, and whether in doubt."""
+    """Yes with its time, by the monotonic clock in seconds, and whether it was given in doubt."""
 
     at: float
     in_doubt: bool
@@ -125,7 +129,7 @@ class _Yes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Began:
-    """When the last attempt of a namespace did; no yes from before is good by `until`."""
+    """Start of a namespace's last attempt; no earlier yes is valid after `until`."""
 
     at: float
 
@@ -136,7 +140,7 @@ class _Began:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _No:
-    """What forbids the pods, until when not to ask again, and how long that was from the start."""
+    """Refusal: what forbids the pods, until when not to ask again, and for how many seconds."""
 
     said: str
     until: float
@@ -144,7 +148,7 @@ class _No:
 
 
 class PodAdmission:
-    """Asks the API server, and remembers the answer for a while.
+    """Client that asks the API server, and remembers the answer for a while.
 
     Args:
         api: the API server.
@@ -157,31 +161,31 @@ class PodAdmission:
         self._refused = Remembered[tuple[str, int, int], _No](
             clock, linger_seconds=MAX_REFUSED_SECONDS
         )
-        """By uid, attempt and revision; those of jobs that are gone go in time."""
+        """Refusals by UID, attempt and revision; those of deleted jobs expire."""
         self._allowed = Remembered[tuple[str, str], _Yes](
             clock, linger_seconds=MAX_ALLOWED_SECONDS, most=MAX_KEPT_YES
         )
-        """By namespace and kind."""
+        """Permissions by namespace and kind."""
         self._began = Remembered[str, _Began](clock, linger_seconds=0.0)
-        """By namespace."""
+        """Starts of attempts by namespace."""
         self._dry_runs = TokenBuckets(burst=DRY_RUNS_BURST, seconds=DRY_RUN_SECONDS, clock=clock)
-        """By namespace."""
+        """Dry runs by namespace."""
 
     def begins(self, namespace: str) -> None:
-        """Pods of an attempt are about to be made there."""
+        """Record that pods of an attempt are about to be created in a namespace."""
         self._began.keep(namespace, _Began(self._clock()))
 
     async def review(
         self, job: GpuJob, template: Json, *, kind: str, attempt: int, in_doubt: bool = False
     ) -> AdmittedPod | NotPlanned:
-        """The first pod as admission makes it; or why no plan is to be asked for.
+        """Return the first pod after admission, or why no plan may be requested.
 
         Args:
             job: the GPUJob.
             template: its workers' pod template.
-            kind: of its pods; equal where they differ in names alone.
-            attempt: the attempt that is to begin.
-            in_doubt: whether a yes is good for a moment alone.
+            kind: hash of its pods; equal if they differ only in names.
+            attempt: the attempt that will begin.
+            in_doubt: whether a yes is valid only for a moment.
 
         Raises:
             KubeError: the API server gave no answer.
@@ -212,9 +216,10 @@ class PodAdmission:
         return _forbidden(no, seconds=seconds)
 
     async def refusal(self, pod: Json) -> str:
-        """Say why the API server refuses a pod of several workers; empty: it does not, or unknown.
+        """Return why the API server refuses a shared pod; empty: it does not, or it is not known.
 
-        A quota counts what workers ask for, whether they share a pod or not: its refusal is none.
+        A quota counts the workers' requests, whether they share a pod or not: its refusal is
+        ignored.
 
         Raises:
             KubeError: the API server gave no answer.
@@ -232,11 +237,11 @@ class PodAdmission:
         return ""
 
     async def try_pod(self, pod: Json) -> msgspec.Raw | None:
-        """The PodSpec as admission makes it; None: that is not known.
+        """Return the PodSpec after admission; None: it is not known.
 
         Raises:
             Invalid, Forbidden: the API server refuses the pod.
-            KubeError: it gave no answer.
+            KubeError: the API server gave no answer.
         """
         namespace = pod["metadata"]["namespace"]
         try:
@@ -250,7 +255,7 @@ class PodAdmission:
         return tried.spec
 
     def _keep(self, pods: tuple[str, str], yes: _Yes) -> None:
-        """Any tenant may have pods as large as an object can be: those are tried each time."""
+        """Keep a yes; any tenant may have pods of the largest size, which are tried each time."""
         if len(yes.pod.spec or b"") <= planned_spec.MAX_STORED_BYTES:
             self._allowed.keep(pods, yes)
         else:
@@ -261,10 +266,10 @@ class PodAdmission:
         return yes is not None and began is not None and began.at >= yes.at
 
     async def _review(self, pod: Json) -> AdmittedPod | str:
-        """The pod, or what forbids it.
+        """Return the pod, or what forbids it.
 
         Raises:
-            Invalid: the pod is wrong.
+            Invalid: the pod is invalid.
         """
         try:
             spec = await self.try_pod(pod)
@@ -276,14 +281,14 @@ class PodAdmission:
 
 
 def _good_for(last: _Yes | None, pod: AdmittedPod) -> float:
-    """How long a yes is good for that follows another."""
+    """Return the validity of a yes that follows another."""
     if last is None or last.pod != pod:
         return ALLOWED_SECONDS
     return min(2 * last.seconds, MAX_ALLOWED_SECONDS)
 
 
 def _limited(namespace: str, no: _No | None, yes: _Yes | None) -> AdmittedPod | NotPlanned:
-    """What is answered without a dry run: what the last one said, or that there is none now."""
+    """Return the answer without a dry run: the last one, or that none is possible now."""
     if no is not None:
         return _forbidden(no, seconds=LIMITED_SECONDS)
     if yes is not None and not yes.in_doubt:
@@ -308,9 +313,9 @@ def _forbidden(no: _No, *, seconds: float) -> NotPlanned:
 
 
 def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:
-    """The pod of worker 0 as the Job controller will make it, but for its name's random end.
+    """Return worker 0's pod as the Job controller will create it, without its name's random suffix.
 
-    A name of its own for each try would give each refusal another text.
+    A different name for each try would give each refusal a different text.
     """
     name = f"{names.job_name(job.metadata.name, attempt=attempt)}-0"
     metadata = template["metadata"] | {"name": name, "namespace": job.metadata.namespace}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which attempts are to end for whom: for GPUJobs as their statuses say, else as the extender says.
+"""Attempts that must end, and their preemptors: from statuses of GPUJobs and from the extender.
 
-What stands in the status of a job that waits is the order; it is looked up by victim here. Of pods
-the order stands in their annotations, which the extender writes and reads, and of a maintenance in
-the spec of a GPUNode, which it reads as well; as does that a GPU failed, in its status.
+The status of a waiting GPUJob is the request to preempt; this module finds it by victim. For a pod,
+the request is in the pod's annotations, which the extender writes and reads. For a maintenance it
+is in the spec of a GPUNode, and for a failed GPU in its status; the extender reads both.
 """
 
 from collections import defaultdict
@@ -17,26 +17,26 @@ from gpupack_operator.plan_line import Key
 
 
 class Preemptions:
-    """By attempt, written «UID/NUMBER», and by worker beyond the least, «UID/NUMBER+WORKER»."""
+    """Preemptions by attempt, «UID/NUMBER», and by extra worker, «UID/NUMBER+WORKER»."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Key] = {}
         """GPUJobs by UID."""
         self._victims: dict[str, frozenset[str]] = {}
-        """Of each beneficiary, by UID."""
+        """Victims of each preemptor, by the preemptor's UID."""
         self._for: dict[str, dict[str, Preempted]] = defaultdict(dict)
-        """By victim and beneficiary's UID."""
+        """Preemptions by victim and preemptor's UID."""
         self._for_pods: dict[str, Preempted] = {}
-        """By victim."""
+        """Preemptions for pods, by victim."""
         self._drained: dict[str, Preempted] = {}
-        """By attempt."""
+        """Preemptions for nodes, by attempt."""
         self._moves: dict[str, Moved] = {}
-        """By attempt."""
+        """Moves by attempt."""
         self._grows: frozenset[str] = frozenset()
         """Attempts for which places of more workers are held."""
 
     def saw(self, job: GpuJob, *, gone: bool) -> tuple[Key, ...]:
-        """A GPUJob changed; the answer is whom it stops that it did not stop before."""
+        """Record a changed GPUJob; return the GPUJobs that it newly preempts."""
         uid, key = job.metadata.uid, Key(*job.key)
         if gone:
             self._keys.pop(uid, None)
@@ -59,7 +59,7 @@ class Preemptions:
         moves: Iterable[MoveOrder] = (),
         grows: Iterable[str] = (),
     ) -> tuple[Key, ...]:
-        """These and no others end for pods and nodes, move or grow; the answer is news."""
+        """Replace the orders to end for pods and nodes, to move and to grow; return what is new."""
         found = {
             stop.attempt: Preempted(
                 ground=stop.ground, beneficiary=(stop.namespace, stop.pod), kind="pod"
@@ -88,21 +88,21 @@ class Preemptions:
         return tuple(self._keys_of(news))
 
     def grows(self, job: GpuJob, attempt: int) -> bool:
-        """Whether places are held for more workers of this attempt."""
+        """Tell whether places are held for more workers of this attempt."""
         return f"{job.metadata.uid}/{attempt}" in self._grows
 
     def shrinks(self, job: GpuJob, attempt: int) -> dict[int, Preempted]:
-        """Which workers of this attempt beyond the least are to end, by index, and for whom."""
+        """Return the attempt's extra workers that must end, by index, with their preemptors."""
         numbers = range(1, job.spec.extra + 1)
         found = ((n, self._told(f"{job.metadata.uid}/{attempt}+{n}")) for n in numbers)
         return {job.spec.least - 1 + number: by for number, by in found if by is not None}
 
     def move_of(self, job: GpuJob, attempt: int) -> Moved | None:
-        """Where this attempt is to go on; None: it is not moved."""
+        """Return where this attempt will continue; None: it is not moved."""
         return self._moves.get(f"{job.metadata.uid}/{attempt}")
 
     def of(self, job: GpuJob, attempt: int) -> Preempted | None:
-        """For whom, or what, this attempt is to end; None: for nobody."""
+        """Return for what this attempt must end; None: it need not end."""
         return self._told(f"{job.metadata.uid}/{attempt}")
 
     def _told(self, victim: str) -> Preempted | None:
@@ -121,9 +121,9 @@ class Preemptions:
 
 
 def _victims(job: GpuJob) -> dict[str, Preempted]:
-    """Nobody is stopped for who does not wait, or does not want to any more.
+    """Return the victims of a GPUJob; it has none if it does not wait, or no longer wants to.
 
-    Who is moved for it ends when he is told where he goes on.
+    A job that is moved for it ends when the extender orders the move.
     """
     preemption, leaves = job.status.preemption, job.metadata.deletion_timestamp is not None
     if preemption is None or leaves or job.spec.suspend or job.status.phase != "Pending":

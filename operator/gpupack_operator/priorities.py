@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The priorities of GPUJobs, by the PriorityClasses that they name (gpupack_crds.priority)."""
+"""Priorities of GPUJobs, from the PriorityClasses that they name (gpupack_crds.priority)."""
 
 import collections
 import dataclasses
@@ -19,16 +19,16 @@ GOOD_SECONDS = 60.0
 BAD_SECONDS = 5.0
 RETRY_SECONDS = 15.0
 MAX_NAMES = 1000
-"""How many names are remembered: anybody can ask for classes that there are not."""
+"""Limit of remembered names: any user can name classes that do not exist."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Priority:
-    """What a GPUJob is planned with.
+    """Priority with which a GPUJob is planned.
 
-    Attributes:
+    value: a higher value is planned first.
         value: higher is planned first.
-        problem: why it is not planned at all, if so.
+        problem: why it is not planned at all, if it is not.
     """
 
     value: int
@@ -36,11 +36,11 @@ class Priority:
 
 
 class Priorities:
-    """Reads PriorityClasses, and remembers them for a while.
+    """Reader of PriorityClasses that remembers them for a while.
 
     Args:
         api: the API server.
-        most: the largest number that a GPUJob may give itself.
+        most: the largest priority that a GPUJob may set itself.
         clock: monotonic seconds.
     """
 
@@ -53,7 +53,7 @@ class Priorities:
         )
 
     async def of(self, spec: GpuJobSpec) -> Priority:
-        """The priority of a GPUJob.
+        """Return the priority of a GPUJob.
 
         Raises:
             KubeError: its class could not be read.
