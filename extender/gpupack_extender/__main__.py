@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the extender: settings from the environment, until SIGTERM."""
+"""Entry point of the extender: settings from the environment, until SIGTERM."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Entry point; ends non-zero when an essential task dies."""
+    """Run the extender; exit non-zero when an essential task dies."""
     try:
         settings = Settings.from_environ(os.environ)
     except SettingsInvalid as error:
@@ -28,7 +28,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 
     async def extend(stop: asyncio.Event) -> None:
-        # Of its own, so that the Lease is watched on however many calls wait for a connection.
+        # # A separate connection, so that many waiting calls do not delay the watch of the Lease.
         async with Api.connect(os.environ) as api, Api.connect(os.environ) as leases:
             log.info(
                 "verbs on 127.0.0.1:%s, plan API on :%s",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the parts are put together, and their life."""
+"""Connection of the extender's parts, and their life."""
 
 import asyncio
 import dataclasses
@@ -61,25 +61,25 @@ from gpupack_serving.server import Server
 CONTROLLER: Final = f"{names.GROUP}/scheduler"
 
 CLOSING_SECONDS: Final = 0.3
-"""Until the servers take no more calls; those that wait for a turn are answered then."""
+"""Delay until the servers accept no more calls; calls that wait for notifications then end."""
 
 
 class Runs(Protocol):
-    """Goes on for as long as the process does."""
+    """Task that runs as long as the process."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """Everything that runs."""
+    """All parts that run."""
 
     reflectors: dict[str, Reflector[Any]]
     unconfirmed: dict[str, UnconfirmedWrites[Any]]
-    """By what is written."""
+    """Unconfirmed writes by what is written."""
     tasks: dict[str, Runs]
-    """By what they are for."""
+    """Tasks by their purpose."""
     turns: Turns
     gathering: Gathering
     servers: tuple[Server, ...]
@@ -87,7 +87,7 @@ class App:
 
 
 def build(settings: Settings, api: Api, leases: Api) -> App:
-    """Put everything together, with connections of its own to watch the Lease; a loop must run."""
+    """Connect all parts, with a separate API for the Lease's watch; a loop must run."""
     parts, metrics = parts_of(settings, api, leases), Metrics()
     certificate = ServedCertificate(settings.serving.files)
     binder = _binder(parts)
@@ -128,7 +128,7 @@ def build(settings: Settings, api: Api, leases: Api) -> App:
 
 
 def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
-    """Tasks that decide, let in what waits at a gate, and tell others what is to be expected."""
+    """Return the tasks that decide, admit pods behind gates, and publish the expected demand."""
     api, ledger, admissions, readiness = parts.api, parts.ledger, parts.admissions, parts.readiness
     return {
         "policies": parts.policies,
@@ -145,7 +145,7 @@ def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
 
 
 def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
-    """Tasks that act on what is decided of pods, quotas and nodes: write it there, end pods."""
+    """Return the tasks that carry out decisions about pods, quotas and nodes."""
     api, admissions, decides = parts.api, parts.admissions, parts.readiness.decides
     return {
         "quotas": QuotaReporter(api, parts.quotas, admissions, decides=decides),
@@ -158,7 +158,7 @@ def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
 
 
 def _publishing(parts: Parts, settings: Settings) -> dict[str, Runs]:
-    """Return the task that tells the API server's policies of nodes, where there is one."""
+    """Return the task that publishes nodes to the API server's policies, if it is configured."""
     if not settings.withheld_config_map:
         return {}
     task = WithheldResources(
@@ -192,7 +192,7 @@ def _servers(
     binder: Binder,
     certificate: ServedCertificate,
 ) -> tuple[Server, ...]:
-    """Of kube-scheduler's verbs, of the plan API, and of health."""
+    """Return the servers of kube-scheduler's verbs, of the plan API, and of health."""
     ledger, decisions, readiness = parts.ledger, parts.decisions, parts.readiness
     verbs = Verbs(
         filter_pod=Filter(

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bind: one Binding, node and devices in one write.
+"""Verb bind: one Binding, with node and devices in one write.
 
     Reserve ─► Gathering ─► POST Binding ─┬─ answered: written                   ─► landed
                                           ├─ refused, pod gone or bound elsewhere ─► not landed
                                           └─ no answer, 5xx, Conflict: read it    ─► by what it says
 
-A lost reply is a question, not a failure. A pod read as unbound after a lost reply proves
-nothing, since the write may still be on its way: it is sent again (the pod's UID is its
-precondition, so it cannot land twice) until something is known, and if nothing is, the place
-stays held and `unconfirmed_writes` goes on asking. A plain pod's place is this process's word
-alone: once the Lease is lost nothing more is sent for it, as a successor may have given the
-place away.
+A lost reply is a question, not a failure. A pod read as unbound after a lost reply proves nothing,
+since the write may still be under way: it is sent again (the pod's UID is its precondition, so it
+cannot succeed twice) until the outcome is known. If it stays unknown, the place stays held and
+`unconfirmed_writes` continues to ask. Only this process knows a standalone pod's place: once the
+Lease is lost nothing more is sent for it, as a successor may have given the place away.
 
-Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a
-write cannot be given up half-way. A second call for the same pod waits for the same task. Before
-the write, while a gang gathers or MAX_WRITES others are written, a task without a caller ends.
+Each bind runs as a task of its own: kube-scheduler gives up waiting after httpTimeout, but a write
+cannot be given up half-way. A second call for the same pod waits for the same task. Before the
+write, while a gang gathers or MAX_WRITES others are written, a task without a caller ends.
 """
 
 import asyncio
@@ -44,12 +43,12 @@ PAUSE_SECONDS = 0.2
 FIRST_SERVER_ERROR = 500
 
 MAX_WRITES = 32
-"""Bindings that are sent at a time: a gang of a thousand leaves connections to other calls."""
+"""Limit of concurrent Bindings: a gang of a thousand leaves connections for other calls."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Call:
-    """One pod's bind, and how many calls wait for it."""
+    """Bind of one pod, and how many calls wait for it."""
 
     task: asyncio.Task[None] | None = None
     callers: int = 0
@@ -60,7 +59,7 @@ class _Call:
 
 
 class Binder:
-    """The bind verb."""
+    """Handler of the verb bind."""
 
     def __init__(
         self, api: Api, ledger: Ledger, reserve: Reserve, *, leads: Callable[[], bool]
@@ -74,7 +73,7 @@ class Binder:
         self.gathering = Gathering(ledger)
 
     async def bind(self, call: BindingArgs) -> None:
-        """Bind the pod; returning means that it is bound.
+        """Bind the pod; a return means that it is bound.
 
         Raises:
             BindRefused: the ledger or the API server refuses; the place is free again.
@@ -129,7 +128,7 @@ class Binder:
             raise errors.Unreachable(f"it is not known whether the pod is bound: {error}")
 
     def _require_wanted(self, claim: PodClaim, running: _Call) -> None:
-        """Look once more: until its turn to be written came, others may have taken long.
+        """Check again: other writes may have delayed this one for long.
 
         Raises:
             BindRefused: pod, place or caller is gone; no Binding was sent.
@@ -144,7 +143,7 @@ class Binder:
             raise BindRefused("kube-scheduler does not wait for the binding any more")
 
     async def _settle(self, call: BindingArgs, claim: PodClaim) -> tuple[Outcome, str]:
-        """Send the Binding until it is known what became of it, or for a few tries."""
+        """Send the Binding until its outcome is known, or for a few tries."""
         may_have_landed, error = claim.may_have_landed, ""
         for attempt in range(TRIES):
             await asyncio.sleep(PAUSE_SECONDS * attempt)
@@ -183,7 +182,7 @@ class Binder:
 
 
 def binding(call: BindingArgs, claim: PodClaim, shared: dict[str, str]) -> objects.Json:
-    """Node, devices and what the pod shares with its gang.
+    """Return the Binding with the node, the devices and what the pod shares with its gang.
 
     The API server merges the annotations into the pod in the same write.
     """
@@ -201,15 +200,19 @@ def binding(call: BindingArgs, claim: PodClaim, shared: dict[str, str]) -> objec
 
 
 def annotations(claim: PodClaim) -> dict[str, str]:
-    """The devices; none on a node whose GPUs another device plugin hands out."""
+    """Return the devices' annotation.
+
+    Empty on a node whose GPUs another device plugin hands out.
+    """
     held = claims.shares(claim.placement)
     return {names.DEVICES_ANNOTATION: encode_devices(held)} if held else {}
 
 
 def shared_with(ledger: Ledger, claim: PodClaim) -> dict[str, str]:
-    """What containers of a gang's pod share with those of the pod, and with the gang's other pods.
+    """Return annotations about what the pod's containers share, and what the gang's pods share.
 
-    By the places that the GPUJob's status shows. What the pod says of itself does not count.
+    They follow the placement that the GPUJob's status shows. What the pod itself claims does not
+    count.
     """
     if claim.worker is None:
         return {}
@@ -226,12 +229,12 @@ def shared_with(ledger: Ledger, claim: PodClaim) -> dict[str, str]:
 
 
 def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) -> Outcome:
-    """What a pod, read after the write, says about it.
+    """Return the outcome that a pod, read after the write, shows.
 
     Args:
         pod: the pod of the claim's UID; None if there is none.
         claim: what was written.
-        may_have_landed: a write was sent and not refused, so it may still arrive.
+        may_have_landed: whether a write was sent and not refused, so that it may still arrive.
     """
     if pod is None:
         return Outcome.GONE
@@ -245,7 +248,7 @@ def judge(pod: objects.Pod | None, claim: PodClaim, *, may_have_landed: bool) ->
 
 
 async def read_pod(api: Api, *, namespace: str, name: str, uid: str) -> objects.Pod | None:
-    """Read the pod of this UID; None where it is gone or another has taken its name."""
+    """Read the pod of this UID; return None if it is gone or another has its name."""
     try:
         pod = await api.get(PODS, name, namespace=namespace)
     except errors.NotFound:
@@ -254,5 +257,5 @@ async def read_pod(api: Api, *, namespace: str, name: str, uid: str) -> objects.
 
 
 def _was_refused(error: errors.KubeError) -> bool:
-    """Whether the server said no. A 5xx can be a timeout after the write went through."""
+    """Tell whether the server refused. A 5xx can be a timeout after the write succeeded."""
     return isinstance(error, errors.Refused) and error.status < FIRST_SERVER_ERROR

@@ -7,8 +7,8 @@
 
 * `decision`: what to do, as pure functions of what was observed. Start at `decision.decide`.
 * `manifests`: the Service, the Job and its pods, as pure functions of a GPUJob.
-* `handlers`, `watches`, `index`, `cache`, `event_router`, `audit`: what the API server holds, and
-  how the operator hears of it.
+* `handlers`, `watches`, `index`, `cache`, `event_router`, `audit`: the API server's objects, and
+  how the operator receives their changes.
 * `work_queue`, `worker_pool`, `reconcile`, `actions`, `plans`: one job at a time, from observation
   to writes.
 * `service`, `liveness`, `settings`: the process.

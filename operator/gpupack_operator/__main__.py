@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m gpupack_operator` runs the operator; `… probe` tells the kubelet how it is."""
+"""Command `python -m gpupack_operator`, which runs the operator; `… probe` checks its health."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ log = logging.getLogger("gpupack_operator")
 @click.group(invoke_without_command=True)
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Run GPUJobs."""
+    """Run the operator for GPUJobs."""
     if context.invoked_subcommand is None:
         run()
 
 
 @main.command()
 def probe() -> None:
-    """Fail unless the operator has reported lately that it is well."""
+    """Fail unless the operator has recently reported that it is healthy."""
     try:
         liveness.probe(liveness.heartbeat_path(os.environ))
     except OperatorError as error:
@@ -33,7 +33,7 @@ def probe() -> None:
 
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
-    # kopf, kubernetes and numpy cost a second to import: the probe must not pay for them.
+    # # kopf, kubernetes and numpy take a second to import: the probe must not pay for them.
     from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415
     from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415

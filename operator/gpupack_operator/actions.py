@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries decisions out: the only place that writes."""
+"""Execution of decisions: the only module that writes."""
 
 import logging
 from collections.abc import Awaitable, Iterable
@@ -43,7 +43,7 @@ CONTROLLER = f"{names.GROUP}/operator"
 
 
 class Actor:
-    """Writes to the API server, and has a planner that asks for places."""
+    """Writer to the API server, with a planner that requests placements."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Actor:
         self._events = EventWriter(api, Reporter(CONTROLLER, reporter, "Reconcile"))
 
     async def write_status(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
-        """Replace the status of exactly the version that was looked at.
+        """Replace the status of exactly the version that was observed.
 
         Raises:
-            Conflict: the GPUJob has changed since.
+            Conflict: the GPUJob has changed since then.
         """
         meta = job.metadata
         body = status_body("GPUJob", meta, status)
@@ -77,7 +77,7 @@ class Actor:
         )
 
     async def act(self, seen: CachedGpuJob, action: ApiWrite) -> Answer | None:
-        """Carry out one action; an answer asks for another decision."""
+        """Execute one action; an answer requires another decision."""
         match action:
             case CreateChildren():
                 return await self._children.create(seen, action)
@@ -90,7 +90,7 @@ class Actor:
         return None
 
     async def patch(self, job: GpuJob, actions: Iterable[Patch]) -> None:
-        """Carry out actions that have no answer; an attempt has one key, whatever its Jobs are."""
+        """Execute actions that have no answer; an attempt has one key, whatever its Jobs are."""
         wanted = tuple(actions)
         writes: list[Awaitable[None]] = [self._patched(job, action) for action in wanted]
         if job.spec.by_mpirun:
@@ -110,7 +110,7 @@ class Actor:
                 await self._end_pod(job, action)
 
     async def save_logs(self, job: GpuJob, wanted: SaveLogs) -> None:
-        """Begin to save the last lines of an attempt, where logs are saved at all."""
+        """Begin to save the last lines of an attempt, if saving logs is enabled."""
         if self._tails is not None:
             await self._tails.save(job, wanted)
 
@@ -134,9 +134,9 @@ class Actor:
             log.debug("Job %s is gone already", name)
 
     async def _end_pod(self, job: GpuJob, action: EndPod) -> None:
-        """Have the kubelet end it, as at a deadline.
+        """Let the kubelet end the pod, as at a deadline.
 
-        Of a namesake the API server says that the uid cannot change.
+        For another pod of the same name the API server answers that the UID cannot change.
         """
         body = {"metadata": {"uid": action.uid}, "spec": {"activeDeadlineSeconds": END_NOW}}
         try:

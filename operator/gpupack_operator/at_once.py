@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to the API server that do not wait for one another."""
+"""Concurrent writes to the API server."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 MAX_WRITES: Final = 8
-"""That are under way at once for one GPUJob; the Job controller is slower anyway."""
+"""Largest number of concurrent writes for one GPUJob; the Job controller is slower anyway."""
 
 
 async def at_once(writes: Iterable[Awaitable[T]]) -> list[T]:
-    """Await writes, MAX_WRITES at once; the first error, if any, when all are over."""
+    """Await writes, MAX_WRITES at once; raise the first error, if any, after all have ended."""
     slots = asyncio.Semaphore(MAX_WRITES)
 
     async def one(write: Awaitable[T]) -> T:

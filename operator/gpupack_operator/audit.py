@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the watches keep up? A live process is not a live watch.
+"""Audit whether the watches keep up: a live process does not prove a live watch.
 
-Once a minute everything that is watched is listed and compared. What is indexed but no longer
-there was deleted unheard of, and is left out from then on; a GPUJob, of which kopf tells nothing
-any more, leaves the index. What is there and cannot be read, or was passed over by its watch, stays
-as it was last known. What was changed before the last audit and is still not indexed like that
-proves a dead watch, and the operator starts anew. At the end every GPUJob is looked at, so that
-nothing depends on one event having been heard.
+Once a minute all watched objects are listed and compared with the indices. An indexed object that
+no longer exists was deleted without an event, and is ignored from then on; a GPUJob, about which
+kopf sends no further events, leaves the index. An existing object that cannot be read, or that its
+watch skipped, stays as it was last known. An object that changed before the last audit and is still
+not indexed in that version proves a dead watch, and the operator restarts. At the end every GPUJob
+is reconciled, so that nothing depends on a single event.
 """
 
 import asyncio
@@ -34,26 +34,27 @@ Versions = dict[str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Watched:
-    """A kind that is watched, and what of it is indexed."""
+    """Watched kind, and the indexed objects of it."""
 
     resource: Resource[Any]
     selector: str
     indexed: Callable[[], Versions]
     passed_over: Collection[str] = ()
-    """What the watch has told of and left out, by namespace and name."""
+    """Objects that the watch reported and skipped, as namespace and name."""
 
 
 class Audit:
-    """Compares the indices with the API server.
+    """Comparison of the indices with the API server.
 
     Args:
         api: the API server.
         cache: reads the indices.
-        drop: takes the GPUJob of a UID out of its index. Reflectors list anew after a gap and see
-            to their indices themselves; kopf does not tell of what went meanwhile.
-        passed_over: GPUJobs of which kopf was not shown the newest version, or that could not be
-            read then, by namespace and name.
-        namespace: look at this namespace only; empty: at all.
+        drop: removes the GPUJob of a UID from its index. Reflectors list again after a gap and
+            update their indices themselves; kopf does not report objects that were deleted in the
+            gap.
+        passed_over: GPUJobs of which kopf did not receive the newest version, or that could not be
+            read then, as namespace and name.
+        namespace: the only namespace to audit; empty: all.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Audit:
         self._missed: dict[str, Versions] = {}
 
     async def run(self, resync: Callable[[], None]) -> None:
-        """Audit for ever.
+        """Audit in an endless loop.
 
         Raises:
             WatchStale: a watch is dead.
@@ -116,7 +117,7 @@ class Audit:
         self._missed[kind] = missed
 
     async def _list(self, watched: Watched) -> tuple[Versions, set[str]]:
-        """Versions by UID of what a watch takes in; UIDs of what it passes over."""
+        """Return versions by UID of what a watch accepts, and the UIDs of what it skips."""
         found: Versions = {}
         unreadable: set[str] = set()
         selectors = {"labelSelector": watched.selector} if watched.selector else {}

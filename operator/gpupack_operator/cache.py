@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server holds, as the watches and our own writes know it.
+"""Objects of the API server, as known from the watches and the operator's own writes.
 
-kopf's events and reflectors fill three indices. Three things they cannot know are added here:
+kopf's events and reflectors fill three indices. This module adds three things that they lack:
 
-* What we wrote ourselves a moment ago: the newest answer to a write wins over an older watch
-  event, so that a pass never decides by a status that the one before has replaced.
-* What is gone before the watch says so: `audit` and failing passes find them; a uid never
-  comes back, so they are left out for as long as an index holds them, which for GPUJobs is until
-  the next audit. Until one is found, a namesake that lives is told from it by its newer
-  resourceVersion.
-* How a worker ended whose pod is gone. A pod that was asked to end goes within a second of its
-  end: the Job controller has counted it, and removes its finalizer. Its last state stays for as
-  long as its Job is there, so that a pass never depends on having come in time.
+* The operator's own recent writes: the newest answer to a write overrides an older watch event, so
+  that a pass never decides by a status that the previous one has replaced.
+* Deletions before the watch reports them: `audit` and failing passes find them. A UID is never used
+  again, so these objects are ignored for as long as an index holds them, which for GPUJobs is until
+  the next audit. Until a deletion is found, the newer resourceVersion identifies the living object
+  among those of one name.
+* The end of a worker whose pod is deleted. A pod that was requested to end disappears within a
+  second of its end: the Job controller has counted it, and removes its finalizer. Its last state
+  stays as long as its Job exists, so that a pass never depends on being in time.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ Lookup = Mapping[Any, Iterable[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CachedGpuJob:
-    """A GPUJob, and its pod template as it was written.
+    """GPUJob with its pod template as it was written.
 
     The typed view of the template keeps only the fields that gpupack reads.
     """
@@ -45,17 +45,17 @@ class CachedGpuJob:
 
 
 class ReadableGpuJob(Object, frozen=True):
-    """A GPUJob as it was written. One that does not follow the CRD's schema cannot be read."""
+    """GPUJob as it was written. One that violates the CRD's schema cannot be read."""
 
     spec: Json = {}
     status: Json = {}
 
     def __post_init__(self) -> None:
-        """Refuse where `cached` would."""
+        """Raise the errors of `cached`."""
         self.cached()
 
     def cached(self) -> CachedGpuJob:
-        """What is kept of it."""
+        """Return the part that the cache keeps."""
         job = GpuJob(
             metadata=self.metadata,
             spec=msgspec.convert(self.spec, GpuJobSpec),
@@ -65,12 +65,15 @@ class ReadableGpuJob(Object, frozen=True):
 
 
 DEEPEST_LEVELS: Final = 100
-"""Of fields, in a GPUJob that is read. The deepest field that Kubernetes itself has in a pod is 20
-levels down. One rule for all readers: what kopf is not shown must not be missed by the audit."""
+"""Largest number of nested levels of fields in a GPUJob that is read. The deepest field that
+Kubernetes itself has in a pod is 20 levels down. All readers have the same limit: the audit must
+not miss what kopf does not receive.
+"""
 
 LARGEST_BYTES: Final = 4 << 20
-"""Of a GPUJob that is read, likewise. etcd holds a custom resource as the JSON that is sent, and
-takes 1.5 MiB where nobody has it take more."""
+"""Largest size of a GPUJob that is read. etcd stores a custom resource as the JSON that is sent,
+and accepts 1.5 MiB unless it is configured to accept more.
+"""
 
 READABLE_GPUJOBS = Resource(
     GPUJOBS.prefix,
@@ -83,7 +86,7 @@ READABLE_GPUJOBS = Resource(
 
 @dataclasses.dataclass(slots=True)
 class Cache:
-    """Read access to everything that was observed."""
+    """Read access to all observed objects."""
 
     gpujobs: Lookup = dataclasses.field(default_factory=dict)
     jobs: Lookup = dataclasses.field(default_factory=dict)
@@ -91,10 +94,10 @@ class Cache:
     _written: dict[Key, CachedGpuJob] = dataclasses.field(default_factory=dict)
     _deleted: set[str] = dataclasses.field(default_factory=set)
     _ended: dict[str, dict[int, Pod]] = dataclasses.field(default_factory=dict)
-    """Finished pods that are gone, by UID of their Job and index."""
+    """Finished pods that are deleted, by UID of their Job and index."""
 
     def gpujob(self, key: Key) -> CachedGpuJob | None:
-        """The newest state of a GPUJob; None where there is none."""
+        """Return the newest state of a GPUJob; None: it does not exist."""
         living = self._living(self.gpujobs.get(key, ()))
         seen = max(living, key=lambda found: version(found.job), default=None)
         written = self._written.get(key)
@@ -104,39 +107,39 @@ class Cache:
         return seen
 
     def jobs_of(self, job: GpuJob) -> tuple[Job, ...]:
-        """The Jobs that a GPUJob controls."""
+        """Return the Jobs that a GPUJob controls."""
         labelled = self._present(self.jobs.get(job.metadata.uid, ()))
         return tuple(found for found in labelled if owner.is_ours(found, job))
 
     def pods_of(self, job: GpuJob, jobs: Collection[Job]) -> tuple[Pod, ...]:
-        """The pods of a GPUJob's Jobs, those that ended and are gone, and those without a Job."""
+        """Return a GPUJob's pods, including deleted ones that ended and those without a Job."""
         there = self._present(self.pods.get(job.metadata.uid, ()))
         gone = (pod for found in jobs for pod in self._ended.get(found.metadata.uid, {}).values())
         labelled = itertools.chain(there, gone)
         return tuple(pod for pod in labelled if owner.is_worker(pod, job, jobs))
 
     def all_gpujobs(self) -> Iterator[CachedGpuJob]:
-        """The newest state of each."""
+        """Yield the newest state of each GPUJob."""
         return (seen for key in self.keys() if (seen := self.gpujob(key)) is not None)
 
     def keys(self) -> tuple[Key, ...]:
-        """All GPUJobs."""
+        """Return the keys of all GPUJobs."""
         return tuple(self.gpujobs)
 
     def wrote(self, seen: CachedGpuJob) -> None:
-        """The API server's answer to a write, or to a read past the watch."""
+        """Store the API server's answer to a write, or to a read that bypasses the watch."""
         self._written[Key(*seen.job.key)] = seen
 
     def is_echo(self, key: Key, version: str) -> bool:
-        """Whether a watch event only repeats our own newest write."""
+        """Tell whether a watch event only repeats the operator's own newest write."""
         written = self._written.get(key)
         return written is not None and written.job.metadata.resource_version == version
 
     def pod_gone(self, pod: Pod) -> None:
-        """A pod is gone; of one that had finished, how it ended stays.
+        """Keep the end of a deleted pod that had finished.
 
-        Labels and owner are what its author wrote: one of each worker of a Job that exists is kept,
-        the first.
+        A pod's author chooses its labels and owner: so one pod of each worker of an existing Job is
+        kept, the first.
         """
         meta, index = pod.metadata, owner.index_of(pod)
         if not pod.finished or not 0 <= index < MAX_WORKERS:
@@ -147,15 +150,15 @@ class Cache:
                 self._ended.setdefault(job.metadata.uid, {}).setdefault(index, pod)
 
     def job_gone(self, job: Job) -> None:
-        """A Job is gone, and with it what its workers say."""
+        """Forget what a deleted Job's workers reported."""
         self._ended.pop(job.metadata.uid, None)
 
     def mark_deleted(self, uid: str) -> None:
-        """An object is gone although nobody was told."""
+        """Mark an object as deleted although no event reported it."""
         self._deleted.add(uid)
 
     def forget_deleted(self) -> None:
-        """Of what is gone, only what an index still holds has to be remembered."""
+        """Forget deleted objects that no index holds any more."""
         indexed = {seen.job.metadata.uid for seen in _all(self.gpujobs)}
         indexed |= {item.metadata.uid for index in (self.jobs, self.pods) for item in _all(index)}
         indexed |= {seen.job.metadata.uid for seen in self._written.values()}
@@ -177,5 +180,5 @@ def _all(index: Lookup) -> Iterator[Any]:
 
 
 def version(item: Object) -> int:
-    """An object's resourceVersion; they are comparable within one kind."""
+    """Return an object's resourceVersion; versions of one kind are comparable."""
     return int(item.metadata.resource_version or 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates what an attempt needs: Service, key of mpirun, Jobs."""
+"""Creation of what an attempt needs: Service, key of mpirun, Jobs."""
 
 import dataclasses
 import logging
@@ -37,13 +37,13 @@ log = logging.getLogger(__name__)
 
 
 class Children:
-    """Creates the objects of attempts; that one is there already is fine.
+    """Creator of the objects of attempts; an object that exists already is no error.
 
     Args:
         api: the API server.
-        admission: hears that pods are about to be made.
-        defaults: of worker pods.
-        provisioning: how nodes are asked for; None: not at all.
+        admission: is notified that pods are about to be created.
+        defaults: defaults of worker pods.
+        provisioning: how nodes are requested; None: not at all.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Children:
         self._provisioning = provisioning
 
     async def create(self, seen: CachedGpuJob, action: CreateChildren) -> Answer | None:
-        """Service and key first: where there is a Job, no later pass looks for them.
+        """Create Service and key first: once there is a Job, no later pass checks them.
 
-        A worker that is alone has nobody who looks for it. Where the spec leaves it open whether
-        workers share pods, what the API server calls invalid of shared pods is no end of the job:
-        the next attempt has a pod for each worker.
+        A job with one worker needs no Service. Where the spec leaves it open whether workers share
+        pods, a shared pod that the API server calls invalid does not fail the job: the next attempt
+        has a pod for each worker.
         """
         attempt = GangAttempt(seen.job, seen.template, action.attempt, action.deadline_seconds)
         try:
@@ -90,7 +90,7 @@ class Children:
         return problem
 
     async def create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
-        """Where it cannot be created the attempt goes on without it."""
+        """Create the Job of an extra worker; if that fails, the attempt continues without it."""
         worker = action.worker
         try:
             template = pod.template(
@@ -109,7 +109,7 @@ class Children:
     async def _ensure(
         self, resource: Resource[Any], body: Json, job: GpuJob
     ) -> NotCreated | NotYet | None:
-        """Create a child; that it exists already is fine if it is ours."""
+        """Create a child; one that exists already is no error if it belongs to the GPUJob."""
         namespace = job.metadata.namespace
         try:
             await self._api.create(resource, body, namespace=namespace)
@@ -129,9 +129,9 @@ class Children:
         return None
 
     async def _ensure_key(self, job: GpuJob, *, attempt: int) -> NotCreated | NotYet | None:
-        """Create the Secret of an attempt; one that is there is of an earlier pass.
+        """Create the Secret of an attempt; an existing one comes from an earlier pass.
 
-        Nobody else may make one of that name, and the operator may read none.
+        No other client may create a Secret of that name, and the operator may read none.
         """
         body = mpi.secret(job, attempt=attempt, key=secrets.token_bytes(mpi.KEY_BYTES))
         try:
@@ -144,7 +144,7 @@ class Children:
         return None
 
     async def delete_key(self, job: GpuJob, *, attempt: int) -> None:
-        """Delete the Secret of an attempt; one that stays goes with the GPUJob."""
+        """Delete the Secret of an attempt; one that remains is deleted with the GPUJob."""
         secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
         try:
             await self._api.delete(SECRETS, secret, namespace=job.metadata.namespace)
@@ -170,12 +170,15 @@ class Children:
 
 
 def _is_of_shared_pods(problem: NotCreated) -> bool:
-    """Whether the refusal of a Job may be due to its workers sharing a pod; a quota's never is."""
+    """Tell whether a Job may be refused because its workers share a pod.
+
+    A quota's refusal never is.
+    """
     if problem.reason == JobReason.CREATION_FORBIDDEN:
         return OVER_QUOTA not in problem.message
     return problem.reason == JobReason.INVALID_TEMPLATE
 
 
 def _kind_of(resource: Resource[Any]) -> str:
-    """What people call it."""
+    """Return the kind's usual name."""
     return resource.plural.removesuffix("s").capitalize()

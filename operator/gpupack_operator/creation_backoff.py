@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Namespaces in which jobs ended before all their pods existed: the next job there waits.
 
-The dry run of one pod cannot tell that a quota has room for the first and not for the last, nor
-that several jobs will want the same room at once. Such a job holds its GPUs until it is noticed
-that no more pods come, or until its tenant ends it by one of a dozen ways. A pause for each GPUJob
-would buy nothing: the next one has another name. So the namespace pauses, longer after each such
-end, however it came, and after a pause one job is admitted, not all that wait there. Only who was
-stopped for another did not choose that end, and his GPUs are wanted: it pauses nobody. Neither
-does an attempt whose shared pods the API server refused: the next one has a pod for each worker.
+The dry run of one pod cannot show that a quota allows the first pod and not the last, or that
+several jobs will compete for the same quota. Such a job holds its GPUs until it is clear that no
+more pods come, or until its tenant ends it in one of a dozen ways. A pause for each GPUJob would be
+useless: the next one has another name. So the namespace pauses, longer after each such end,
+whatever its cause, and after a pause one job is admitted, not all that wait there. Two ends cause
+no pause: a preempted job did not choose its end, and its GPUs are needed; and after the API server
+refused an attempt's shared pods, the next attempt has a pod for each worker.
 
-A small job may fit where a large one did not. So jobs are told apart by their number of workers, to
-a factor of two: a pause is for those of the size that failed and for larger ones.
+A small job may fit where a large one did not. So jobs are classified by their number of workers, to
+a factor of two: a pause applies to jobs of the size that failed and to larger ones.
 """
 
 import dataclasses
@@ -30,16 +30,16 @@ from gpupack_operator.remembered import Remembered
 FIRST_PAUSE_SECONDS: Final = 15.0
 MAX_PAUSE_SECONDS: Final = 600.0
 TRIAL_SECONDS: Final = 30.0
-"""How long the others of a namespace wait for what becomes of the job that was admitted."""
+"""How long the other jobs of a namespace wait for the outcome of the admitted one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Pause:
-    """Of jobs of one size.
+    """Pause for jobs of one size.
 
     Attributes:
-        until: by the monotonic clock, in seconds.
-        gpus: how many GPUs were held in vain, the most of all such jobs.
+        until: end of the pause by the monotonic clock, in seconds.
+        gpus: the most GPUs that any such job held in vain.
         said: how the last one ended.
     """
 
@@ -50,10 +50,10 @@ class _Pause:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Pauses:
-    """Of one namespace.
+    """Pauses of one namespace.
 
     Attributes:
-        ends: how many jobs in a row ended before all their pods existed.
+        ends: number of consecutive jobs that ended before all their pods existed.
         sizes: the pause of each size.
     """
 
@@ -66,7 +66,7 @@ class _Pauses:
 
 
 class CreationBackoff:
-    """Kept in memory: after a restart each namespace may try once more.
+    """Pauses by namespace, kept in memory: after a restart each namespace may try once more.
 
     Args:
         clock: monotonic seconds.
@@ -75,12 +75,12 @@ class CreationBackoff:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pauses = Remembered[str, _Pauses](clock, linger_seconds=MAX_PAUSE_SECONDS)
-        """By namespace."""
+        """Pauses by namespace."""
         self._starting: dict[tuple[str, str], GpuJob] = {}
-        """Each that has places and did not have all its pods yet, by namespace and name."""
+        """Jobs that have a placement and do not have all pods yet, by namespace and name."""
 
     def pause(self, job: GpuJob) -> NotPlanned | None:
-        """Why no plan is to be asked for; None where one may be."""
+        """Return why no plan may be requested; None: one may be."""
         pauses = [pause for pause in self._before(job).values() if pause.until > self._clock()]
         if not pauses:
             return None
@@ -96,15 +96,15 @@ class CreationBackoff:
         )
 
     def in_doubt(self, namespace: str) -> bool:
-        """Whether what the API server said of this namespace's pods may no longer hold.
+        """Tell whether the API server's earlier answer about this namespace's pods may be outdated.
 
-        Pods of a job that has places and not all its pods yet will count against a quota.
+        Pods of a job that has a placement and not all its pods yet will count against a quota.
         """
         starting = any(key[0] == namespace for key in self._starting)
         return starting or self._pauses.get(namespace) is not None
 
     def saw(self, job: GpuJob, observation: Observation) -> None:
-        """The GPUJob was written after it was observed."""
+        """Record a GPUJob that was written after it was observed."""
         before, status = observation.job.status, job.status
         if job.metadata.deletion_timestamp is not None:
             self.gone(job.key)
@@ -123,12 +123,12 @@ class CreationBackoff:
             self._ended_early(job, f"{job.metadata.name}: {_end(status)}")
 
     def gone(self, key: tuple[str, str]) -> None:
-        """The GPUJob of this namespace and name is no longer there."""
+        """Record that the GPUJob of this namespace and name no longer exists."""
         if job := self._starting.pop(key, None):
             self._ended_early(job, f"{key[1]} was deleted")
 
     def _before(self, job: GpuJob) -> dict[int, _Pause]:
-        """The pauses that jobs of this size wait for, by size."""
+        """Return the pauses that apply to jobs of this size, by size."""
         found = self._pauses.get(job.metadata.namespace)
         sizes = found.sizes if found else {}
         return {size: pause for size, pause in sizes.items() if size <= _size(job.spec)}
@@ -139,13 +139,13 @@ class CreationBackoff:
         self._change(job, lambda pause: dataclasses.replace(pause, until=until))
 
     def _ran(self, job: GpuJob) -> None:
-        """What was smaller in all respects is allowed, too."""
+        """End the pauses for jobs that are smaller in all respects."""
         self._starting.pop(job.key, None)
         gpus = _gpus(job.spec)
         self._change(job, lambda pause: None if pause.gpus <= gpus else pause)
 
     def _change(self, job: GpuJob, change: Callable[[_Pause], _Pause | None]) -> None:
-        """Change or take away the pauses that jobs of this size wait for."""
+        """Change or remove the pauses that apply to jobs of this size."""
         namespace = job.metadata.namespace
         if found := self._pauses.get(namespace):
             changed = {size: change(pause) for size, pause in self._before(job).items()}
@@ -168,14 +168,14 @@ class CreationBackoff:
 
 
 def _has_all_pods(observation: Observation) -> bool:
-    """Whether the attempt that goes on, or was going on, has a pod of each worker."""
+    """Tell whether the current or last attempt has a pod of each worker."""
     status = observation.job.status
     attempt = attempts.current(status)
     return attempt is not None and view(observation, status, attempt).all_created
 
 
 def _ended_without_fault(status: GpuJobStatus) -> bool:
-    """Whether the last attempt was stopped for another job, or begins again with other pods."""
+    """Tell whether the last attempt was preempted, or restarts with other pods."""
     last = status.attempts[-1] if status.attempts else None
     return last is not None and (
         last.outcome == "Preempted" or last.reason == JobReason.SHARED_POD_REFUSED
@@ -183,16 +183,16 @@ def _ended_without_fault(status: GpuJobStatus) -> bool:
 
 
 def _end(status: GpuJobStatus) -> str:
-    """How the last attempt ended."""
+    """Describe how the last attempt ended."""
     last = status.attempts[-1] if status.attempts else None
     return f"{last.reason}: {last.message}" if last else status.message
 
 
 def _size(spec: GpuJobSpec) -> int:
-    """1 for one worker, 2 for two or three, 3 for four to seven, and so on."""
+    """Return 1 for one worker, 2 for two or three, 3 for four to seven, and so on."""
     return spec.workers.bit_length()
 
 
 def _gpus(spec: GpuJobSpec) -> float:
-    """GPUs of all workers."""
+    """Return the GPUs of all workers."""
     return spec.workers * (spec.share.percent / 100 if spec.share else spec.gpus or 1)

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in the operator itself.
+"""Errors of the operator itself.
 
 OperatorError
 ├── PlanUnanswered   the plan API gave no plan and no refusal
 ├── PlanBusy         another job is being planned
-├── PlanInvalid      the plan API cannot read what the job asks for
-├── TemplateInvalid  a pod template cannot be merged over ours
+├── PlanInvalid      the plan API cannot read the job's request
+├── TemplateInvalid  a pod template cannot be merged over gpupack's
 ├── WatchStale       a watch does not keep up with the API server
-└── HeartbeatStale   the probe: the operator does not report that it is well
+└── HeartbeatStale   the probe: the operator does not report that it is healthy
 
-A refused plan is an answer, not an error. Errors of the API server are gpupack_kube's.
+A refused plan is an answer, not an error. gpupack_kube defines the API server's errors.
 """
 
 
 class OperatorError(Exception):
-    """Root: something in the operator went wrong."""
+    """Base class of the operator's errors."""
 
 
 class PlanUnanswered(OperatorError):
-    """The plan API could not be asked, or said neither yes nor no.
+    """Failure to reach the plan API, or an answer that is neither yes nor no.
 
     Attributes:
-        denied: it refused the caller; asking again will not help before somebody mends it.
+        denied: whether it refused the caller; another request is useless before this is repaired.
     """
 
     def __init__(self, message: str, *, denied: bool = False) -> None:
@@ -30,20 +30,20 @@ class PlanUnanswered(OperatorError):
 
 
 class PlanBusy(OperatorError):
-    """Another job is being planned: nobody waits for it, ask again."""
+    """Another job is being planned: request again instead of waiting."""
 
 
 class PlanInvalid(OperatorError):
-    """The plan API cannot read or serve what the job asks for; asking again changes nothing."""
+    """The plan API cannot read or serve the job's request; another request changes nothing."""
 
 
 class TemplateInvalid(OperatorError):
-    """A GPUJob's pod template cannot be merged over ours; the message names the field."""
+    """A GPUJob's pod template cannot be merged over gpupack's; the message names the field."""
 
 
 class WatchStale(OperatorError):
-    """A watch does not keep up with the API server: start anew."""
+    """A watch does not keep up with the API server: the operator must restart."""
 
 
 class HeartbeatStale(OperatorError):
-    """The operator has not reported for a while that it is well."""
+    """The operator has not reported for a while that it is healthy."""

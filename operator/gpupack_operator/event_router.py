@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From events to keys in the work queue."""
+"""Routing of events to keys in the work queue."""
 
 from gpupack_crds import names
 from gpupack_crds.plan import TurnsResponse
@@ -12,7 +12,7 @@ from gpupack_operator.work_queue import WorkQueue
 
 
 class EventRouter:
-    """Knows which GPUJobs an event is about."""
+    """Router that knows to which GPUJobs an event belongs."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class EventRouter:
         self._bounds = bounds
 
     def gpujob(self, seen: CachedGpuJob, *, gone: bool) -> None:
-        """A GPUJob changed; the echo of our own write is nothing new."""
+        """Queue a changed GPUJob; the echo of the operator's own write is ignored."""
         meta = seen.job.metadata
         key = Key(meta.namespace, meta.name)
         if gone or not self._cache.is_echo(key, meta.resource_version):
@@ -41,19 +41,19 @@ class EventRouter:
             self._line.leave(key)
 
     def orders(self, heard: TurnsResponse) -> None:
-        """The extender says which attempts are to end, to move or to grow."""
+        """Queue the attempts that must end, move or grow according to the extender."""
         told = self._preemptions.told(heard.stops, heard.drained, heard.moves, heard.grows)
         for key in told:
             self._queue.add(key)
 
     def job(self, job: Job, *, gone: bool) -> None:
-        """A Job changed."""
+        """Queue the GPUJob of a changed Job."""
         if gone:
             self._cache.job_gone(job)
         self._child(job)
 
     def pod(self, pod: Pod, *, gone: bool) -> None:
-        """A pod changed."""
+        """Queue the GPUJob of a changed pod."""
         if gone:
             self._cache.pod_gone(pod)
         self._child(pod)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection to the extender: kept open, because a TLS handshake costs more than a plan."""
+"""Connection to the extender: kept open, because a TLS handshake costs more than a plan."""
 
 import ssl
 from types import TracebackType
@@ -12,14 +12,14 @@ from gpupack_operator.settings import PlanSettings
 
 
 class ExtenderClient:
-    """Makes calls over one kept connection.
+    """Client that makes calls over one kept connection.
 
-    Who uses it drops that after any trouble: it leads to the same pod behind the Service for ever,
-    even when that is no longer the leader.
+    Callers close the connection after any error: it always leads to the same pod behind the
+    Service, even when that pod is no longer the leader.
 
     Args:
-        settings: where, and with which token.
-        seconds: that a call may take.
+        settings: the address and the token.
+        seconds: time limit of a call.
     """
 
     def __init__(self, settings: PlanSettings, *, seconds: float) -> None:
@@ -52,10 +52,10 @@ class ExtenderClient:
         body: bytes | None = None,
         query: dict[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """The answer's status and body.
+        """Return the answer's status and body.
 
         Raises:
-            aiohttp.ClientError, TimeoutError, OSError: there is none.
+            aiohttp.ClientError, TimeoutError, OSError: there is no answer.
         """
         url, headers = f"{self._settings.url}{route}", self._headers()
         session = self._connected()
@@ -71,7 +71,7 @@ class ExtenderClient:
         return self._session
 
     def _context(self) -> ssl.SSLContext:
-        """By which the extender is known now; raises OSError."""
+        """Return the context with the extender's current CA; raise OSError if it cannot be read."""
         if self._trusted is None:
             self._trusted = CaFile(self._settings.ca)
         return self._trusted.context()

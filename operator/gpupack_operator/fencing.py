@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes have fallen silent: neither their kubelet nor their agent renews its Lease.
+"""Detection of silent nodes: neither their kubelet nor their agent renews its Lease.
 
-A pod that should be gone and still is there hangs on its node. If only the kubelet is dead, the
-containers go on, and so does the agent; if the node is dead, both are silent. Their word is taken
-together, because each can be away for a while on a node that is well.
+A pod that should be gone and still exists hangs on its node. If only the kubelet is dead, the
+containers continue, and so does the agent; if the node is dead, both are silent. Both must be
+silent, because each can be down for a while on a healthy node.
 
-Both are asked for only when a pod is overdue, or Kubernetes has given its node up. A Lease is
-silent when two looks at it, longer apart than its duration by our own clock, found the same
-resourceVersion, whatever lies between them: clocks of other machines are never compared. An API
-server that is away keeps nodes from writing as it keeps us from reading. That is no silence of
-theirs, and not counted as such: the operator, which cannot renew its own Lease then, ends within
-that Lease's duration, which is shorter than a node's, and what was seen dies with it.
+Both Leases are read only when a pod is overdue, or Kubernetes has given its node up. A Lease is
+silent when two reads, longer apart than its duration by the operator's own clock, found the same
+resourceVersion, whatever happened between them: clocks of other machines are never compared. An API
+server that is down keeps nodes from writing as it keeps the operator from reading. That does not
+count as silence: the operator, which cannot renew its own Lease then, ends within that Lease's
+duration, which is shorter than a node's, and its observations are lost with it.
 
-Both Leases are owned by the Node, and go with it. Where a host registers again, each is created
-again at its holder's next turn: a Lease that is missing is silent only after MISSING_SECONDS.
+The Node owns both Leases, and they are deleted with it. When a host registers again, each holder
+creates its Lease again at its next renewal: a missing Lease is silent only after MISSING_SECONDS.
 """
 
 import dataclasses
@@ -26,27 +26,27 @@ from gpupack_kube.client import Api
 from gpupack_kube.resources import LEASES
 
 KUBELET_LEASES = "kube-node-lease"
-"""Namespace of the kubelets' Leases, which are named after their nodes."""
+"""Namespace of the kubelets' Leases, which have their nodes' names."""
 
 FRESH_SECONDS = 2.0
-"""How long a look at a Lease serves everyone: many jobs may wait for one node."""
+"""How long a read of a Lease is reused: many jobs may wait for one node."""
 
 MISSING_SECONDS = 40.0
-"""How long a Lease is missing before that is silence: as long as kubelets' Leases are good for."""
+"""How long a Lease is missing before its node is silent: the duration of kubelets' Leases."""
 
 KEPT_SECONDS = 600.0
-"""How long a look is remembered that nobody asks about: nodes come and go."""
+"""How long an unused observation is kept: nodes come and go."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of one Lease.
+    """Observation of one Lease.
 
     Attributes:
-        version: the resourceVersion; empty where there is no Lease, which nobody renews either.
-        since: when it was first seen like this.
-        at: when it was last looked at.
-        duration: seconds after which it is over.
+        version: the resourceVersion; empty: there is no Lease, so it is not renewed either.
+        since: when this version was first seen.
+        at: when the Lease was last read.
+        duration: the Lease's duration in seconds.
     """
 
     version: str
@@ -56,16 +56,16 @@ class Look:
 
     @property
     def silent(self) -> bool:
-        """Whether it was unchanged for longer than its duration."""
+        """Whether the Lease was unchanged for longer than its duration."""
         return self.at - self.since > self.duration
 
 
 class Fence:
-    """Remembers when which Lease last changed.
+    """Record of when each Lease last changed.
 
     Args:
         api: reads Leases.
-        namespace: where the agents' Leases lie.
+        namespace: the namespace of the agents' Leases.
         clock: monotonic seconds.
     """
 
@@ -78,7 +78,7 @@ class Fence:
         self._looks: dict[tuple[str, str], Look] = {}
 
     async def silent(self, nodes: Iterable[str]) -> frozenset[str]:
-        """Those of the nodes that are known to be silent by now.
+        """Return those of the nodes that are known to be silent by now.
 
         Raises:
             KubeError: a Lease could not be read.

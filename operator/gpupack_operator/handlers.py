@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kopf's part: GPUJobs as they come, change and go.
+"""kopf's part: events of GPUJobs.
 
-Only low-level events: they need no finalizer and no annotation, so kopf never writes to an object,
-reads nothing of its own there (`kopf_storage`), and a GPUJob can be deleted while the operator is
-down. kopf's own indices are not used: no handler
-runs before they are filled, and each object that is indexed wakes all that wait for that, which
-takes minutes beside some thousand GPUJobs.
+Only low-level events are used: they need no finalizer and no annotation. So kopf never writes to an
+object and reads none of its own data there (`kopf_storage`), and a GPUJob can be deleted while the
+operator is down. kopf's own indices are not used: no handler runs before they are filled, and each
+indexed object wakes all handlers that wait for that, which takes minutes with some thousand
+GPUJobs.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ from gpupack_operator.watches import GpuJobs
 GPUJOBS = (names.GROUP, names.VERSION, "gpujobs")
 
 LOGIN_BACKOFF_SECONDS: Final = 5.0
-"""After so long kopf signs in again where that failed: a file is being replaced, say."""
+"""Delay until kopf signs in again after a failure, as when a file is being replaced."""
 
 
 def registry(
     gpujobs: GpuJobs, stream: GpuJobStream, environ: Mapping[str, str]
 ) -> kopf.OperatorRegistry:
-    """Everything that kopf shall call; `gpujobs` is kept up to date by it, `stream` counts."""
+    """Return the handlers for kopf; they update `gpujobs` and count in `stream`."""
     found = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=found, backoff=LOGIN_BACKOFF_SECONDS)
@@ -45,7 +45,7 @@ def registry(
 
 
 def take(gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gone: bool) -> None:
-    """Take in one event; a GPUJob that does not follow the schema is left out."""
+    """Process one event; skip a GPUJob that violates the schema."""
     try:
         job = msgspec.convert(dict(body), ReadableGpuJob)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -59,7 +59,7 @@ def take(gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gon
 
 
 def settings() -> kopf.OperatorSettings:
-    """Use kopf as a listener: it posts nothing, needs no peers, and looks for no new kinds."""
+    """Make kopf a mere listener: it posts nothing, needs no peers, and looks for no new kinds."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.peering.standalone = True
@@ -68,14 +68,15 @@ def settings() -> kopf.OperatorSettings:
     chosen.persistence.progress_storage = NoProgress()
     chosen.persistence.finalizer = NO_FINALIZER
     chosen.watching.inactivity_timeout = 70.0
-    # Also after each error of the API server within a watch (`kopf_session`): it lists anew then.
+    # # Also after each error of the API server within a watch (`kopf_session`): kopf then lists
+    # again.
     chosen.watching.reconnect_backoff = 1.0
     chosen.process.ultimate_exiting_timeout = 10.0
-    # At its start kopf hears of every GPUJob at once. All of them side by side would keep the event
-    # loop from everything else for longer than a Lease lives. Those that wait for one of its
-    # workers are kept whole, in ten times the memory of what the index keeps of them: so they come
-    # one by one, and a worker waits for a second event no longer than it takes to see that there is
-    # none.
+    # # At its start kopf receives every GPUJob at once. To process all of them concurrently would
+    # block the event loop for longer than a Lease's duration. Those that wait for one of its
+    # workers are kept whole, in ten times the memory of what the index keeps of them. So they are
+    # processed one by one, and a worker waits for a second event only as long as it takes to see
+    # that there is none.
     chosen.watching.initial_streaming = True
     chosen.queueing.worker_limit = 100
     chosen.queueing.idle_timeout = 0.01

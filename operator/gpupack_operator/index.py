@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was observed of one kind, by a key of ours: a reflector's store."""
+"""Observed objects of one kind, by a key of the operator: a reflector's store."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -12,19 +12,23 @@ V = TypeVar("V")
 
 
 class Listener(Protocol):
-    """Who is told of every change."""
+    """Callback for every change."""
 
     def __call__(self, kept: Any, /, *, gone: bool) -> None:
-        """An object appeared, changed, or is gone; `kept` is what is kept of it."""
+        """Handle an object that appeared, changed or is deleted.
+
+        `kept` is what the index keeps of it.
+        """
 
 
 class Index(Mapping[Any, Collection[V]], Generic[T, V]):
     """Objects by key; several may share one, such as the pods of a GPUJob.
 
     Args:
-        key: under which key an object is found.
-        read: what is kept of it. It must not fail: the reflector leaves out what cannot be read.
-        listener: told of every change.
+        key: returns the key of an object.
+        read: returns what is kept of an object. It must not fail: the reflector skips what cannot
+            be read.
+        listener: is called for every change.
     """
 
     def __init__(self, key: Callable[[T], Any], read: Callable[[T], V], listener: Listener) -> None:
@@ -36,30 +40,30 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         self._found: dict[Any, dict[str, V]] = {}
 
     def upsert(self, item: T) -> None:
-        """An object appeared or changed; what is older than what is known is no news.
+        """Store a new or changed object; ignore a version older than the known one.
 
-        GPUJobs come from two sources, each with its own list to begin with.
+        GPUJobs come from two sources, and each begins with its own list.
         """
         if version(item) > self._versions.get(item.metadata.uid, -1):
             self._put(item)
 
     def remove(self, item: T) -> None:
-        """An object is gone."""
+        """Remove a deleted object."""
         self.drop(item.metadata.uid)
 
     def drop(self, uid: str) -> None:
-        """The object of this UID is gone, if there was one."""
+        """Remove the object of this UID, if there is one."""
         kept = self._taken(uid)
         if kept is not None:
             self._listener(kept, gone=True)
 
     def replace(self, items: list[T]) -> None:
-        """These are all."""
+        """Replace all objects by these."""
         listed = {item.metadata.uid for item in items}
         for uid in self._keys.keys() - listed:
             self.drop(uid)
         for item in items:
-            # Most have not changed: to tell of each would wake all who wait as often.
+            # # Most have not changed: to report each would wake all listeners that often.
             if version(item) != self._versions.get(item.metadata.uid):
                 self._put(item)
 

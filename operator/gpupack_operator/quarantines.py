@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes down which GPUs are in quarantine, as `decision.quarantine` has it, and has them tried.
+"""Writer of the GPUs in quarantine, as `decision.quarantine` decides, and of their tests.
 
-What burn-ins found is written before what follows from it: who takes over in between decides the
-same. Only GPUNodes about which there is something to decide are kept: thousands are not.
+Results of burn-ins are written before their consequences: a new leader in between decides the same.
+Only GPUNodes that need a decision are kept in memory: thousands do not.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
-"""After a write that failed."""
+"""Delay after a failed write."""
 MAX_WRITES: Final = 20
-"""At one look."""
+"""Largest number of writes in one pass."""
 EVENTS_NAMESPACE: Final = "default"
-"""Where events about objects of no namespace lie."""
+"""Namespace of events about cluster-scoped objects."""
 
 
 class Quarantines:
-    """A reflector's store, and the task that writes.
+    """Reflector's store, and the task that writes.
 
     Args:
-        api: where GPUNodes are.
-        reporter: who writes events about them.
-        rules: how it is decided.
-        now: by the API server's clock.
+        api: the API server with the GPUNodes.
+        reporter: name that events about them carry.
+        rules: settings of the decisions.
+        now: returns the API server's time.
         metrics: counts burn-ins.
 
     Attributes:
-        trials: the jobs by which GPUs are tried; None: they are not.
+        trials: the jobs that test GPUs; None: GPUs are not tested.
     """
 
     def __init__(
@@ -64,19 +64,20 @@ class Quarantines:
         self._events = EventWriter(api, Reporter("gpupack.dev/operator", reporter, "Quarantine"))
         self._nodes: dict[str, GpuNode] = {}
         self._look_at: dict[str, dt.datetime] = {}
-        """When each is to be looked at; a missing one is not before it changes."""
+        """Time of the next check by GPUNode; one without a time is checked only after it changes.
+        """
         self._removed = RemovedGpus()
         self._listed = False
         tried = rules.acceptance
         self.trials = Trials(api, tried, self._jobs_changed, metrics) if tried else None
 
     def phases(self) -> Mapping[str, int]:
-        """How many GPUs are in quarantine, by its phase."""
+        """Return the number of GPUs in quarantine, by phase."""
         entries = (each for node in self._nodes.values() for each in node.spec.quarantine)
         return collections.Counter(each.phase for each in entries)
 
     def replace(self, items: list[GpuNode]) -> None:
-        """These are all."""
+        """Replace all GPUNodes by these."""
         uids = {item.metadata.name: item.metadata.uid for item in items}
         for name, node in list(self._nodes.items()):
             if uids.get(name) != node.metadata.uid:
@@ -89,7 +90,7 @@ class Quarantines:
         self._listed = True
 
     def upsert(self, item: GpuNode) -> None:
-        """A GPUNode appeared or changed."""
+        """Store a new or changed GPUNode."""
         self._rules.fleet.put(item)
         self._removed.see(item)
         if self._comes_back(item) or needs_look(item, self._rules):
@@ -99,17 +100,17 @@ class Quarantines:
             self._leave(item.metadata.name)
 
     def remove(self, item: GpuNode) -> None:
-        """It is gone."""
+        """Remove a deleted GPUNode."""
         self._rules.fleet.remove(item.metadata.name)
         self._leave(item.metadata.name)
         self._removed.put(item)
 
     def _comes_back(self, item: GpuNode) -> bool:
-        """Whether GPUs of the node were in quarantine when their GPUNode was deleted."""
+        """Tell whether GPUs of the node were in quarantine when their GPUNode was deleted."""
         return bool(self._removed.kept(item) or (self.trials and self._removed.mended(item)))
 
     def _leave(self, name: str) -> None:
-        """There is nothing to decide about it."""
+        """Drop a GPUNode that needs no decision."""
         self._nodes.pop(name, None)
         self._look_at.pop(name, None)
 
@@ -118,7 +119,7 @@ class Quarantines:
             self._look_at[name] = self._now()
 
     async def run(self) -> None:
-        """Write for ever."""
+        """Write in an endless loop."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
@@ -131,7 +132,7 @@ class Quarantines:
             node = self._nodes.get(name)
             if node is None:
                 continue
-            # What happens while this look waits for answers brings the next one forward.
+            # # A change while this pass waits for answers brings the next check forward.
             self._look_at.pop(name, None)
             try:
                 again_at = await self._see(node, now)
@@ -144,8 +145,8 @@ class Quarantines:
         await self._clear_up()
 
     async def _see(self, node: GpuNode, now: dt.datetime) -> dt.datetime | None:
-        """Do what is due; the answer is when to look again where nothing changes until then."""
-        # Whatever becomes of a write, the watch shows it; should it not, it is tried again.
+        """Take the due steps; return when to check again if nothing changes until then."""
+        # # The watch shows the result of a write; if it does not, the write is repeated.
         soon = now + dt.timedelta(seconds=AGAIN_SECONDS)
         if await self._record(node, now):
             return soon
@@ -159,7 +160,7 @@ class Quarantines:
         return again_at
 
     def _may_try(self, trials: Trials | None) -> TypeGuard[Trials]:
-        """What is not known yet must not be made again, nor deleted for being about nobody."""
+        """Tell whether tests may be created or deleted: all jobs and GPUNodes must be known."""
         return trials is not None and trials.listed and self._listed
 
     async def _clear_up(self) -> None:
@@ -172,7 +173,7 @@ class Quarantines:
                 log.warning("cannot delete GPUJob %s: %s", job.metadata.name, error)
 
     async def _record(self, node: GpuNode, now: dt.datetime) -> bool:
-        """Write what burn-ins have found; whether there was any news."""
+        """Write results of burn-ins; return whether there was anything new."""
         rules, trials = self._rules.acceptance, self.trials
         if rules is None or not self._may_try(trials):
             return False
@@ -204,13 +205,13 @@ class Quarantines:
             await self._events.write(About("gpupack.dev/v1alpha1", "GPUNode", meta), said)
 
     def _look_by(self, name: str, at: dt.datetime | None) -> None:
-        """Look then at the latest; the node may have gone while something was awaited."""
+        """Check at that time at the latest; the node may have been deleted in the meantime."""
         if at is not None and name in self._nodes:
             self._look_at[name] = min(self._look_at.get(name, at), at)
 
 
 def news(before: tuple[Quarantine, ...], after: tuple[Quarantine, ...]) -> Iterator[Said]:
-    """What an administrator is told of the change."""
+    """Yield the events for administrators about the change."""
     known, left = {each.gpu: each for each in before}, {each.gpu: each for each in after}
     for gpu, entry in left.items():
         if gpu in known and known[gpu].phase == entry.phase:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass over one GPUJob: observe, decide, write the status, act, and say when to look again."""
+"""One pass over one GPUJob: observe, decide, write the status, act, and set the next pass."""
 
 import asyncio
 import dataclasses
@@ -49,12 +49,12 @@ from gpupack_operator.priorities import Priorities, Priority
 log = logging.getLogger(__name__)
 
 MAX_RETRY_SECONDS = 15.0
-"""The longest time between two passes of which the first has failed."""
+"""Longest time between two passes of which the first has failed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sources:
-    """Who is asked for what the cache does not tell, and who counts what comes of it."""
+    """Sources of what the cache does not contain, and the metrics."""
 
     fence: Fence
     priorities: Priorities
@@ -64,11 +64,11 @@ class Sources:
     metrics: Metrics
     cliques: NvlinkCliques = dataclasses.field(default_factory=NvlinkCliques)
     pull_secrets: tuple[str, ...] = ()
-    """Names of those of pods with an image of ours."""
+    """Names of the pull secrets of pods with an image of gpupack's."""
 
 
 class Reconciler:
-    """Brings GPUJobs nearer to what they ask for, one pass at a time."""
+    """Reconciler that brings GPUJobs closer to their specs, one pass at a time."""
 
     def __init__(
         self,
@@ -95,10 +95,10 @@ class Reconciler:
         self._refetch: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns after how many seconds to look again, if at all.
+        """Run one pass; return the seconds until the next one, or None if none is needed.
 
         Raises:
-            KubeError: something could not be read or written; try again later.
+            KubeError: a read or a write failed; try again later.
         """
         try:
             return await self._pass(key)
@@ -126,7 +126,7 @@ class Reconciler:
         return None if again_at is None else (again_at - self._now()).total_seconds()
 
     async def failed(self, key: Key, error: Exception, *, failures: int) -> None:
-        """Have the status say that passes fail, where that is worth a word."""
+        """Report in the status that passes fail, if the error is worth a message."""
         if not stalls.is_worth_telling(error, failures=failures):
             return
         try:
@@ -147,7 +147,7 @@ class Reconciler:
             await self._tell(seen, stalls.recovered(seen.job.status, self._writer(seen.job)))
 
     async def _tell(self, seen: CachedGpuJob, status: GpuJobStatus) -> None:
-        """Write a status that follows from no decision, if it says anything new."""
+        """Write a status that follows from no decision, if it contains anything new."""
         if status == seen.job.status:
             return
         written = await self._actor.write_status(seen.job, status)
@@ -158,7 +158,7 @@ class Reconciler:
         return Writer(now=self._now(), generation=job.metadata.generation)
 
     def _now(self) -> dt.datetime:
-        """By the API server's clock: what it is compared with was written by that clock."""
+        """Return the API server's time: that clock wrote the times with which it is compared."""
         return self._api.clock.now()
 
     async def _steps(self, key: Key, seen: CachedGpuJob) -> dt.datetime | None:
@@ -186,7 +186,7 @@ class Reconciler:
     def _answered(
         self, observation: Observation, job: GpuJob, answer: Answer, priority: Priority
     ) -> Observation:
-        """With what the answer says about when to ask again."""
+        """Return the observation with the answer, and record when to request a plan again."""
         key, now = Key(*job.key), self._now()
         match answer:
             case PlanLater():
@@ -241,7 +241,7 @@ class Reconciler:
     async def _write(
         self, observation: Observation, status: GpuJobStatus, template: Json
     ) -> GpuJob:
-        """A plan that is written after it has expired may give away what others hold by then."""
+        """Write the status in time; a plan written after it expired may give away others' GPUs."""
         job, answer = observation.job, observation.answer
         if status == job.status:
             return job
@@ -258,7 +258,10 @@ class Reconciler:
         return written
 
     async def _written(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
-        """An attempt holds its GPUs until its end is written, whatever its workers' results are."""
+        """Write a status.
+
+        Without the results if the API server refuses these, so that GPUs are freed.
+        """
         try:
             return await self._actor.write_status(job, status)
         except errors.Refused as error:
@@ -269,13 +272,13 @@ class Reconciler:
             return await self._actor.write_status(job, bare)
 
     async def _report(self, job: GpuJob, news: list[Notice]) -> None:
-        """Tell what has been written, and no sooner."""
+        """Log and post events, only after the status is written."""
         for notice in news:
             log.info("%s/%s: %s: %s", *job.key, notice.reason, notice.note)
         await self._actor.post(job, news)
 
     async def _priority(self, job: GpuJob) -> Priority:
-        """It matters for as long as the job waits."""
+        """Return the priority, which matters only while the job waits."""
         waits = not job.status.finished and attempts.current(job.status) is None
         return await self._priorities.of(job.spec) if waits else Priority(0)
 
@@ -318,7 +321,7 @@ class Reconciler:
         )
 
     def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
-        """Who is still to be planned, and what his status says."""
+        """Update the plan line: whether the job waits for a plan, and what its status says."""
         before, status = observation.job.status, decision.status
         if status.phase != "Pending" or _is_leaving(observation.job):
             self._line.leave(key)
@@ -326,7 +329,7 @@ class Reconciler:
             self._line.tell(key, waiting.told(observation))
 
     async def _refresh(self, key: Key) -> None:
-        """Somebody else wrote, or a write of ours has had no answer: do not trust the watch."""
+        """Read the GPUJob past the watch: another client wrote it, or a write had no answer."""
         seen = self._cache.gpujob(key)
         try:
             found = await self._api.get(READABLE_GPUJOBS, key.name, namespace=key.namespace)
@@ -339,5 +342,5 @@ class Reconciler:
 
 
 def _is_leaving(job: GpuJob) -> bool:
-    """Whether it is being deleted: finalizers of others may take their time."""
+    """Tell whether it is being deleted: other components' finalizers may take their time."""
     return job.metadata.deletion_timestamp is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was found out about something, for as long as it is good for anything."""
+"""Memory of results for as long as they are useful."""
 
 import collections
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Until(Protocol):
-    """Something that is good until a moment."""
+    """Value that is valid until a given time."""
 
     @property
     def until(self) -> float:
-        """By the monotonic clock, in seconds."""
+        """End of the validity by the monotonic clock, in seconds."""
         ...
 
 
@@ -20,12 +20,12 @@ V = TypeVar("V", bound=Until)
 
 
 class Remembered(Generic[K, V]):
-    """The last of each key; those that are long over go as others come.
+    """Latest value of each key; values that expired long ago are dropped as new ones are added.
 
     Args:
         clock: monotonic seconds.
-        linger_seconds: how long one stays when it is over: what follows it may build on it.
-        most: how many are kept; the oldest go first.
+        linger_seconds: how long an expired value stays: the next one may build on it.
+        most: largest number of values; the oldest are dropped first.
     """
 
     def __init__(
@@ -35,18 +35,21 @@ class Remembered(Generic[K, V]):
         self._most = most
         self._linger_seconds = linger_seconds
         self._values: collections.OrderedDict[K, V] = collections.OrderedDict()
-        """Those that changed last at the end."""
+        """Values by key, the most recently changed at the end."""
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: K) -> V | None:
-        """The last of this key, perhaps over; None: there is none, or it is long over."""
+        """Return the last value of a key, even if expired.
+
+        None: there is none, or it expired long ago.
+        """
         value = self._values.get(key)
         return value if value and not self._is_long_over(value) else None
 
     def keep(self, key: K, value: V) -> None:
-        """It takes the place of the last one."""
+        """Store a value in place of the last one of its key."""
         self._values[key] = value
         self._values.move_to_end(key)
         while len(self._values) > self._most or self._is_long_over(
@@ -55,7 +58,7 @@ class Remembered(Generic[K, V]):
             self._values.popitem(last=False)
 
     def forget(self, key: K) -> None:
-        """Nothing is known of this key."""
+        """Remove the value of a key."""
         self._values.pop(key, None)
 
     def _is_long_over(self, value: V) -> bool:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that were in quarantine when their GPUNode was deleted, until they are seen again.
+"""GPUs that were in quarantine when their GPUNode was deleted, until they appear again.
 
-An administrator deletes a GPUNode whose GPUs were mended, while its Node stays. The garbage
-collector deletes it with its Node, which mends nothing: wherever such a GPU comes back, it is in
-quarantine as before. The owner of the next GPUNode that lists the GPU tells the two apart.
+An administrator deletes a GPUNode after repairing its GPUs, while its Node stays. The garbage
+collector deletes it with its Node, which repairs nothing: wherever such a GPU appears again, it is
+in quarantine as before. The owner of the next GPUNode that lists the GPU distinguishes the two.
 
-This is memory of one process. After a restart the agent's grade decides alone, as for a new node.
+The memory is that of one process. After a restart only the agent's grade decides, as for a new
+node.
 """
 
 import dataclasses
@@ -17,19 +18,19 @@ from gpupack_kube import objects
 from gpupack_kube.node_owner import went_with_node
 
 MAX_REMOVED: Final = 2048
-"""GPUs that are remembered; an autoscaler's nodes do not come back."""
+"""Limit of remembered GPUs; an autoscaler's nodes do not come back."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Removed:
-    """A GPU's entry, and whose it was."""
+    """Entry of a GPU, with its GPUNode."""
 
     gpunode: objects.ObjectMeta
     entry: Quarantine
 
 
 class RemovedGpus:
-    """By UUID."""
+    """Removed GPUs by UUID."""
 
     def __init__(self) -> None:
         self._removed: dict[str, _Removed] = {}
@@ -38,7 +39,7 @@ class RemovedGpus:
         return len(self._removed)
 
     def put(self, gone: GpuNode) -> None:
-        """Remember the quarantine of a GPUNode that is gone."""
+        """Remember the quarantine of a deleted GPUNode."""
         for entry in gone.spec.quarantine:
             self._removed.pop(entry.gpu, None)
             self._removed[entry.gpu] = _Removed(gone.metadata, entry)
@@ -46,9 +47,9 @@ class RemovedGpus:
             del self._removed[oldest]
 
     def see(self, node: GpuNode) -> None:
-        """Forget what is in quarantine again, and what its node does not list any more.
+        """Forget GPUs that are in quarantine again, or that their node does not list any more.
 
-        Before its first look an agent lists no GPU at all.
+        Before its first scan an agent lists no GPU at all.
         """
         listed, name = _listed(node), node.metadata.name
         for entry in node.spec.quarantine:
@@ -65,11 +66,11 @@ class RemovedGpus:
         return frozenset(gpu for gpu, removed in self._of(node) if not _is_kept(removed, node))
 
     def kept(self, node: GpuNode) -> tuple[Quarantine, ...]:
-        """Return the entries of GPUs of a node that have outlived the Node that they were on."""
+        """Return the entries of a node's GPUs that have outlived their previous Node."""
         return tuple(removed.entry for _, removed in self._of(node) if _is_kept(removed, node))
 
     def _of(self, node: GpuNode) -> list[tuple[str, _Removed]]:
-        """Those that the node lists, or, before its agent's first look, that were on it."""
+        """Return the GPUs that the node lists; before its agent's first scan, those that it had."""
         if not self._removed:
             return []
         listed, name = _listed(node), node.metadata.name

@@ -4,8 +4,8 @@
     acquire ─► kopf · watches · workers · hold the Lease · audit ─► the first that ends ends all
                                                                 ─► release
 
-SIGTERM is one of these ends; the Lease is released so that a successor takes over at once. Whatever
-else ends one of the tasks is an error and the process's exit code.
+SIGTERM is one of these ends; the Lease is released so that a successor takes over at once. Any
+other end of a task is an error and sets the process's exit code.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
             Api.connect(environ) as leases,
             metrics.shown(counted.collectors(), api=api, settings=settings.metrics),
         ):
-            # Its renewals wait for no connection that other calls have taken.
+            # # A separate connection: renewals must not wait for one that other calls use.
             election = _election(settings, leases)
             if not await _elected(election, stop):
                 return
@@ -83,19 +83,19 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "trials")
-"""What a leader watches, as metrics name it."""
+"""Names of the kinds that a leader watches, as in metrics."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotBegun:
-    """A watch of a standby, which has passed nothing over."""
+    """Watch of a standby, which has skipped nothing."""
 
     unreadable: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
-    """What there is to show; a standby shows it, too."""
+    """Sources of metrics; a standby shows them as well."""
 
     watches: dict[str, Watch] = dataclasses.field(
         default_factory=lambda: dict.fromkeys(WATCHED, NotBegun())
@@ -104,7 +104,7 @@ class Counted:
     now: OperatorCollector = dataclasses.field(default_factory=OperatorCollector)
 
     def collectors(self) -> tuple[Collector, ...]:
-        """All of it."""
+        """Return all collectors."""
         return UnreadableObjects(self.watches), self.metrics.counted, self.now
 
 
@@ -120,7 +120,7 @@ def _election(settings: Settings, api: Api) -> Election:
 
 
 def _told_to_stop() -> asyncio.Event:
-    """Set by SIGTERM."""
+    """Return an event that SIGTERM sets."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -128,7 +128,7 @@ def _told_to_stop() -> asyncio.Event:
 
 
 async def _elected(election: Election, stop: asyncio.Event) -> bool:
-    """Wait for the Lease, or for SIGTERM."""
+    """Wait for the Lease, or for SIGTERM; return whether the Lease is held."""
     acquiring = asyncio.create_task(election.acquire(), name="acquire")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     done, _ = await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +136,7 @@ async def _elected(election: Election, stop: asyncio.Event) -> bool:
     if acquiring in done:
         acquiring.result()
         return True
-    # What was cancelled may have written the Lease already.
+    # # The cancelled task may have written the Lease already.
     await election.release()
     return False
 
@@ -217,9 +217,9 @@ async def _work(
     gpunodes: Reflector[Any],
     size: int,
 ) -> None:
-    """Work when everything is known: half of it would look as if the rest were missing.
+    """Work once all objects are known: with half of them the rest would seem to be missing.
 
-    GPUNodes only say how workers communicate, so jobs do not wait for them for long.
+    GPUNodes only show how workers communicate, so jobs do not wait for them for long.
     """
     await listing
     for reflector in watched:
@@ -230,8 +230,8 @@ async def _work(
 
 
 async def _listen(settings: Settings, registry: kopf.OperatorRegistry, stop: asyncio.Event) -> None:
-    """Run kopf; ends after SIGTERM."""
-    # kopf cancels every task that it did not find when it started: let the others start first.
+    """Run kopf until SIGTERM."""
+    # # kopf cancels every task that did not exist when it started: let the others start first.
     await asyncio.sleep(0)
     await kopf.operator(
         registry=registry,

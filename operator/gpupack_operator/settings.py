@@ -26,13 +26,14 @@ DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a s
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """Who works, when there are several operators.
+    """Election of the leader among several operators.
 
     Attributes:
         name: the Lease's name.
-        namespace: its namespace.
-        holder: our name; a restarted container of the same pod gets its Lease back at once.
-        seconds: how long after the holder's last sign of life another may take over.
+        namespace: the Lease's namespace.
+        holder: this operator's name; a restarted container of the same pod gets its Lease back at
+            once.
+        seconds: how long after the holder's last renewal another may take over.
     """
 
     name: str
@@ -43,11 +44,11 @@ class LeaseSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """How to reach the plan API.
+    """Access to the plan API.
 
     Attributes:
         url: scheme, host and port.
-        ca: file of the certificate authority; None: the system's.
+        ca: file of the certificate authority; None: the system's authorities.
         token: file of a token for the audience gpupack-extender; read at each call.
     """
 
@@ -58,21 +59,21 @@ class PlanSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the operator is told.
+    """Settings of the operator.
 
     Attributes:
-        provisioning: how nodes are asked for; None: not at all.
-        bounds: for how many at once.
-        namespace: serve this namespace only; empty: all.
-        probation_seconds: how long a GPU that fell ill must have stayed well.
-        acceptance: how GPUs are tried before they are used; None: time alone decides, as where
-            one namespace alone is served and it is another than that of burn-ins.
-        max_priority: the largest priority that a GPUJob may give itself as a number.
+        provisioning: how nodes are requested; None: not at all.
+        bounds: limits of concurrent requests for nodes.
+        namespace: the only namespace to serve; empty: all.
+        probation_seconds: how long a GPU that became unhealthy must have stayed healthy.
+        acceptance: how GPUs are tested before they are used; None: time alone decides, as where
+            only one namespace is served and it is not that of burn-ins.
+        max_priority: the largest priority that a GPUJob may set itself as a number.
         saves_logs: whether the last lines of stopped workers are saved.
-        reconcilers: how many GPUJobs are worked on at the same time.
-        heartbeat: file by which the probe knows that the operator is well.
-        metrics: where /metrics is.
-        log_level: of Python's logging.
+        reconcilers: number of GPUJobs that are reconciled concurrently.
+        heartbeat: file from which the probe knows that the operator is healthy.
+        metrics: settings of /metrics.
+        log_level: level of Python's logging.
     """
 
     lease: LeaseSettings

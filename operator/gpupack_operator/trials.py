@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUJobs by which GPUs are tried, as the API server has them; makes and deletes them.
+"""GPUJobs that test GPUs, in the API server; creates and deletes them.
 
-They are jobs like any other: the operator that makes them also runs them, and they wait in the
-queue. Their namespace alone makes them what they are.
+They are jobs like any other: the operator that creates them also runs them, and they wait in the
+queue. Only their namespace distinguishes them.
 """
 
 import logging
@@ -25,13 +25,13 @@ TRIALS: Final[tuple[Trial, ...]] = ("burn-in", "all-reduce")
 
 
 class Trials:
-    """A reflector's store of the acceptance namespace's GPUJobs.
+    """Reflector's store of the acceptance namespace's GPUJobs.
 
     Args:
-        api: where they are.
-        rules: how GPUs are tried.
-        changed: called with the name of a node of whose jobs one changed.
-        metrics: counts those that ended.
+        api: the API server with the jobs.
+        rules: how GPUs are tested.
+        changed: is called with the name of a node whose jobs changed.
+        metrics: counts the jobs that ended.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class Trials:
         self._api, self._rules, self._changed, self._metrics = api, rules, changed, metrics
         self._jobs: dict[str, GpuJob] = {}
         self.listed = False
-        """Whether it is known what there is."""
+        """Whether the existing jobs are known."""
 
     def replace(self, items: list[GpuJob]) -> None:
-        """These are all."""
+        """Replace all jobs by these."""
         nodes = {*map(_node_of, self._jobs.values()), *map(_node_of, items)}
         self._jobs = {item.metadata.name: item for item in items}
         self.listed = True
@@ -51,7 +51,7 @@ class Trials:
             self._changed(node)
 
     def upsert(self, item: GpuJob) -> None:
-        """A job appeared or changed."""
+        """Store a new or changed job."""
         before = self._jobs.get(item.metadata.name)
         if item.status.finished and before is not None and not before.status.finished:
             self._metrics.burn_in_ended(passed=item.status.phase == "Succeeded")
@@ -59,23 +59,23 @@ class Trials:
         self._changed(_node_of(item))
 
     def remove(self, item: GpuJob) -> None:
-        """A job is gone."""
+        """Remove a deleted job."""
         self._jobs.pop(item.metadata.name, None)
         self._changed(_node_of(item))
 
     def of(self, node: str) -> Mapping[Trial, GpuJob]:
-        """The jobs of a node."""
+        """Return the jobs of a node."""
         named = ((trial, self._jobs.get(manifests.job_name(node, trial))) for trial in TRIALS)
         return {trial: job for trial, job in named if job is not None}
 
     def strays(self, nodes: Mapping[str, GpuNode]) -> Iterator[GpuJob]:
-        """Jobs that have not ended and are about none of these nodes."""
+        """Yield the jobs that have not ended and test none of these nodes."""
         for job in self._jobs.values():
             if not job.status.finished and not _goes(job) and _node_of(job) not in nodes:
                 yield job
 
     async def keep(self, node: GpuNode) -> None:
-        """Make the jobs that are wanted on the node, delete those that are not.
+        """Create the jobs that the node needs, and delete those that it does not need.
 
         Raises:
             KubeError: the API server refused.
@@ -89,7 +89,7 @@ class Trials:
                 await self.delete(job)
 
     async def delete(self, job: GpuJob) -> None:
-        """Delete one, wherever it stands.
+        """Delete a job, in any state.
 
         Raises:
             KubeError: the API server refused.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hears from the extender's queue whose turn has come.
+"""Listener for notifications of the extender's queue about jobs that it can admit.
 
-One call waits there until there is something to say. Nothing depends on its coming: who waits asks
-again by himself, only later.
+One call waits at the extender until there is a notification. Nothing depends on it: a waiting job
+repeats its request by itself, only later.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from gpupack_operator.settings import PlanSettings
 log = logging.getLogger(__name__)
 
 CALL_SECONDS: Final = 40.0
-"""The extender answers within 20 s, with or without a turn."""
+"""Time limit of a call; the extender answers within 20 s, with or without a notification."""
 PAUSE_SECONDS: Final = 1.0
-"""After a call without an answer."""
+"""Pause after a call without an answer."""
 OK: Final = 200
 
 
 class TurnListener:
-    """Calls jobs in the line whose turn has come."""
+    """Listener that wakes jobs in the line when the queue can admit them."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class TurnListener:
         line: PlanLine,
         ordered: Callable[[TurnsResponse], None],
     ) -> None:
-        """`ordered` hears which attempts are to end, all of them each time."""
+        """Create a listener.
+
+        `ordered` receives all orders to end, move or grow attempts each time.
+        """
         self._settings = settings
         self._line = line
         self._ordered = ordered
@@ -64,7 +67,7 @@ class TurnListener:
             self._line.called(Key(job.namespace, job.name))
 
     async def _listen(self, client: ExtenderClient) -> TurnsResponse | None:
-        """The next answer; None: there is none, and the log says why once."""
+        """Return the next answer, or None if there is none; log the cause once."""
         query = {"queue": self._queue, "number": str(self._number)}
         try:
             status, body = await client.call("GET", names.TURNS_ROUTE, query=query)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUNodes without an owner: each is given to its Node, or deleted where there is no such Node.
+"""GPUNodes without an owner: each gets its Node as owner, or is deleted if it has no Node.
 
-Agents create theirs with the Node as owner, and the garbage collector deletes it with the Node. One
-that a person wrote has no owner, and would outlive its Node.
+Agents create GPUNodes with the Node as owner, and the garbage collector deletes them with the Node.
+A GPUNode that a person wrote has no owner, and would outlive its Node.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 MAX_LOOKS: Final = 20
-"""GPUNodes at one look."""
+"""Largest number of GPUNodes in one pass."""
 GRACE_SECONDS: Final = 60.0
-"""How old a GPUNode is that is deleted: its Node may be on the way."""
+"""Minimum age of a GPUNode that is deleted: its Node may not be registered yet."""
 
 
 class UnownedGpuNodes:
-    """A reflector's store, and the task that acts.
+    """Reflector's store, and the task that acts.
 
     Args:
-        api: where GPUNodes and Nodes are.
-        now: by the API server's clock.
+        api: the API server with GPUNodes and Nodes.
+        now: returns the API server's time.
     """
 
     def __init__(self, api: Api, *, now: Callable[[], dt.datetime]) -> None:
@@ -38,29 +38,29 @@ class UnownedGpuNodes:
         self._unowned: dict[str, GpuNode] = {}
 
     def replace(self, items: list[GpuNode]) -> None:
-        """These are all."""
+        """Replace all GPUNodes by these."""
         self._unowned.clear()
         for item in items:
             self.upsert(item)
 
     def upsert(self, item: GpuNode) -> None:
-        """A GPUNode appeared or changed."""
+        """Store a new or changed GPUNode."""
         self._unowned.pop(item.metadata.name, None)
         if not item.metadata.owner_references:
             self._unowned[item.metadata.name] = item
 
     def remove(self, item: GpuNode) -> None:
-        """It is gone."""
+        """Remove a deleted GPUNode."""
         self._unowned.pop(item.metadata.name, None)
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Check in an endless loop."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
 
     async def look(self) -> None:
-        """Act on each; one that stays goes behind the others."""
+        """Process each GPUNode; one that stays goes to the end."""
         for name, item in list(self._unowned.items())[:MAX_LOOKS]:
             try:
                 await self._settle(item)

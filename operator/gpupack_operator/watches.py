@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator keeps of the cluster, and who keeps it up to date.
+"""Objects of the cluster that the operator keeps, and the watches that update them.
 
     GPUJobs                   listed once at start, then kopf's events (handlers)
     their Jobs and pods       reflectors, by label
 
-What an event says is not looked at; it only tells which GPUJob to look at.
+The content of an event is not used; it only shows which GPUJob to reconcile.
 """
 
 import asyncio
@@ -28,37 +28,37 @@ GpuJobs: TypeAlias = Index[ReadableGpuJob, CachedGpuJob]
 
 
 class InitialList:
-    """A reflector's store for one list: it adds to the index what the list holds.
+    """Reflector's store for one list: it adds the list's objects to the index.
 
-    Nothing is taken away: what is not in the list is younger, and kopf has heard of it.
+    It removes nothing: an object that is not in the list is newer, and kopf has received it.
     """
 
     def __init__(self, gpujobs: GpuJobs) -> None:
         self._gpujobs = gpujobs
 
     def replace(self, items: list[ReadableGpuJob]) -> None:
-        """The list came."""
+        """Add the objects of the list."""
         for item in items:
             self.upsert(item)
 
     def upsert(self, item: ReadableGpuJob) -> None:
-        """A GPUJob changed before the watch ended."""
+        """Store a GPUJob that changed before the watch ended."""
         self._gpujobs.upsert(item)
 
     def remove(self, item: ReadableGpuJob) -> None:
-        """A GPUJob went before the watch ended."""
+        """Remove a GPUJob that was deleted before the watch ended."""
         self._gpujobs.remove(item)
 
 
 def gpujobs_of(cache: Cache, router: EventRouter) -> GpuJobs:
-    """All GPUJobs; `cache` reads them, `router` hears of each change."""
+    """Return the index of all GPUJobs; `cache` reads it, and `router` receives each change."""
     found: GpuJobs = Index(_name_of, ReadableGpuJob.cached, router.gpujob)
     cache.gpujobs = found
     return found
 
 
 async def list_once(api: Api, gpujobs: GpuJobs, *, namespace: str) -> None:
-    """Fill the index. kopf does not say when it has heard of everything that there is."""
+    """Fill the index; kopf does not report when it has processed all existing objects."""
     reflector = Reflector(api, READABLE_GPUJOBS, InitialList(gpujobs), namespace=namespace)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(reflector.run())
@@ -69,7 +69,7 @@ async def list_once(api: Api, gpujobs: GpuJobs, *, namespace: str) -> None:
 def reflectors(
     api: Api, cache: Cache, router: EventRouter, *, namespace: str
 ) -> dict[str, Reflector[Any]]:
-    """The watches of everything but GPUJobs; `cache` is filled by them, `router` hears of it."""
+    """Return the watches of all kinds but GPUJobs; they fill `cache` and notify `router`."""
     jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, router.job)
     pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, router.pod)
     cache.jobs, cache.pods = jobs, pods
@@ -80,7 +80,7 @@ def reflectors(
 
 
 def trials_of(api: Api, trials: Trials | None) -> dict[str, Reflector[Any]]:
-    """The watch of the jobs by which GPUs are tried, where they are."""
+    """Return the watch of the jobs that test GPUs, if GPUs are tested."""
     if trials is None:
         return {}
     return {"trials": Reflector(api, GPUJOBS, trials, namespace=names.ACCEPTANCE_NAMESPACE)}

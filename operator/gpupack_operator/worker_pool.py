@@ -20,19 +20,19 @@ Pass = Callable[[Key], Awaitable[float | None]]
 
 
 class FailedPass(Protocol):
-    """Who is told of a pass that failed."""
+    """Callback for a pass that failed."""
 
     async def __call__(self, key: Key, error: Exception, *, failures: int) -> None:
-        """The passes over this key have failed so many times in a row."""
+        """Handle that the passes over this key have failed so many times in a row."""
 
 
 class WorkerPool:
-    """Works on several GPUJobs at once, and on each by one worker.
+    """Pool that reconciles several GPUJobs concurrently, each with one worker at a time.
 
     Args:
-        queue: what is to be worked on.
-        reconcile: one pass.
-        on_failure: told of each pass that fails.
+        queue: the keys to reconcile.
+        reconcile: runs one pass.
+        on_failure: is called after each failed pass.
         metrics: counts passes.
     """
 
@@ -46,12 +46,12 @@ class WorkerPool:
         self._failures: dict[Key, int] = {}
 
     def add_all(self, keys: Iterable[Key]) -> None:
-        """Have all of these looked at."""
+        """Queue all of these keys."""
         for key in keys:
             self._queue.add(key)
 
     async def run(self, size: int) -> None:
-        """Work for ever."""
+        """Work in an endless loop."""
         async with asyncio.TaskGroup() as group:
             for number in range(size):
                 group.create_task(self._work(), name=f"worker {number}")
@@ -75,7 +75,7 @@ class WorkerPool:
             log.warning("%s/%s: %s; trying again", *key, error)
             return await self._failed(key, error)
         except Exception as error:
-            # A bug about one GPUJob must not stop the others; the traceback is what mends it.
+            # # A bug about one GPUJob must not stop the others; the traceback helps to fix it.
             self._metrics.passed("internal_error")
             log.exception("%s/%s: unexpected error; trying again", *key)
             return await self._failed(key, error)
@@ -88,6 +88,6 @@ class WorkerPool:
         try:
             await self._on_failure(key, error, failures=failures)
         except Exception:
-            # What one GPUJob brings about must not end the worker, here neither.
+            # # Nothing that one GPUJob causes may end the worker, here neither.
             log.exception("%s/%s: cannot tell of the failure", *key)
         return min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10), MAX_RETRY_SECONDS)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt as it was observed, and what may be found out about it.
+"""One attempt as it was observed, and conclusions about it.
 
-Only pods of the Jobs that are seen have its workers: one whose Job is gone says nothing about an
-attempt that still runs. Who their controller is, is their author's word, and the Job's controller
-takes them for its own: so a pod must also ask for the GPUs of as many workers as it is to have,
-which a quota counts, in containers that are named after them.
+Workers are only in pods of the Jobs that are seen: a pod whose Job is deleted says nothing about an
+attempt that still runs. The author of a pod can name any controller, and the Job's controller then
+counts the pod as its own. So a pod must also request the GPUs of as many workers as it should have,
+which a quota counts, in containers with the workers' names.
 """
 
 import dataclasses
@@ -37,15 +37,15 @@ STRANGERS_NAMED = 3
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """How an attempt ended.
+    """End of an attempt.
 
     Attributes:
-        outcome: what it counts as.
-        reason: typed cause, ours or Kubernetes' own.
-        message: a sentence for people.
-        exit_code: of the worker container, where that is what failed.
-        for_good: another attempt would end the same way.
-        worker: index of the one that broke first; None: that is not known, or nobody's.
+        outcome: the class of the end.
+        reason: typed cause, gpupack's or Kubernetes' own.
+        message: a sentence for users.
+        exit_code: exit code of the worker container, if that failed.
+        for_good: whether another attempt would end the same way.
+        worker: index of the worker that failed first; None: it is not known, or no worker failed.
     """
 
     outcome: Outcome
@@ -58,7 +58,7 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """A verdict, and from when on it holds if nothing changes until then."""
+    """Verdict, and the time from which it holds if nothing changes until then."""
 
     due: dt.datetime
     verdict: Verdict
@@ -66,11 +66,11 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
-    """Workers that the status says have ended; there may be no pod of them any more.
+    """Workers that have ended according to the status; their pods may no longer exist.
 
     Attributes:
-        succeeded: indices of those that succeeded.
-        ignored: indices of those whose failure the failure policy ignores.
+        succeeded: indices of the workers that succeeded.
+        ignored: indices of the workers whose failure the failure policy ignores.
         last_at: when the last of them ended.
         results: what they measured.
     """
@@ -82,12 +82,12 @@ class Ended:
 
     @property
     def indices(self) -> frozenset[int]:
-        """Indices of all of them."""
+        """Indices of all ended workers."""
         return self.succeeded | self.ignored
 
     @property
     def moments(self) -> list[dt.datetime]:
-        """When the last of them ended, if any has."""
+        """Time at which the last of them ended, as a list; empty: none has."""
         return [self.last_at] if self.last_at is not None else []
 
 
@@ -96,21 +96,21 @@ NONE_ENDED: Final = Ended()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptView:
-    """One attempt: its Jobs, its workers, and the rules that it is judged by.
+    """One attempt: its Jobs, its workers, and the rules that judge it.
 
-    Of an elastic gang the workers that start together; or one of those beside them, by itself.
+    For an elastic gang, it has the workers that start together, or a single extra worker.
 
     Attributes:
-        indices: of the workers that there are to be.
-        wanted: the Jobs that there are to be, and the workers of each.
-        jobs: those of them that there are.
-        workers: those of the pods that count.
-        strangers: names of those that say to be the Job's and are no workers of it.
-        planned: by worker index, the node of its place.
-        planned_pod: the pod that each worker was planned as; None: that is not known.
-        ended: workers that are known to have ended, whether or not their pods are there.
-        earlier: attempts before it that the status still lists.
-        pull_secrets: that the pods have by the chart's values; None: no image is of ours.
+        indices: indices of the workers that should exist.
+        wanted: the Jobs that should exist, and the workers of each.
+        jobs: the existing ones of these Jobs.
+        workers: the workers in pods that count.
+        strangers: names of pods that claim to be the Job's and have none of its workers.
+        planned: the planned node by worker index.
+        planned_pod: the pod with which each worker was planned; None: it is not known.
+        ended: workers that are known to have ended, whether or not their pods exist.
+        earlier: earlier attempts that the status still lists.
+        pull_secrets: pull secrets of the pods by the chart's values; None: no image is gpupack's.
     """
 
     number: int
@@ -133,7 +133,7 @@ class AttemptView:
 
     @property
     def all_created(self) -> bool:
-        """Whether there is a pod of each worker, or what is left of one that ended."""
+        """Whether each worker has a pod, or has ended."""
         return not self.missing
 
     @property
@@ -143,41 +143,47 @@ class AttemptView:
 
     @property
     def missing_jobs(self) -> frozenset[str]:
-        """Names of the Jobs that there are to be and are not."""
+        """Names of the Jobs that should exist and do not."""
         return frozenset(self.wanted) - {job.metadata.name for job in self.jobs}
 
     @property
     def shares_pods(self) -> bool:
-        """Whether its pods have Jobs of their own, since workers share them."""
+        """Whether each pod has its own Job, because workers share pods."""
         return any(each.in_one_pod for each in self.wanted.values())
 
     @property
     def began_at(self) -> dt.datetime | None:
-        """When the Job controller began with the last of its Jobs; None: it has not yet."""
+        """Time at which the Job controller began with the last of its Jobs.
+
+        None: it has not begun.
+        """
         starts = [job.status.start_time for job in self.jobs]
         known = [start for start in starts if start is not None]
         return max(known) if known and len(known) == len(self.wanted) else None
 
     @property
     def bound(self) -> int:
-        """How many workers have a node, or had one until they ended."""
+        """Number of workers that have a node, or had one until they ended."""
         bound = {index for index, each in by_index(self.workers).items() if each.bound}
         return len(bound | self.ended.indices)
 
     @property
     def started(self) -> int:
-        """How many workers have started."""
+        """Number of workers that have started."""
         started = {index for index, each in by_index(self.workers).items() if each.started}
         return len(started | self.ended.indices)
 
     @property
     def count(self) -> int:
-        """How many workers there are to be."""
+        """Number of workers that should exist."""
         return len(self.indices)
 
     @property
     def ended_at(self) -> dt.datetime | None:
-        """When the last worker ended; None: one may still run, or no object says when it ended."""
+        """Time at which the last worker ended.
+
+        None: one may still run, or the time is not known.
+        """
         ends = [worker.ended_at for worker in self.workers]
         known = [end for end in ends if end is not None]
         moments = known + self.ended.moments
@@ -192,7 +198,7 @@ class AttemptView:
 
     @property
     def told_of_strangers(self) -> str:
-        """What to add to a message where workers are missing; empty if there are no strangers."""
+        """Addition to a message about missing workers; empty if there are no strangers."""
         if not self.strangers:
             return ""
         named = ", ".join(self.strangers[:STRANGERS_NAMED])
@@ -205,18 +211,18 @@ class AttemptView:
 
     @property
     def told_of_more(self) -> str:
-        """What to add to a message where workers do not start; empty if all are as planned."""
+        """Addition to a message about workers that do not start; empty if all are as planned."""
         more = beyond_plan((worker.pod_as_planned for worker in self.workers), self.planned_pod)
         if not more:
             return ""
         return f"; its pods request more than was planned, and count as they are: {more}"
 
     def workers_of(self, job: Job) -> tuple[int, ...]:
-        """Indices of the workers of one of its Jobs."""
+        """Return the indices of the workers of one of its Jobs."""
         return self.wanted[job.metadata.name].indices
 
     def action_for(self, exit_code: int | None) -> FailureAction | None:
-        """What the failure policy says about an exit code; the first rule that matches decides."""
+        """Return the failure policy's action for an exit code; the first matching rule decides."""
         for rule in self.spec.failure_policy:
             if exit_code in rule.exit_codes:
                 return rule.action
@@ -230,7 +236,7 @@ def condition_of(job: Job, kind: str) -> Condition | None:
 
 
 def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> AttemptView:
-    """Look at one attempt of what was observed: at those of its workers that start together."""
+    """Return the view of an attempt with the workers that start together."""
     spec = observation.job.spec
     wanted = gang_jobs(observation.job, status, attempt=attempt.number)
     jobs = tuple(job for job in observation.jobs if job.metadata.name in wanted)
@@ -257,7 +263,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
 
 
 def view_beside(observation: Observation, attempt: AttemptView, job: Job) -> AttemptView:
-    """Look at the worker of a Job of its own, which began when that was created."""
+    """Return the view of an extra worker, which began when its Job was created."""
     index = index_of(job)
     wanted = {job.metadata.name: JobWorkers((index,))}
     workers, strangers = _workers(observation, (job,), wanted)
@@ -289,7 +295,7 @@ def _ended(found: EndedWorkers | None) -> Ended:
 def _workers(
     observation: Observation, jobs: tuple[Job, ...], wanted: GangJobs
 ) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
-    """The workers of some Jobs, and the names of pods that only say to be of these Jobs."""
+    """Return the workers of some Jobs, and the names of pods that only claim to be theirs."""
     of_gpus = limits(observation.job.spec)
     by_uid = {job.metadata.uid: wanted[job.metadata.name] for job in jobs}
     workers: list[Worker] = []
@@ -306,7 +312,7 @@ def _workers(
 
 
 def _of_pod(pod: Pod, containers: tuple[str, ...], expected: JobWorkers) -> tuple[Worker, ...]:
-    """The workers of a pod; none where it is not as its Job makes it."""
+    """Return the workers of a pod; none if the pod is not as its Job creates it."""
     index = index_of(pod)
     if not expected.in_one_pod:
         is_one = index in expected.indices and len(containers) == 1

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob without a current attempt: clear up after the last one, wait, plan, admit.
+"""GPUJob without a current attempt: clean up after the last one, wait, plan, admit.
 
-The next attempt begins only when no pod of an earlier one can run any more: two of them could
-write the same checkpoint. A pod that is deleted and does not go hangs on its node. It is waited
-for as long as kubelet or agent of that node give a sign of life, for then its containers may go on.
-When both are silent it is waited for no longer, not even for its grace period, of which such a node
-has not heard; the ledger does not hand out its devices before it is gone.
+The next attempt begins only when no pod of an earlier one can run any more: two of them could write
+the same checkpoint. A pod that is deleted and does not end hangs on its node. The job waits for it
+as long as that node's kubelet or agent gives a sign of life, because its containers may still run.
+When both are silent, the job waits no longer, not even for the pod's grace period, since such a
+node does not know of the deletion. The ledger does not give the pod's devices to others before the
+pod is gone.
 """
 
 import dataclasses
@@ -43,25 +44,26 @@ from gpupack_operator.decision.view import view
 from gpupack_operator.decision.workers import is_overdue, may_run
 
 LOOK_SECONDS = 5.0
-"""How often to look at what should be going away without being asked."""
+"""How often to check for objects that should disappear by themselves."""
 
 FIRST_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 15.0
-"""Between two questions of which the first had no answer."""
+"""Longest time between two requests if the first had no answer."""
 
 OVERDUE_SECONDS = 10.0
-"""How long after its grace period a pod may take to go before the status complains."""
+"""How long after its grace period a pod may take to end before the status reports it."""
 
 QUIET_SECONDS = 10.0
-"""How long a text may be out of date while its reason holds, however often it is asked for anew."""
+"""How long a message may be outdated while its reason holds, however often plans are requested."""
 
 STALE_SECONDS = 600.0
-"""The same of a text that differs in times alone, and of one that says no more than that the job
-goes in next: the write of its places follows."""
+"""The same limit for a message that differs only in times, and for one that says only that the job
+is admitted next: the write of its placement follows.
+"""
 
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
-    """Take the first step that can be taken."""
+    """Take the first possible step."""
     actions, look_at = cleanup.clearing(observation, status)
     if observation.job.spec.suspend:
         status = structs.replace(status, preemption=None)
@@ -87,7 +89,7 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
 
 
 def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | None:
-    """When to look whether the next attempt can begin; None: now."""
+    """Return when to check whether the next attempt can begin; None: now."""
     if not cleanup.all_cleared(observation, status):
         return times.after(observation.now, LOOK_SECONDS)
     if any(may_run(pod, observation.silent) for pod in observation.pods):
@@ -97,7 +99,7 @@ def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | N
 
 
 def _remaining(observation: Observation, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
-    """Say which worker keeps the job from starting again, once it should be gone."""
+    """Say which worker keeps the job from starting again, once it should have ended."""
     patience_over = times.after(observation.now, -OVERDUE_SECONDS)
     hanging = [
         pod
@@ -152,7 +154,7 @@ def _told(
     reason: str,
     message: str,
 ) -> Decision:
-    """Say why the job waits; a newer text for the same reason may have to wait."""
+    """Say why the job waits; a newer message for the same reason may be delayed."""
     newer, last = _set(status, reason, message, write), observation.told
     is_next = reason == JobReason.NEXT
     is_another = newer.reason != status.reason and not is_next
@@ -167,7 +169,7 @@ def _told(
 
 
 def told(observation: Observation) -> Told:
-    """What a status says that is written for this answer."""
+    """Return what a status that is written for this answer says."""
     match observation.answer:
         case Waits(lasting=lasting, position=position):
             return Told(observation.now, lasting, position)

@@ -19,17 +19,17 @@ from gpupack_operator.decision import ends
 from gpupack_operator.manifests import owner
 
 GIVEN_UP = "DeletionByTaintManager"
-"""Kubernetes' word where a node was not ready or unreachable for longer than the pod tolerates."""
+"""Kubernetes' reason if a node was not ready or unreachable for longer than the pod tolerates."""
 
 STARTED_PHASES = {"Running", "Succeeded"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exit:
-    """A container that ended with an error.
+    """Container that ended with an error.
 
     Attributes:
-        container: its name.
+        container: the container's name.
         state: exit code, reason and message.
     """
 
@@ -39,16 +39,16 @@ class Exit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker of an attempt, and what can be said about it.
+    """One worker of an attempt, with its properties.
 
-    It ends with the container that has its GPUs: others (a log shipper, a proxy that admission has
-    added) may go on, and are stopped when the attempt has ended. Containers of other workers in its
-    pod are not its own: each of them is a worker by itself.
+    A worker ends with the container that has its GPUs: other containers (a log shipper, a proxy
+    that admission has added) may continue, and are stopped when the attempt has ended. Containers
+    of other workers in its pod are not its own: each of them is a worker by itself.
 
     Attributes:
-        pod: as the API server shows it.
-        container: that has the GPUs; empty: as the template names it.
-        number: the worker's index; None: the pod's label says it.
+        pod: the pod as the API server shows it.
+        container: the container that has the GPUs; empty: the one that the template names.
+        number: the worker's index; None: the pod's label contains it.
         peers: names of the containers of other workers in the pod.
     """
 
@@ -59,12 +59,12 @@ class Worker:
 
     @property
     def index(self) -> int:
-        """The worker's index; of a pod with one worker its label has it."""
+        """Index of the worker; a pod with one worker has it in a label."""
         return owner.index_of(self.pod) if self.number is None else self.number
 
     @property
     def main_container(self) -> str:
-        """The name of the container that is the job; one that is alone has a name of its own."""
+        """Name of the worker's container; a pod's only container keeps its own name."""
         if self.container:
             return self.container
         found = [container.name for container in self.pod.spec.containers]
@@ -73,30 +73,30 @@ class Worker:
 
     @property
     def exited_zero(self) -> bool:
-        """Whether the container that is the job ended with exit code 0, for whatever reason."""
+        """Whether the worker's container ended with exit code 0, for whatever reason."""
         state = self._terminated
         return self.pod.status.phase == "Succeeded" if state is None else state.exit_code == 0
 
     @property
     def succeeded(self) -> bool:
-        """Whether that container ended by itself, with exit code 0."""
+        """Whether the worker's container ended by itself, with exit code 0."""
         return self.exited_zero and isinstance(self.end, ends.ByItself)
 
     @property
     def has_ended(self) -> bool:
-        """Whether that container has."""
+        """Whether the worker's container has ended."""
         return self._terminated is not None or self.pod.finished
 
     @property
     def end(self) -> ends.End:
-        """How the container that is the job ended, if it has."""
+        """How the worker's container ended, if it has."""
         return ends.end(self.pod, self._terminated)
 
     @property
     def started(self) -> bool:
         """Whether its containers run or ran; those of a pod that its kubelet rejected never did.
 
-        Where workers share the pod, its own container: the others may start sooner.
+        In a shared pod only the worker's own container counts: the others may start sooner.
         """
         if self.peers:
             own = self._own
@@ -106,7 +106,7 @@ class Worker:
 
     @property
     def pod_as_planned(self) -> Pod:
-        """Its pod with the names of containers that a pod of one worker has, as it was planned."""
+        """Its pod with the container names of a pod with one worker, as it was planned."""
         if self.number is None:
             return self.pod
         ours = self.peers | {self.main_container}
@@ -118,7 +118,7 @@ class Worker:
 
     @property
     def pod_failed(self) -> bool:
-        """Whether its pod failed, and not only for another worker that failed in it."""
+        """Whether its pod failed, and not only because of another worker in it."""
         if self.pod.status.phase != "Failed":
             return False
         states = [s.state.terminated for s in self._all_statuses() if s.name in self.peers]
@@ -127,36 +127,39 @@ class Worker:
 
     @property
     def ended_at(self) -> dt.datetime | None:
-        """When the container that is the job ended; None: it may run, or that was not written."""
+        """Time at which the worker's container ended.
+
+        None: it may run, or the time is not known.
+        """
         return self._terminated.finished_at if self._terminated else None
 
     @property
     def seen_by_kubelet(self) -> bool:
-        """Whether its kubelet has said anything of it: the first word lists the containers."""
+        """Whether its kubelet has reported anything: the first report lists the containers."""
         return bool(self._all_statuses()) or self.pod.status.phase != "Pending"
 
     @property
     def bound(self) -> bool:
-        """Whether it has a node."""
+        """Whether its pod has a node."""
         return bool(self.pod.spec.node_name)
 
     @property
     def refused(self) -> bool:
-        """Whether kube-scheduler has found no node that takes it, of those that it may be on."""
+        """Whether kube-scheduler has found none of its pod's possible nodes suitable."""
         scheduled = self.condition("PodScheduled")
         return not self.bound and scheduled is not None and scheduled.reason == "Unschedulable"
 
     @property
     def bound_at(self) -> dt.datetime | None:
-        """When it was bound."""
+        """Time at which its pod was bound."""
         scheduled = self.condition("PodScheduled")
         return scheduled.last_transition_time if scheduled and self.bound else None
 
     @property
     def exit(self) -> Exit | None:
-        """The container that failed: the worker's first, then any other that ends for good.
+        """Container that failed: the worker's first, then any other one that ends finally.
 
-        A sidecar does not: its kubelet starts it again.
+        A sidecar does not count: its kubelet restarts it.
         """
         failed = [
             Exit(container=status.name, state=status.state.terminated)
@@ -169,24 +172,24 @@ class Worker:
 
     @property
     def waiting(self) -> tuple[ContainerWaiting, ...]:
-        """Why containers do not run yet; those that only wait for another's turn say so too."""
+        """Reasons why containers do not run yet, even if they only wait for other containers."""
         found = (status.state.waiting for status in self._statuses())
         return tuple(state for state in found if state)
 
     @property
     def turn_at(self) -> dt.datetime | None:
-        """Since when what waits could have started: its binding, or an init container's end."""
+        """Time from which the waiting containers could have started."""
         ended = (found.state.terminated for found in self.pod.status.init_container_statuses)
         ends = [state.finished_at for state in ended if state and state.finished_at]
         return max([self.bound_at, *ends]) if self.bound_at else None
 
     @property
     def result(self) -> str:
-        """The worker container's termination message."""
+        """Termination message of the worker's container."""
         return self._terminated.message if self._terminated else ""
 
     def condition(self, kind: str) -> Condition | None:
-        """A condition of the pod."""
+        """Return a condition of the pod."""
         return next((found for found in self.pod.status.conditions if found.type == kind), None)
 
     @property
@@ -203,7 +206,7 @@ class Worker:
         return frozenset(found.name for found in init if found.restart_policy == "Always")
 
     def _statuses(self) -> tuple[ContainerStatus, ...]:
-        """Of all containers that are not another worker's."""
+        """Return the statuses of all containers that are not another worker's."""
         return tuple(each for each in self._all_statuses() if each.name not in self.peers)
 
     def _all_statuses(self) -> tuple[ContainerStatus, ...]:
@@ -211,37 +214,37 @@ class Worker:
 
 
 def has_last_words(pod: Pod) -> bool:
-    """Whether a container of the pod has ended, so that its log is worth keeping."""
+    """Tell whether a container of the pod has ended, so that its log is worth keeping."""
     return any(each.state.terminated for each in pod.status.container_statuses)
 
 
 def may_run(pod: Pod, silent: Collection[str]) -> bool:
-    """Whether a pod that should be gone may still run something.
+    """Tell whether a pod that should be gone may still run something.
 
-    A silent node has not heard of the deletion, so that it would be in vain to wait for the grace
-    period there.
+    A silent node does not know of the deletion, so it is useless to wait for the grace period
+    there.
 
     Args:
         pod: the pod.
-        silent: nodes of which nothing has been heard for a while.
+        silent: nodes that have reported nothing for a while.
     """
     is_deleted = pod.metadata.deletion_timestamp is not None
     return not pod.finished and not (is_deleted and pod.spec.node_name in {"", *silent})
 
 
 def is_given_up(pod: Pod) -> bool:
-    """Whether Kubernetes deletes the pod because its node does not answer."""
+    """Tell whether Kubernetes deletes the pod because its node does not answer."""
     by = None if pod.finished else ends.interruption(pod)
     return by is not None and by.reason == GIVEN_UP
 
 
 def is_overdue(pod: Pod, now: dt.datetime) -> bool:
-    """Whether a deleted pod is past its grace period: its node does not do what it was told."""
+    """Tell whether a deleted pod is past its grace period: its node does not end it."""
     grace_ends = pod.metadata.deletion_timestamp
     return not pod.finished and grace_ends is not None and now >= grace_ends
 
 
 def by_index(workers: Iterable[Worker]) -> dict[int, Worker]:
-    """One pod for each index, in order: a succeeded one rather than its duplicate."""
+    """Return one pod for each index, in order; a succeeded one is preferred to its duplicate."""
     ordered = sorted(workers, key=lambda worker: (worker.index, worker.succeeded))
     return {worker.index: worker for worker in ordered if worker.index >= 0}
