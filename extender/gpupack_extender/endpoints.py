@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all endpoints share: bounded bodies, JSON in and out, errors as answers."""
+"""Common parts of all endpoints: bounded bodies, JSON in and out, errors as answers."""
 
 import asyncio
 import http
@@ -28,10 +28,10 @@ from gpupack_serving.errors import Denied
 JSON: Final = "application/json"
 
 LARGE_BYTES: Final = 256 << 10
-"""Larger bodies are decoded in a thread, beside other calls: a megabyte can take 0.1 s."""
+"""Larger bodies are decoded in a thread, while other calls continue: a megabyte can take 0.1 s."""
 
 CALLER_SECONDS: Final = 1.0
-"""How often a call that takes long looks whether its caller is there."""
+"""How often a long call checks whether its caller is still connected."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
@@ -52,16 +52,16 @@ async def read(request: Request, kind: type[T], *, limit_bytes: int) -> T:
     """Read and decode a body.
 
     Raises:
-        CallInvalid: the body is too large, or not what `kind` says; nothing is left behind.
+        CallInvalid: the body is too large, or does not match `kind`; it is discarded.
     """
     return await decoded(await read_body(request, limit_bytes), kind)
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """Read a body that says that it is JSON.
+    """Read a body that is declared as JSON.
 
     Raises:
-        CallInvalid: it is too large, or says that it is something else.
+        CallInvalid: it is too large, or is declared as something else.
     """
     _require_json(request)
     return await _body(request, limit_bytes)
@@ -71,7 +71,7 @@ async def decoded(body: bytes, kind: type[T]) -> T:
     """Decode a body, a large one in a thread.
 
     Raises:
-        CallInvalid: as `decode`.
+        CallInvalid: under the conditions of `decode`.
     """
     if len(body) > LARGE_BYTES:
         return await asyncio.to_thread(decode, body, kind)
@@ -82,9 +82,9 @@ def decode(body: bytes, kind: type[T]) -> T:
     """Decode a body.
 
     Raises:
-        CallInvalid: the body is not what `kind` says, or an object has a key twice; the message
-            says where.
-        CallTooLarge: apart from node names the body is larger than is read; it was not decoded.
+        CallInvalid: the body does not match `kind`, or an object has a key twice; the message says
+        where.
+        CallTooLarge: without its node names the body exceeds the limit; it was not decoded.
     """
     require_bounded(size_without_names(body))
     try:
@@ -96,10 +96,10 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, R]) -> R:
-    """Do something that can take long, for as long as its caller waits for it.
+    """Run work that can take long, for as long as its caller waits for it.
 
     Raises:
-        CallInvalid: the caller has gone away.
+        CallInvalid: the caller has disconnected.
     """
     task = asyncio.create_task(work)
     try:
@@ -117,7 +117,7 @@ def answer(body: Any, status: int = http.HTTPStatus.OK) -> Response:
 
 
 def guarded(endpoint: Endpoint) -> Endpoint:
-    """Turn the errors that callers must be told of into answers."""
+    """Turn errors that concern the caller into answers."""
 
     async def call(request: Request) -> Response:
         try:
@@ -152,7 +152,7 @@ async def _not_served(request: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """Answer where our own code failed; Starlette raises the error on: the connection ends."""
+    """Answer an internal error; Starlette then raises it again, and the connection ends."""
     answered = _problem(error, http.HTTPStatus.INTERNAL_SERVER_ERROR)
     answered.headers["connection"] = "close"
     return answered

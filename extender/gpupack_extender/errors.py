@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the extender, named by what the caller is told.
+"""Errors of the extender, named as in answers to callers.
 
 ExtenderError
 └── CallInvalid          the HTTP call is malformed; answered 4xx, nothing changed
     ├── CallTooLarge     413
     └── MediaTypeInvalid 415
 
-What cannot be read, served or decided on is an error of gpupack_scheduling, and who may not call
-one of gpupack_serving.
+Requests that cannot be read, served or decided are errors of gpupack_scheduling, and denied access
+is one of gpupack_serving.
 """
 
 import http
@@ -16,7 +16,7 @@ from gpupack_scheduling.errors import BindRefused
 
 
 class ExtenderError(Exception):
-    """Root of all errors of the extender."""
+    """Base class of the extender's errors."""
 
 
 class CallInvalid(ExtenderError):
@@ -38,4 +38,4 @@ class MediaTypeInvalid(CallInvalid):
 
 
 class GangIncomplete(BindRefused):
-    """A worker is not bound yet, as others of its gang have not come to be bound."""
+    """A worker is not bound yet, because other workers of its gang have not arrived at bind."""

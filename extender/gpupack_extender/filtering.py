@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""filter: which nodes a pod may go to.
+"""Verb filter: the nodes that a pod may use.
 
     worker of a GPUJob     its planned node, or why not now
-    any other, decisive    let in by the queue now, one node; the place is assumed until bind comes
-    any other, advisory    every node that fits, if the queue lets it in on any
+    any other, decisive    one node if the queue admits it now; the place is assumed until bind
+    any other, advisory    every node that fits, if the queue admits it on any
 
-Where only the hold on a finished pod's GPUs is in the way, nothing is decided: kube-scheduler hears
-of no event when it ends, and would come again after minutes only, while after an error it does so
+If the only obstacle is the hold on a finished pod's GPUs, nothing is decided: kube-scheduler gets
+no event when the hold ends, and would retry only after minutes, while after an error it retries
 within seconds.
 
-Texts depend on the cluster's state alone: kube-scheduler writes them into the pod, and a text
-that varies would make each write trigger the next call.
+Texts depend on the cluster's state alone: kube-scheduler writes them into the pod, and a text that
+varies would make each write trigger the next call.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ RESERVED = "its GPUs are reserved for a job for which others are being stopped"
 HOLD_ENDS_SOON = "GPUs of a finished pod are held until its node's agent can have said that it runs"
 
 Nodes = Sequence[core.NodeName]
-"""Those that passed kube-scheduler's own filters."""
+"""Nodes that passed kube-scheduler's own filters."""
 
 EVICTING_HELPS = frozenset(
     {
@@ -53,12 +53,12 @@ EVICTING_HELPS = frozenset(
         core.Reason.TOO_MANY_PODS,
     }
 )
-"""Reasons that go away when pods do; the others are the node's own."""
+"""Reasons that end when pods end; the other reasons depend on the node alone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """The filter verb as a function of the ledger."""
+    """Verb filter as a function of the ledger."""
 
     ledger: Ledger
     policies: Policies
@@ -72,7 +72,7 @@ class Filter:
         """Answer one call.
 
         Raises:
-            NotReady: a new place would have to be decided about, and none may be now.
+            NotReady: the pod needs a new place, and none may be given now.
         """
         self.ledger.expire()
         held = self.ledger.claims.pods.get(ask.uid)
@@ -99,7 +99,7 @@ class Filter:
         return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
 
     def _obstacle(self, claim: WorkerClaim, request: core.Request) -> str:
-        """Say why a pod that asks for this cannot have the worker's place; empty: it can."""
+        """Return why a pod with this request cannot use the worker's place; empty: it can."""
         table, worker = self.ledger.claims, claim.worker
         place, title = table.place_of(worker), table.title(worker)
         if place is None:
@@ -112,7 +112,10 @@ class Filter:
         return f"{title} cannot be used: {obstacle}" if obstacle else ""
 
     def _comes_too_early(self, claim: WorkerClaim, request: core.Request) -> bool:
-        """Whether it may be the pod of more workers: a plan tells that once it is seen written."""
+        """Tell whether the pod may have more workers.
+
+        The watch shows this with the written plan.
+        """
         if claim.state is not State.PLANNED or not mismatch(request, claim.allocation):
             return False
         shown = self.ledger.jobs.shown(claim.worker.attempt.job_uid)
@@ -142,7 +145,7 @@ class Filter:
         return FilterResult(node_names=[chosen.node])
 
     def _waits(self, request: core.Request, wait: Wait, nodes: Nodes) -> FilterResult:
-        """Where room is lacking, why on each node; else why the queue does not let the pod in."""
+        """Return why each node lacks free resources, or why the queue does not admit the pod."""
         if not wait.lacks_room:
             return nowhere(nodes, wait.lasting_cause)
         return self._not_yet(request, nodes) or self._refused(request, nodes)
@@ -162,7 +165,7 @@ class Filter:
         )
 
     def _not_yet(self, request: core.Request, nodes: Nodes) -> FilterResult | None:
-        """That nothing is decided, if the pod fits when holds of some seconds have ended."""
+        """Return that nothing is decided, if the pod fits once holds of some seconds have ended."""
         later = self.ledger.claims.after_holds()
         if later is None:
             return None
@@ -170,7 +173,7 @@ class Filter:
         return FilterResult(error=HOLD_ENDS_SOON) if fits else None
 
     def _refused(self, request: core.Request, nodes: Nodes) -> FilterResult:
-        """Why each node that does not fit does not, and how nearly the nearest ones do."""
+        """Return why each node does not fit, and the nearest misses."""
         cluster = self.ledger.cluster
         miss, near = core.nearly(cluster, request, candidates=nodes)
         less = f"; would fit with {miss.resource.less(miss.less)}" if miss else ""
@@ -194,12 +197,12 @@ class Filter:
 
 
 def _resources(node: core.Node | None) -> tuple[str, ...]:
-    """By which names the node's GPUs are asked for."""
+    """Return the resource names with which the node's GPUs are requested."""
     return tuple(name or names.GPU for name in node.resources) if node else ()
 
 
 def _committed(held: PodClaim, nodes: Nodes) -> FilterResult:
-    """A Binding was sent or written: no other node can be right until its end is known."""
+    """Return the node of a Binding that was sent: no other is valid until its outcome is known."""
     if held.placement.node in nodes:
         return FilterResult(node_names=[held.placement.node])
     return FilterResult(error=f"the pod's binding to node {held.placement.node} is not settled")
@@ -212,5 +215,5 @@ def _exactly(node: core.NodeName, nodes: Nodes, *, otherwise: str) -> FilterResu
 
 
 def nowhere(nodes: Nodes, text: str) -> FilterResult:
-    """That the pod can be on none of the nodes, whatever is evicted there."""
+    """Return that the pod fits on none of the nodes, even after evictions."""
     return FilterResult(node_names=[], failed_and_unresolvable_nodes=dict.fromkeys(nodes, text))

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of a gang are bound together, once kube-scheduler has accepted each of them.
+"""Gathering of a gang: its workers are bound together, once kube-scheduler has accepted them all.
 
     filter ─► bind: the place is held ─► waits until all workers of the gang are here ─► Binding
                                             └► refused: the attempt, the pod or the caller is gone
 
-kube-scheduler calls bind for each pod from a task of its own, when the pod has passed its filters
-and its volumes are there. A worker that it refuses never comes here, so none of its gang is bound,
-and no container of it starts: the others wait until the operator gives the attempt up
-(BindTimeout), which takes their places away.
+kube-scheduler calls bind for each pod from a separate task, when the pod has passed its filters and
+its volumes are ready. A worker that it refuses never arrives here, so no worker of its gang is
+bound, and no container of it starts: the others wait until the operator gives the attempt up
+(BindTimeout), which releases their places.
 
-A worker is here, too, if it is bound already: after a restart those that come again find the rest.
-One whose caller has gone away is not, although it holds its place until it looks. Workers that
-share a pod are here with it.
-An attempt that has begun once does not wait again, whatever becomes of its pods.
+A bound worker counts as arrived: after a restart the workers that arrive again find the rest. A
+worker whose caller has disconnected does not count, although it holds its place until its next
+check. Workers that share a pod arrive with it. An attempt that has begun once does not wait again,
+whatever happens to its pods.
 
-Workers of an elastic gang beyond the least, gangs of one, and pods without a GPUJob do not wait.
+Extra workers of an elastic gang, gangs of one, and pods without a GPUJob do not wait.
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
 
 LOOK_SECONDS: Final = 0.5
-"""How often a worker that waits looks whether its place, its pod and its caller are there."""
+"""How often a waiting worker checks that its place, its pod and its caller still exist."""
 
 MAX_BEGUN: Final = 4096
-"""Attempts that are known to have begun; those without places are forgotten then."""
+"""Limit of attempts that are known to have begun; beyond it those without places are forgotten."""
 
 
 class Gathering:
-    """Which gangs have come together."""
+    """Record of the gangs that have gathered."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._begun: set[AttemptKey] = set()
         self._news: dict[AttemptKey, asyncio.Event] = defaultdict(asyncio.Event)
         self._waiting: dict[AttemptKey, dict[WorkerKey, Callable[[], bool]]] = defaultdict(dict)
-        """The workers that wait, and whether their callers still do."""
+        """Waiting workers, and whether their callers still wait."""
         self._is_closed = False
 
     def close(self) -> None:
-        """No worker waits any more: the process is about to end."""
+        """End all waits: the process is about to end."""
         self._is_closed = True
         for news in self._news.values():
             news.set()
@@ -60,7 +60,7 @@ class Gathering:
             is_wanted: whether kube-scheduler still waits for an answer.
 
         Raises:
-            GangIncomplete: it must not be bound now; no Binding was sent.
+            GangIncomplete: the pod must not be bound now; no Binding was sent.
         """
         worker = claim.worker
         if worker is None or self._may_begin(worker):
@@ -78,10 +78,10 @@ class Gathering:
             self._leave(worker)
 
     def require_place(self, worker: WorkerKey, is_wanted: Callable[[], bool]) -> None:
-        """Check that the worker has its place still, and that its caller waits.
+        """Check that the worker still has its place, and that its caller waits.
 
         Raises:
-            GangIncomplete: it must not be bound now.
+            GangIncomplete: the worker must not be bound now.
         """
         if worker not in self._ledger.claims.workers:
             raise GangIncomplete(f"{worker.attempt} has given its places back")
@@ -119,7 +119,7 @@ class Gathering:
         return sum(map(self._workers_in, here)) >= least
 
     def _workers_in(self, first: WorkerKey) -> int:
-        """Count the workers of a pod that is here."""
+        """Count the workers of a pod that has arrived."""
         claims = self._ledger.claims
         return len(claims.in_pod(first)) if first in claims.workers else 1
 
@@ -131,9 +131,9 @@ class Gathering:
             self._news[attempt].set()
 
     def _require_pod(self, claim: PodClaim, *, was_shown: bool) -> bool:
-        """Whether the watch has shown the pod by now.
+        """Check that the pod exists, and return whether the watch has shown it by now.
 
-        A list in which it is missing leaves its claim alone, as the pod may be younger.
+        A list without the pod does not affect its claim, as the pod may be newer.
         """
         held = self._ledger.claims.pods.get(claim.uid)
         is_shown = self._ledger.pods.waiting(claim.uid) is not None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Health and readiness for the kubelet, on a port of their own.
+"""Health and readiness for the kubelet, on a separate port.
 
-Whatever is done to the plan API's port, probes are answered. They are for anyone and say what is
-missing, no more.
+Probes are answered under any load on the plan API's port. They need no authentication and show only
+what is missing.
 """
 
 import dataclasses
@@ -19,22 +19,22 @@ from gpupack_extender.readiness import Readiness
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Health:
-    """healthz, readyz."""
+    """Endpoints healthz and readyz."""
 
     readiness: Readiness
 
     def app(self) -> Starlette:
-        """The routes."""
+        """Return the routes."""
         return endpoints.application(
             [Route("/healthz", self.healthz), Route("/readyz", self.readyz)]
         )
 
     async def healthz(self, _: Request) -> Response:
-        """Whether the process answers."""
+        """Answer, to show that the process responds."""
         return PlainTextResponse("ok")
 
     async def readyz(self, _: Request) -> Response:
-        """Whether this leads, or could at once: everything is known and fresh."""
+        """Answer whether this process leads, or could at once: all objects are known and fresh."""
         missing = self.readiness.missing_to_answer()
         code = http.HTTPStatus.SERVICE_UNAVAILABLE if missing else http.HTTPStatus.OK
         return PlainTextResponse(missing or "ok", code)

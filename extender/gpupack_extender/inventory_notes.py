@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells of each node that gets no work because of its inventory, by a condition of its GPUNode."""
+"""Conditions of GPUNodes whose nodes get no work because of their inventory."""
 
 import datetime as dt
 import logging
@@ -21,18 +21,18 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 MAX_WRITES: Final = 20
-"""At one look."""
+"""Largest number of writes in one pass."""
 MAX_MESSAGE: Final = 1024
 
 
 class InventoryNotes:
-    """A task of the extender.
+    """Task that writes the conditions.
 
     Args:
-        api: where GPUNodes are.
-        ledger: knows which nodes it rejects.
-        decides: whether this process does.
-        now: by the API server's clock.
+        api: the API server with the GPUNodes.
+        ledger: knows the nodes that it rejects.
+        decides: tells whether this process decides.
+        now: returns the API server's time.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class InventoryNotes:
         self._api, self._ledger, self._decides, self._now = api, ledger, decides, now
 
     async def run(self) -> None:
-        """Write for ever; a write that failed is tried again at the next look."""
+        """Write in an endless loop; a failed write is repeated in the next pass."""
         await look_forever(self.look, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def look(self) -> None:
-        """Write the conditions that say something else by now."""
+        """Write the conditions that have changed."""
         stale = [*self._stale()]
         for node, condition in stale[:MAX_WRITES]:
             try:
@@ -81,7 +81,7 @@ class InventoryNotes:
 
 
 def condition_of(node: GpuNode) -> Condition | None:
-    """Return what a GPUNode says of this."""
+    """Return the GPUNode's condition about its inventory."""
     found = (each for each in node.status.conditions if each.type == INVENTORY_REJECTED)
     return next(found, None)
 
@@ -89,7 +89,7 @@ def condition_of(node: GpuNode) -> Condition | None:
 def wanted_condition(
     why: InventoryInvalid | None, before: Condition | None, now: dt.datetime
 ) -> Condition:
-    """Build the condition of a node that is rejected for `why`, or not any more."""
+    """Return the condition of a node that is rejected for `why`, or no longer rejected."""
     status: ConditionStatus = "True" if why else "False"
     reason, message = "InventoryAccepted", "nothing contradicts it any more"
     if why is not None:

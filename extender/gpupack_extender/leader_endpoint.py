@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one address behind the Service of the plan API: the leader's.
 
-Whoever decides writes itself into the Service's EndpointSlice, and looks again each second: a
-successor takes it over as it takes over the rest. Standbys are Ready, so that a rollout ends, a
-disruption budget counts and a broken version is seen before it leads.
+The deciding process writes its address into the Service's EndpointSlice, and checks it each second:
+a successor takes it over like all other duties. Standbys are Ready, so that a rollout ends, a
+disruption budget counts and a broken version is detected before it leads.
 
-A leader that is Ready alone was rejected: of two replicas one would never be, and `helm --wait` and
-a drain of the leader's node wait for it. So was a label of its pod: no part may write pods.
+The alternative that only the leader is Ready was rejected: of two replicas one would never be
+Ready, and `helm --wait` and a drain of the leader's node wait for it. A label of its pod was
+rejected as well: no component may write pods.
 
-The pod owns the slice, so that nothing is left of it when gpupack is gone.
+The pod owns the slice, so that nothing is left of it when gpupack is removed.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class EndpointSlice(objects.Object, frozen=True):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All of them."""
+        """All addresses."""
         return tuple(a for endpoint in self.endpoints or () for a in endpoint.addresses)
 
 
@@ -50,7 +51,7 @@ ENDPOINT_SLICES = Resource("/apis/discovery.k8s.io/v1", "endpointslices", Endpoi
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPod:
-    """The pod that we run in; without an address (outside a cluster) nothing is written."""
+    """The pod of this process; without an address (outside a cluster) nothing is written."""
 
     namespace: str
     name: str
@@ -61,14 +62,14 @@ class OwnPod:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderEndpoint:
-    """Keeps the Service leading to this pod while this pod decides."""
+    """Task that routes the Service to this pod while this process decides."""
 
     api: Api
     pod: OwnPod
     decides: Callable[[], bool]
 
     async def run(self) -> None:
-        """Look for ever; a write that failed is tried again at the next look."""
+        """Check in an endless loop; a failed write is repeated in the next pass."""
         while True:
             if self.pod.address and self.decides():
                 try:
@@ -81,7 +82,7 @@ class LeaderEndpoint:
         """Make this pod the Service's only endpoint, if it is not already.
 
         Raises:
-            KubeError: the API server did not do it.
+            KubeError: the API server did not execute a request.
         """
         namespace = self.pod.namespace
         try:
@@ -96,7 +97,7 @@ class LeaderEndpoint:
         log.info("the Service %s leads here, to %s", SERVICE, self.pod.address)
 
     def _slice(self, version: str) -> objects.Json:
-        """The slice, instead of exactly this version of it."""
+        """Return the slice, as a replacement of exactly this version."""
         pod = self.pod
         family = ipaddress.ip_address(pod.address).version
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}

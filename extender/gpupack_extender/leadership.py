@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the kube-scheduler beside us is the leader.
+"""Leadership of the kube-scheduler in the same pod.
 
-Leader election is kube-scheduler's own; its Lease is only watched. A Lease whose renewals we no
-longer see counts as lost when it would be for its holder: a partitioned extender must not answer
-beside its successor.
+Leader election is kube-scheduler's own; its Lease is only watched. A Lease whose renewals the watch
+no longer shows counts as lost when its holder would lose it: a partitioned extender must not answer
+at the same time as its successor.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """A reflector's store for one Lease; `gained` is called whenever leading begins."""
+    """Reflector's store for one Lease; `gained` is called whenever leading begins."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class Leadership:
 
     @property
     def held(self) -> bool:
-        """Whether we lead now."""
+        """Whether this process leads now."""
         return self._clock() < self._until
 
     @property
     def held_seconds(self) -> float:
-        """For how long we have led."""
+        """Number of seconds for which this process has led."""
         return self._clock() - self._since if self.held else 0.0
 
     def upsert(self, lease: objects.Lease) -> None:
-        """The Lease was taken or renewed."""
+        """Record that the Lease was taken or renewed."""
         if not lease.spec.holder_identity.startswith(self._prefix):
             self._lose()
             return
@@ -54,11 +54,11 @@ class Leadership:
         self._until = now + lease.spec.lease_duration_seconds
 
     def remove(self, _: objects.Lease) -> None:
-        """The Lease is gone."""
+        """Record that the Lease was deleted."""
         self._lose()
 
     def replace(self, leases: list[objects.Lease]) -> None:
-        """This is the Lease, if there is one."""
+        """Record the Lease of a list, or that there is none."""
         if not leases:
             self._lose()
         for lease in leases:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the extender counts. State is read from the ledger when it is asked for, not kept twice."""
+"""Metrics of the extender. State is read from the ledger at each scrape, not stored twice."""
 
 import collections
 import contextlib
@@ -29,11 +29,11 @@ OUTCOMES: Final[Mapping[str, tuple[str, ...]]] = {
     "bind": ("bound", "refused", "unknown", "incomplete"),
     "plan": ("placed", "refused"),
 }
-"""By verb. Shown from the start, so that the first of them is an increase."""
+"""Outcomes by verb. They are shown from the start, so that the first one is an increase."""
 
 
 class Metrics:
-    """Counts calls by verb and outcome, and their time."""
+    """Counters of calls by verb and outcome, and of their time."""
 
     def __init__(self) -> None:
         self.registry = prometheus.CollectorRegistry()
@@ -69,19 +69,19 @@ class Metrics:
         self._calls.labels(verb, outcome).inc()
 
     def text(self) -> bytes:
-        """Write everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return prometheus.generate_latest(self.registry)
 
 
 class LedgerCollector(Collector):
-    """Claims by state, devices by state, and how old the watches are."""
+    """Collector of claims by state, devices by state, and the age of the watches."""
 
     def __init__(self, ledger: Ledger, watches: Mapping[str, Watch]) -> None:
         self._ledger = ledger
         self._watches = watches
 
     def collect(self) -> Iterator[Metric]:
-        """Read the ledger as it is now: what has expired since the last call holds nothing."""
+        """Yield the ledger's current state; what has expired since the last call holds nothing."""
         self._ledger.expire()
         yield self._claims()
         yield self._devices()
@@ -166,13 +166,13 @@ class LedgerCollector(Collector):
 
 
 class ConsolidationCollector(Collector):
-    """What consolidations of this process cost and gained."""
+    """Collector of the costs and gains of this process's consolidations."""
 
     def __init__(self, consolidating: Consolidating) -> None:
         self._of = consolidating
 
     def collect(self) -> Iterator[Metric]:
-        """Those whose moves have begun."""
+        """Yield the consolidations whose moves have begun."""
         for name, text, value in (
             ("consolidations", "Consolidations whose moves have begun.", self._of.begun),
             ("consolidation_moves", "Jobs that they move.", self._of.moved),
@@ -191,13 +191,13 @@ class ConsolidationCollector(Collector):
 
 
 class ReadinessCollector(Collector):
-    """Whether this extender leads, and decides."""
+    """Collector that shows whether this extender leads and decides."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
 
     def collect(self) -> Iterator[Metric]:
-        """Both as 0 or 1."""
+        """Yield both as 0 or 1."""
         yield GaugeMetricFamily(
             "gpupack_extender_leading",
             "1: the kube-scheduler beside this extender is the leader.",
@@ -211,20 +211,20 @@ class ReadinessCollector(Collector):
 
 
 class Idle(Protocol):
-    """Who counts pods that use none of their GPUs."""
+    """Counter of pods that use none of their GPUs."""
 
     pods: int
     gpus: int
 
 
 class IdleCollector(Collector):
-    """Pods that use none of their GPUs for longer than their cohort allows."""
+    """Collector of pods that use none of their GPUs for longer than their cohort allows."""
 
     def __init__(self, idle: Idle) -> None:
         self._idle = idle
 
     def collect(self) -> Iterator[Metric]:
-        """As they were at the last look."""
+        """Yield the numbers of the last check."""
         for name, what, value in (
             ("pods", "Pods of their own", self._idle.pods),
             ("gpus", "GPUs of pods", self._idle.gpus),
@@ -234,7 +234,7 @@ class IdleCollector(Collector):
 
 
 def _gpus_by_model(cluster: core.Cluster) -> dict[str, tuple[int, float]]:
-    """Over arrays, too; what is held can be more than there is, as others say it."""
+    """Count GPUs with arrays; reported use can exceed the GPU, and is limited to it."""
     arrays = cluster.arrays
     there = arrays.health != ABSENT
     found: dict[str, tuple[int, float]] = {}
@@ -249,7 +249,10 @@ def _gpus_by_model(cluster: core.Cluster) -> dict[str, tuple[int, float]]:
 
 
 def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:
-    """Over arrays: 40,000 devices one by one would hold up the loop for 70 ms at each scrape."""
+    """Count with arrays.
+
+    40,000 devices one by one would block the loop for 70 ms at each scrape.
+    """
     health, left = cluster.arrays.health, cluster.arrays.free_milli
     known = int((health != ABSENT).sum())
     working = int(takes_work(health).sum())

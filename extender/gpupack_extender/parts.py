@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides, and what that rests on; the rest of the process acts on it or tells of it."""
+"""Parts that decide, and their inputs.
+
+The other parts of the process act on them or report them.
+"""
 
 import asyncio
 import dataclasses
@@ -31,11 +34,12 @@ from gpupack_scheduling.queueing.turns import Turns
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Each of them once.
+    """The single instance of each part.
 
     Attributes:
-        reflectors: what the API server holds, by what it is; the Lease of who leads is `leader`.
-        leadership: whether this process is who decides.
+        reflectors: watches of the API server's objects, by kind; `leader` watches the leader's
+            Lease.
+        leadership: whether this process leads.
         readiness: whether it may decide now.
     """
 
@@ -53,12 +57,12 @@ class Parts:
 
 
 def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
-    """Put together what decides; a loop must run.
+    """Create the parts that decide; a loop must run.
 
     Args:
-        settings: from the environment.
-        api: for everything but the Lease.
-        leases: for the Lease: no other call takes a connection from it.
+        settings: the settings from the environment.
+        api: the API server, for all objects but the Lease.
+        leases: the API server, for the Lease: no other call uses its connections.
     """
     clock, decisions, election = time.monotonic, settings.decisions, settings.leader_election
     ledger = Ledger(
@@ -110,7 +114,7 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
 
 
 def _reflectors(api: Api, ledger: Ledger, quotas: QuotaStores) -> dict[str, Reflector[Any]]:
-    """What decisions rest on."""
+    """Return the watches of the objects on which decisions depend."""
     return {
         "nodes": Reflector(api, NODES, ledger.nodes),
         "gpunodes": Reflector(api, GPUNODES, ledger.gpus),

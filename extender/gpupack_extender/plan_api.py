@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTPS side: the plan API and the turns for the operator, metrics, and what is known.
+"""HTTPS server: the plan API and notifications for the operator, metrics, and the known state.
 
-Everything asks for a token and the right, and no body is read before both are known: any pod can
-have a token of this audience. Of those with the right, each user has one body in memory at a time,
-and one is decoded at a time.
+Every call requires a token and the right, and no body is read before both are checked: any pod can
+have a token of this audience. Each user with the right has one body in memory at a time, and one
+body is decoded at a time.
 """
 
 import asyncio
@@ -34,14 +34,15 @@ SNAPSHOT_PATH: Final = "/snapshot"
 OUTLOOK_PATH: Final = "/outlook"
 
 LIMIT_BYTES: Final = 2 << 20
-"""More than the largest GPUJob that etcd takes."""
+"""More than the largest GPUJob that etcd accepts."""
 
 MAX_VALUES: Final = 1 << 18
-"""Of one body. Decoded, each takes up to 100 bytes: 2 MiB of empty lists would be 700,000. It is
-counted by the characters that separate them, of which a body of 256 KiB cannot have more."""
+"""Limit for one body. Decoded, each value takes up to 100 bytes: 2 MiB of empty lists would be
+700,000. Values are counted by their separators, of which a body of 256 KiB cannot have more.
+"""
 
 TURN_SECONDS: Final = 20.0
-"""How long a call for turns waits for one."""
+"""How long a call for notifications waits for one."""
 
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 _NAMESPACE: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -49,7 +50,7 @@ _NAMESPACE: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanApi:
-    """plan, turns, metrics, snapshot, outlook."""
+    """Endpoints for plans, notifications, metrics, snapshot and outlook."""
 
     make_plan: Plan
     turns: Turns
@@ -59,11 +60,11 @@ class PlanApi:
     _turns: weakref.WeakValueDictionary[str, asyncio.Lock] = dataclasses.field(
         default_factory=weakref.WeakValueDictionary, init=False
     )
-    """By user who plans."""
+    """Locks by user that requests plans."""
     _decoding: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock, init=False)
 
     def app(self) -> Starlette:
-        """The routes."""
+        """Return the routes."""
         return endpoints.application(
             [
                 Route(names.PLAN_ROUTE, endpoints.guarded(self.plan), methods=["POST"]),
@@ -75,7 +76,7 @@ class PlanApi:
         )
 
     async def plan(self, request: Request) -> Response:
-        """Places for all workers of an attempt, or why not."""
+        """Answer with places for all workers of an attempt, or with the reason for a refusal."""
         namespace = _namespace(request)
         user = await self.access.may_plan(_caller(request), namespace=namespace)
         call = await self._read(request, user)
@@ -91,7 +92,10 @@ class PlanApi:
         return endpoints.answer(result)
 
     async def show_turns(self, request: Request) -> Response:
-        """Whose turn has come since the caller last asked; waits for the first."""
+        """Answer with the jobs that can be admitted since the caller's last call.
+
+        Wait for the first.
+        """
         await self.access.may_hear_turns(_caller(request))
         self.readiness.require_to_decide()
         queue, number = (
@@ -103,14 +107,14 @@ class PlanApi:
         return endpoints.answer(await self.turns.since(queue, int(number), seconds=TURN_SECONDS))
 
     async def show_metrics(self, request: Request) -> Response:
-        """Everything that is counted, in Prometheus' format."""
+        """Answer with all metrics, in Prometheus' format."""
         await self._require_right(request)
         return PlainTextResponse(self.metrics.text())
 
     async def show_snapshot(self, request: Request) -> Response:
-        """Nodes, devices and who holds what, for the simulator; written in a thread, from a copy.
+        """Answer with nodes, devices and holders, for the simulator; a thread writes a copy.
 
-        Nothing is shown while a watch is stale: it would be taken for the cluster.
+        Nothing is shown while a watch is stale: readers would take it for the cluster.
         """
         await self._require_right(request)
         self.readiness.require_to_answer()
@@ -118,7 +122,7 @@ class PlanApi:
         return endpoints.answer(await asyncio.to_thread(core.dump, copy))
 
     async def show_outlook(self, request: Request) -> Response:
-        """What the pods so far say of those to come, for the simulator and the chart."""
+        """Answer with the forecast from past pods, for the simulator and the chart."""
         await self._require_right(request)
         return endpoints.answer(core.dump_outlook(self.make_plan.ledger.learner.peek()))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prioritize: 0 to 10 for each node that passed.
+"""Verb prioritize: 0 to 10 for each node that passed.
 
-kube-scheduler asks only where more than one node passed: in advisory mode. Scores are ranks, not
-the policy's own figures: those have another scale for each policy, and ten steps would make
-unlike nodes equal.
+kube-scheduler calls it only if more than one node passed: in advisory mode. Scores are ranks, not
+the policy's own values: those have a different scale for each policy, and ten steps would make
+different nodes equal.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ BEST = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prioritize:
-    """The prioritize verb as a function of the ledger."""
+    """Verb prioritize as a function of the ledger."""
 
     ledger: Ledger
     policies: Policies

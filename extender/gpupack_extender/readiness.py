@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the extender may speak.
+"""Conditions under which the extender may answer and decide.
 
-To answer from what is held, watches must be synced and fresh. To decide about new places it must
-also be the leader, have been for as long as a plan is held, and have listed everything since: until
-then the operator may be writing a plan of the predecessor's, or of this process before it was
-killed, that nobody here knows of. Pods of written plans are placed meanwhile; plain pods and new
-plans wait.
+To answer from the known state, watches must be synced and fresh. To decide about new places the
+process must also be the leader, must have been it for as long as a plan is held, and must have
+listed all objects since. Until then the operator may be writing a plan that this process does not
+know: a predecessor's, or its own from before it was killed. Pods of written plans are placed in
+that time; standalone pods and new plans wait.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from gpupack_scheduling.errors import NotReady
 
 
 class Watch(Protocol):
-    """What readiness asks of a reflector."""
+    """Interface of a reflector that readiness needs."""
 
     synced: asyncio.Event
 
     def age_seconds(self) -> float:
-        """Seconds since the server last said anything."""
+        """Return the seconds since the server last sent anything."""
 
 
 class Missing(enum.StrEnum):
-    """Why not."""
+    """Reason for not being ready."""
 
     SYNC = "WatchNotSynced"
     FRESHNESS = "WatchStale"
@@ -45,12 +45,12 @@ WHY: Final[Mapping[str, str]] = {
     Missing.SETTLING: "it leads since a moment ago and waits for what its predecessor may write",
     Missing.LISTING: "it leads since a moment ago and reads what its predecessor wrote",
 }
-"""What is missing, in words for people."""
+"""Missing conditions in words for users."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Judges watches and leadership."""
+    """Judge of watches and leadership."""
 
     watches: Mapping[str, Watch]
     leadership: Leadership
@@ -59,7 +59,7 @@ class Readiness:
     settle_seconds: float
 
     def missing_to_answer(self) -> str:
-        """What is missing to answer from what is held; empty if nothing."""
+        """Return what is missing to answer from the known state; empty: nothing."""
         for name, watch in self.watches.items():
             if not watch.synced.is_set():
                 return f"{Missing.SYNC}: {name}"
@@ -68,7 +68,7 @@ class Readiness:
         return ""
 
     def missing_to_decide(self) -> str:
-        """What is missing to decide about new places; empty if nothing."""
+        """Return what is missing to decide about new places; empty: nothing."""
         if missing := self.missing_to_answer():
             return missing
         if not self.leadership.held:
@@ -80,11 +80,11 @@ class Readiness:
         return ""
 
     def decides(self) -> bool:
-        """Whether new places may be decided about."""
+        """Tell whether new places may be decided."""
         return not self.missing_to_decide()
 
     def require_to_answer(self) -> None:
-        """Refuse unless calls may be answered from what is held.
+        """Refuse unless calls may be answered from the known state.
 
         Raises:
             NotReady: the message says what is missing.
@@ -92,7 +92,7 @@ class Readiness:
         _require(self.missing_to_answer())
 
     def require_to_decide(self) -> None:
-        """Refuse unless new places may be decided about.
+        """Refuse unless new places may be decided.
 
         Raises:
             NotReady: the message says what is missing.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first half of bind: look once more, and hold.
+"""First half of bind: check again, and hold.
 
-filter and bind are two calls, binds overlap, and in advisory mode kube-scheduler chose the node:
-whatever filter said is looked at anew here. Nothing awaits between the look and the hold.
+filter and bind are two calls, binds overlap, and in advisory mode kube-scheduler chose the node: so
+filter's result is checked again here. Nothing awaits between the check and the hold.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from gpupack_scheduling.queueing.admissions import Admissions
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reserve:
-    """Holds a pod's place on a node while its Binding is on the way."""
+    """Function that holds a pod's place on a node while its Binding is under way."""
 
     ledger: Ledger
     admissions: Admissions
@@ -31,12 +31,12 @@ class Reserve:
     """Raises NotReady while no new place may be given."""
 
     def __call__(self, ask: PodAsk, node: str) -> PodClaim:
-        """Hold the place; a claim that is bound or landed already is returned as it is.
+        """Hold the place; return a claim that is bound or landed already unchanged.
 
         Raises:
             BindRefused: the ledger does not give this pod this node.
-            AskMismatch: it is a worker's pod and asks for other GPUs than the worker's place has.
-            NotReady: a new place would have to be decided about, and none may be now.
+            AskMismatch: it is a worker's pod and requests other GPUs than the worker's place has.
+            NotReady: the pod needs a new place, and none may be given now.
         """
         self.ledger.expire()
         held = self.ledger.claims.pods.get(ask.uid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers: the verbs on the loopback, health for the kubelet, HTTPS for everything else."""
+"""Servers: the verbs on loopback, health for the kubelet, HTTPS for all other calls."""
 
 from starlette.applications import Starlette
 
@@ -10,18 +10,19 @@ from gpupack_serving.peer_limits import ConnectionLimits
 from gpupack_serving.server import Server, configured
 
 VERBS_IDLE_SECONDS = 600
-"""Longer than Go's client keeps an idle connection (90 s): uvicorn's 5 s would close it under a
-call, which kube-scheduler reports as a failed scheduling cycle."""
+"""Longer than Go's client keeps an idle connection (90 s): uvicorn's 5 s would close it during a
+call, which kube-scheduler reports as a failed scheduling cycle.
+"""
 
 PLAN_IDLE_SECONDS = 30
-"""Longer than the operator's client keeps one (15 s)."""
+"""Longer than the operator's client keeps an idle connection (15 s)."""
 
 HEALTH_IDLE_SECONDS = 5
 """The kubelet opens a connection for each probe."""
 
 
 def verbs_server(app: Starlette, serving: Serving) -> Server:
-    """Reachable from the same pod alone."""
+    """Return the server of the verbs, which only the same pod can reach."""
     config = configured(app, host="127.0.0.1", port=serving.verbs_port)
     config.timeout_keep_alive = VERBS_IDLE_SECONDS
     return Server(config)
@@ -33,7 +34,10 @@ def plan_server(
     certificate: ServedCertificate | None = None,
     handshakes: Handshakes | None = None,
 ) -> Server:
-    """Reachable from the cluster; without a certificate by plain HTTP, as some tests have it."""
+    """Return the plan API's server for the cluster.
+
+    Without a certificate, as in some tests, by HTTP.
+    """
     config = configured(app, host="", port=serving.plan_port)
     config.timeout_keep_alive = PLAN_IDLE_SECONDS
     tls = certificate.context if certificate else None
@@ -41,7 +45,7 @@ def plan_server(
 
 
 def health_server(app: Starlette, serving: Serving) -> Server:
-    """Reachable from the node, and from pods where no NetworkPolicy says otherwise."""
+    """Return the server for the node, and for pods unless a NetworkPolicy forbids it."""
     config = configured(app, host="", port=serving.health_port)
     config.timeout_keep_alive = HEALTH_IDLE_SECONDS
     return Server(config, ConnectionLimits(most=64, per_peer=16))

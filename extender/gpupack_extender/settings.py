@@ -11,20 +11,21 @@ from gpupack_scheduling.decisions import MAX_SECONDS, Decisions
 from gpupack_serving.certificate import ServerFiles
 
 LEAST_FRESH: Final = 75.0
-"""Seconds. A watch whose other end is gone is asked for anew after 60: with less, one that was cut
-off would stop decisions before it can mend itself."""
+"""Smallest value of fresh_seconds. A watch without a peer is requested again after 60 s: with less,
+an interrupted watch would stop decisions before it can recover.
+"""
 
 MAX_PORT: Final = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Where the servers listen."""
+    """Ports and certificates of the servers."""
 
     verbs_port: int = 8888
     """GPUPACK_VERBS_PORT, on 127.0.0.1 only: kube-scheduler is in the same pod."""
     plan_port: int = 8443
-    """GPUPACK_PLAN_PORT, HTTPS on all addresses: plan API, metrics, what is known."""
+    """GPUPACK_PLAN_PORT, HTTPS on all addresses: plan API, metrics, the known state."""
     health_port: int = 8081
     """GPUPACK_HEALTH_PORT, HTTP on all addresses: health and readiness for the kubelet."""
     tls_cert: str = ""
@@ -40,42 +41,44 @@ class Serving:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElection:
-    """When the extender may speak for the cluster."""
+    """Settings of leader election and freshness."""
 
     system_namespace: str = names.SYSTEM_NAMESPACE
-    """GPUPACK_SYSTEM_NAMESPACE: where the leader's Lease is."""
+    """GPUPACK_SYSTEM_NAMESPACE: namespace of the leader's Lease."""
     leader_lease: str = names.SCHEDULER_LEASE
     """GPUPACK_LEADER_LEASE: the Lease of kube-scheduler's own leader election."""
     pod_name: str = ""
     """POD_NAME: kube-scheduler's identity in that Lease begins with it."""
     pod_uid: str = ""
-    """POD_UID: owns what the leader publishes."""
+    """POD_UID: UID of the pod that owns what the leader publishes."""
     pod_address: str = ""
-    """POD_IP: where the Service of the plan API leads while we decide; empty: it is left alone."""
+    """POD_IP: address for the plan API's Service while this process decides; empty: not written."""
     fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is decided; LEAST_FRESH or
-    more."""
+    """GPUPACK_FRESH_SECONDS: nothing is decided if a watch is silent for longer; at least
+    LEAST_FRESH.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings."""
+    """Settings of the extender."""
 
     decisions: Decisions
     serving: Serving
     leader_election: LeaderElection
     withheld_config_map: str = ""
-    """GPUPACK_WITHHELD_CONFIG_MAP: where it is published which resources no node offers; empty:
-    nowhere."""
+    """GPUPACK_WITHHELD_CONFIG_MAP: ConfigMap with the resources that no node offers; empty: they
+    are not published.
+    """
     log_level: str = "INFO"
-    """GPUPACK_LOG_LEVEL."""
+    """GPUPACK_LOG_LEVEL: level of Python's logging."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Settings":
         """Read all settings.
 
         Raises:
-            SettingsInvalid: the message names the variable, its value and what it may be.
+            SettingsInvalid: the message names the variable, its value and the valid values.
         """
         environment = Environment(environ)
         return cls(

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new leader looks at before it decides.
+"""Lists that a new leader waits for before it decides.
 
-A watch may be a minute and a half behind before it counts as stale. That harms nobody while one
-process decides, since it knows its own writes; but a successor would give away what its
-predecessor gave a minute ago. So whatever decisions rest on is listed once more, when the last plan
-that the predecessor can have answered is over: a list of before may lack its write.
+A watch may be a minute and a half behind before it counts as stale. That does no harm while one
+process decides, since it knows its own writes; but a successor would give away what its predecessor
+gave a minute ago. So all objects on which decisions depend are listed once more, when the last plan
+that the predecessor can have answered has expired: an earlier list may lack its write.
 
-To wait until each watch has reached the present resourceVersion was rejected: the watch of a
-quiet kind gets there only with its next bookmark, up to a minute later.
+The alternative of waiting until each watch has reached the current resourceVersion was rejected:
+the watch of a kind with few changes reaches it only with its next bookmark, up to a minute later.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class Listed(Protocol):
-    """What a takeover asks of a reflector."""
+    """Interface of a reflector that a takeover needs."""
 
     listed_at: float
 
@@ -25,24 +25,24 @@ class Listed(Protocol):
 
 
 class Timer(Protocol):
-    """What a takeover asks of a call that is due later."""
+    """Interface of a delayed call that a takeover needs."""
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
 
 
 Later = Callable[[float, Callable[[], None]], Timer]
-"""Calls after so many seconds, as an event loop's call_later does."""
+"""Function that calls another after so many seconds, as an event loop's call_later."""
 
 
 class Takeover:
-    """The lists that a new leader waits for.
+    """Lists that a new leader waits for.
 
     Args:
-        sources: what is listed.
-        clock: the reflectors' own, seconds.
-        settle_seconds: for how long a plan of the predecessor's may be on its way.
-        later: calls when these are over.
+        sources: the reflectors to list.
+        clock: the reflectors' own clock, in seconds.
+        settle_seconds: for how long a plan of the predecessor may be under way.
+        later: calls a function after that time.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Takeover:
         self._begun_at = -math.inf
 
     def begin(self) -> None:
-        """Have everything listed once the settling time is over."""
+        """Request all lists once the settling time is over."""
         if self._timer:
             self._timer.cancel()
         self._begun_at = math.inf
@@ -74,5 +74,5 @@ class Takeover:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has been listed since the settling time was over."""
+        """Whether all sources have been listed since the settling time was over."""
         return all(source.listed_at >= self._begun_at for source in self._sources)

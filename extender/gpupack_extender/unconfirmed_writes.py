@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes that no watch event has shown: read the object until it is known what became of them.
+"""Writes that no watch event has shown: the object is read until their outcome is known.
 
-The watch may hang while a Binding or a plan is written. So a place is not given away when a time is
-over, but when the pod or the GPUJob, read after that, says that it may be. An object that the write
-has not changed yet says nothing at first, since the write may still be on its way; the API server
-ends every request after a minute (--request-timeout), so GIVE_UP_SECONDS after the write it never
-arrives.
+The watch may hang while a Binding or a plan is written. So a place is released not after a fixed
+time, but when the pod or the GPUJob, read after that time, shows that it may be. An object that the
+write has not changed yet proves nothing at first, since the write may still be under way; the API
+server ends every request after a minute (--request-timeout), so a write that has not arrived
+GIVE_UP_SECONDS after it was sent never arrives.
 
-Bindings and plans are asked about by a task each: the one does not wait for the other's answers.
+Bindings and plans have one task each: neither waits for the other's answers.
 """
 
 import abc
@@ -29,33 +29,33 @@ log = logging.getLogger(__name__)
 GIVE_UP_SECONDS = 180.0
 
 FIRST_WORKER = 0
-"""Where it is among those whose places are to be written, the whole attempt is."""
+"""If its place is among those to be written, the whole attempt is written."""
 
 Plan = tuple[WorkerClaim, ...]
-"""Of one attempt, by worker index; never empty."""
+"""Plan of one attempt, by worker index; never empty."""
 
 Write = TypeVar("Write")
 
 
 class UnconfirmedWrites(abc.ABC, Generic[Write]):
-    """Settles writes of one kind that neither an answer nor the watch has settled."""
+    """Settler of writes of one kind that neither an answer nor the watch has settled."""
 
     look_seconds: ClassVar[float]
-    """Between two looks at what is unconfirmed."""
+    """Interval between two checks of unconfirmed writes."""
 
     def __init__(self, api: Api, ledger: Ledger) -> None:
         self._api = api
         self._ledger = ledger
 
     async def run(self) -> None:
-        """Ask about every write that is unconfirmed, until cancelled."""
+        """Ask about every unconfirmed write, until cancelled."""
         while True:
             await asyncio.sleep(self.look_seconds)
             for write in self.unconfirmed():
                 await self.ask(write)
 
     async def ask(self, write: Write) -> None:
-        """Read the object; if it tells what became of the write, so does the ledger."""
+        """Read the object, and record the outcome in the ledger if it shows one."""
         try:
             outcome = await self._outcome(write)
         except errors.KubeError as error:
@@ -65,31 +65,31 @@ class UnconfirmedWrites(abc.ABC, Generic[Write]):
 
     @abc.abstractmethod
     def unconfirmed(self) -> Sequence[Write]:
-        """Writes that the watch should have shown by now."""
+        """Return the writes that the watch should have shown by now."""
 
     @abc.abstractmethod
     async def _outcome(self, write: Write) -> Outcome:
-        """What the object, read now, says. A KubeError says nothing."""
+        """Return the outcome that the object, read now, shows. A KubeError shows none."""
 
     @abc.abstractmethod
     def _settle(self, write: Write, outcome: Outcome) -> None:
-        """Tell the ledger."""
+        """Record the outcome in the ledger."""
 
     @abc.abstractmethod
     def _name(self, write: Write) -> str:
-        """Say for people what was written."""
+        """Describe the write for users."""
 
     def _may_land(self, claim: PodClaim | WorkerClaim) -> bool:
         return self._ledger.age_seconds(claim) <= GIVE_UP_SECONDS
 
 
 class UnconfirmedBinds(UnconfirmedWrites[PodClaim]):
-    """Bindings; the pod tells."""
+    """Unconfirmed Bindings; the pod shows their outcome."""
 
     look_seconds = 5.0
 
     def unconfirmed(self) -> Sequence[PodClaim]:
-        """Bindings that were sent at least a look ago."""
+        """Return the Bindings that were sent at least one interval ago."""
         return self._ledger.unconfirmed(older_than_seconds=self.look_seconds)
 
     async def _outcome(self, write: PodClaim) -> Outcome:
@@ -107,17 +107,16 @@ class UnconfirmedBinds(UnconfirmedWrites[PodClaim]):
 
 
 class UnconfirmedPlans(UnconfirmedWrites[Plan]):
-    """Plans; the GPUJob tells.
+    """Unconfirmed plans; the GPUJob shows their outcome.
 
-    The places of a GPUJob that there is but that cannot be read are free once no write can arrive:
-    nothing else would ever settle them, and pods that were bound to them hold them by claims of
-    their own.
+    The places of an existing GPUJob that cannot be read are free once no write can arrive: nothing
+    else would ever settle them, and pods that were bound to them hold them by claims of their own.
     """
 
     look_seconds = 1.0
 
     def unconfirmed(self) -> Sequence[Plan]:
-        """Plans whose time is over."""
+        """Return the plans whose time is over."""
         return self._ledger.overdue_plans()
 
     async def _outcome(self, write: Plan) -> Outcome:
@@ -142,12 +141,12 @@ class UnconfirmedPlans(UnconfirmedWrites[Plan]):
 
 
 def judge_plan(job: PlacedJob | None, plan: Plan, *, may_land: bool) -> Outcome:
-    """What a GPUJob, read after a plan's time, says about the plan.
+    """Return the outcome of a plan that a GPUJob, read after the plan's time, shows.
 
     Args:
-        job: the GPUJob of that name; None if there is none.
-        plan: what was answered.
-        may_land: a write that was sent in time may still arrive.
+        job: the GPUJob of that name; None: there is none.
+        plan: the places in the answer.
+        may_land: whether a write that was sent in time may still arrive.
     """
     attempt, version = plan[0].worker.attempt, plan[0].version
     planned = {claim.worker.index for claim in plan}

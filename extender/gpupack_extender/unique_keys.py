@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses JSON in which an object has a key twice.
+"""Refusal of JSON in which an object has a key twice.
 
-Readers differ in which of the two they believe, so such a call means nothing certain. msgspec
-takes the last one silently and has no hook; the standard library has one, which is slow. So node
-names, which hold no keys, are cut out first, and the hook is for what msgspec does not write again
-as it was: where nothing is lost, nothing stood twice.
+Readers differ in which of the two values they use, so such a call has no definite meaning. msgspec
+silently uses the last one and has no hook; the standard library has one, which is slow. So node
+names, which contain no keys, are removed first, and the hook is used only if msgspec does not write
+the body again unchanged: if nothing is lost, no key was there twice.
 """
 
 import collections
@@ -19,7 +19,7 @@ from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.wire import NodeNames
 
 SCANNED_BYTES: Final = 2 << 20
-"""More than the largest object that etcd takes. Parsed, JSON can take thirty times its size."""
+"""More than the largest object that etcd accepts. Parsed, JSON can take thirty times its size."""
 
 _NAMES: Final = b',"NodeNames":['
 _SHOWN: Final = 80
@@ -28,16 +28,16 @@ _SHOWN: Final = 80
 def require_unique_keys(body: bytes, known: Sequence[str]) -> None:
     """Refuse a body that has a key twice, at any depth.
 
-    Keys are compared exactly, as Kubernetes does: labels may differ by case alone. Only where Go
-    would take a key of the message itself for one of `known` in other capitals is that refused.
+    Keys are compared exactly, as in Kubernetes: labels may differ only by case. A key of the
+    message itself is refused only if Go would take it for one of `known` in different case.
 
     Args:
         body: JSON that msgspec has decoded.
-        known: the keys of the outermost object that are read.
+        known: the outermost object's keys that are read.
 
     Raises:
         CallInvalid: the message names the key.
-        CallTooLarge: apart from the node names the body is larger than SCANNED_BYTES.
+        CallTooLarge: without the node names the body is larger than SCANNED_BYTES.
     """
     spelled = {key.lower(): key for key in known}
     for key in _scanned(body):
@@ -54,10 +54,10 @@ def _scanned(body: bytes) -> Iterable[str]:
 
 
 def without_names(body: bytes) -> bytes:
-    """A body as kube-scheduler writes it, without its node names, which come last.
+    """Return kube-scheduler's body without its node names, which come last.
 
-    What is cut holds no colon, so no key. Where the result is JSON, what was cut was an array of
-    the outermost object: the brackets that end the result are those that ended the body.
+    The removed part contains no colon, so no key. If the result is JSON, the removed part was an
+    array of the outermost object: the brackets that end the result are those that ended the body.
     """
     start = body.find(_NAMES) + len(_NAMES)
     if start < len(_NAMES) or not body.endswith(b"]}") or body.find(b":", start) >= 0:
@@ -66,12 +66,12 @@ def without_names(body: bytes) -> bytes:
 
 
 def size_without_names(body: bytes) -> int:
-    """In bytes: of a call of kube-scheduler's, what the pod takes."""
+    """Return the size in bytes: in a call of kube-scheduler, the size of the pod."""
     return len(without_names(body))
 
 
 def node_names(body: bytes) -> list[core.NodeName] | None:
-    """The node names of a body as kube-scheduler writes it, and nothing else; None: it is none."""
+    """Return only the node names of kube-scheduler's body; None: the body has another form."""
     cut = without_names(body)
     if not cut.endswith(_NAMES + b"]}"):
         return None
@@ -82,13 +82,13 @@ def node_names(body: bytes) -> list[core.NodeName] | None:
 
 
 def require_bounded(size: int) -> None:
-    """Refuse what would take too much memory when it is decoded.
+    """Refuse a body that would take too much memory when it is decoded.
 
     Args:
-        size: of a body apart from the node names, in bytes.
+        size: size of the body without the node names, in bytes.
 
     Raises:
-        CallTooLarge: it is larger than SCANNED_BYTES.
+        CallTooLarge: the size exceeds SCANNED_BYTES.
     """
     if size > SCANNED_BYTES:
         raise CallTooLarge(
@@ -97,7 +97,7 @@ def require_bounded(size: int) -> None:
 
 
 def _outermost(body: bytes) -> Iterable[str]:
-    """The keys of the outermost object."""
+    """Return the keys of the outermost object."""
     require_bounded(len(body))
     decoded: dict[str, Any] = msgspec.json.decode(body, type=dict)
     if msgspec.json.encode(decoded) != body:
@@ -106,7 +106,7 @@ def _outermost(body: bytes) -> Iterable[str]:
 
 
 def _judge(pairs: Sequence[tuple[str, Any]]) -> None:
-    """Judge one object; nothing is kept of it."""
+    """Check one object; nothing of it is kept."""
     if len(pairs) > 1 and len(dict(pairs)) != len(pairs):
         raise CallInvalid(f"key {_twice(pairs)[:_SHOWN]!r} stands twice in one object")
 

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of GPUJobs that nobody has shown: is the watch late, or is there no such job?
+"""Pods of unknown GPUJobs: decision whether the watch is late or the job does not exist.
 
-Whose worker a pod is, it says itself. A true worker's attempt stands in its GPUJob before the pod
-is made; so a list of all GPUJobs that was asked for after the pod was seen has it, or there is
-none. The pod of an invented job is refused from then on: an error is tried again and again, and
-thousands of such pods would keep kube-scheduler from all others.
+A pod itself claims to be a worker. A real worker's attempt is in its GPUJob before the pod is
+created; so a list of all GPUJobs that was requested after the pod was seen contains it, or it does
+not exist. The pod of an invented job is refused from then on: an error would be retried again and
+again, and thousands of such pods would keep kube-scheduler from all others.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
 LIST_SECONDS = 30.0
-"""Between two lists for the sake of such pods."""
+"""Interval between two lists for such pods."""
 
 
 class Listed(Protocol):
-    """What is asked of the reflector of GPUJobs."""
+    """Interface of the reflector of GPUJobs."""
 
     listed_at: float
 
@@ -24,12 +24,12 @@ class Listed(Protocol):
 
 
 class UnknownJobs:
-    """Tells what is not shown yet from what is not there.
+    """Distinction between GPUJobs that are not shown yet and those that do not exist.
 
     Args:
         jobs: the reflector of GPUJobs.
-        seen_at: when the watch first showed a pod that waits, by its UID; None: it has not yet.
-        clock: monotonic seconds, as of the two.
+        seen_at: returns when the watch first showed a waiting pod, by its UID; None: not yet.
+        clock: monotonic seconds, the same clock as of the other two.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class UnknownJobs:
         self._jobs, self._seen_at, self._clock = jobs, seen_at, clock
 
     def are_none(self, uid: str) -> bool:
-        """Whether a pod's GPUJob, which is not known, does not exist; if that is open, look."""
+        """Tell whether a pod's unknown GPUJob does not exist; if that is open, request a list."""
         seen_at = self._seen_at(uid)
         if seen_at is not None and self._jobs.listed_at > seen_at:
             return True

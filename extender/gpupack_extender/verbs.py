@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs that kube-scheduler calls, over HTTP on the loopback.
+"""Verbs that kube-scheduler calls, over HTTP on loopback.
 
-What cannot be decided is told in the answer's Error, which kube-scheduler retries; only a
-malformed call gets another status than 200.
+If a call cannot be decided, the answer's Error says so, and kube-scheduler retries; only a
+malformed call gets a status other than 200.
 """
 
 import dataclasses
@@ -28,8 +28,9 @@ from gpupack_scheduling.errors import BindRefused, NotReady
 
 PREFIX = "/scheduler"
 LIMIT_BYTES = 16 << 20
-"""Twenty thousand of the longest node names and the largest pod that etcd takes, of letters that
-Go's JSON writes in six bytes each. Such a pod is not decoded; its owner is told why."""
+"""Twenty thousand of the longest node names and the largest pod that etcd accepts, of characters
+that Go's JSON writes in six bytes each. Such a pod is not decoded; its owner gets the reason.
+"""
 
 BIND_BYTES = 1 << 20
 """More than any names and a UID."""
@@ -37,7 +38,7 @@ BIND_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verbs:
-    """filter, prioritize, bind."""
+    """Endpoints for filter, prioritize and bind."""
 
     filter_pod: Filter
     prioritize_pod: Prioritize
@@ -46,7 +47,7 @@ class Verbs:
     metrics: Metrics
 
     def app(self) -> Starlette:
-        """The routes."""
+        """Return the routes."""
         verbs = {"filter": self.filter, "prioritize": self.prioritize, "bind": self.bind}
         return endpoints.application(
             [
@@ -56,7 +57,7 @@ class Verbs:
         )
 
     async def filter(self, request: Request) -> Response:
-        """Which nodes the pod may go to."""
+        """Answer with the nodes that the pod may use."""
         body = await endpoints.read_body(request, LIMIT_BYTES)
         result = _too_large(body)
         if result is None:
@@ -67,7 +68,7 @@ class Verbs:
         return endpoints.answer(result)
 
     async def prioritize(self, request: Request) -> Response:
-        """How good each of the nodes that passed is."""
+        """Answer with a score for each node that passed."""
         call = await endpoints.read(request, ExtenderArgs, limit_bytes=LIMIT_BYTES)
         with self.metrics.timed("prioritize"):
             result = self.prioritize_pod(self._ask(call), call.node_names)
@@ -109,9 +110,9 @@ class Verbs:
 
 
 def _too_large(body: bytes) -> FilterResult | None:
-    """That the pod fits nowhere, where it is larger than is read.
+    """Return that an oversized pod fits nowhere; None: the pod is not too large.
 
-    The size is rounded: the text is written into the pod, whose next call must say the same.
+    The size is rounded: the text is written into the pod, whose next call must have the same text.
     """
     size = size_without_names(body)
     nodes = node_names(body) if size > SCANNED_BYTES else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kube-scheduler's extender messages (k8s.io/kube-scheduler/extender/v1), the fields we use.
+"""Messages of kube-scheduler (k8s.io/kube-scheduler/extender/v1): the fields that are used.
 
-Their Go types carry no JSON tags, so keys are Go names; absent values come as null. Names end in
-URLs of the API server: whatever is no Kubernetes name is refused while decoding.
+Their Go types have no JSON tags, so keys are Go names; absent values are null. Names become parts
+of URLs of the API server: a text that is not a Kubernetes name is refused while decoding.
 """
 
 from typing import Annotated, Final
@@ -20,21 +20,24 @@ Uid = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_UID)]
 
 
 class Go(msgspec.Struct, rename="pascal", kw_only=True, frozen=True):
-    """Keys are Go names."""
+    """Message whose keys are Go names."""
 
 
 NodeNames = Annotated[list[core.NodeName], msgspec.Meta(max_length=20_000)]
-"""Four times the nodes that Kubernetes is made for."""
+"""Four times the nodes that Kubernetes supports."""
 
 
 class ExtenderArgs(Go, frozen=True):
-    """Arguments of filter and prioritize. `nodeCacheCapable: true` makes NodeNames be set."""
+    """Arguments of filter and prioritize.
+
+    `nodeCacheCapable: true` makes kube-scheduler set NodeNames.
+    """
 
     pod: CalledPod
     node_names: NodeNames
 
     def __post_init__(self) -> None:
-        """Refuse a pod that claims could not be told from another's.
+        """Refuse a pod that claims could not distinguish from another.
 
         Raises:
             ValueError: it lacks name, namespace or UID.
@@ -47,12 +50,12 @@ class ExtenderArgs(Go, frozen=True):
 
 
 class FilterResult(Go, frozen=True, omit_defaults=True):
-    """Which nodes pass, and why the others do not.
+    """Nodes that pass, and why the others do not.
 
     Attributes:
-        failed_nodes: evicting pods there could help.
-        failed_and_unresolvable_nodes: evicting could not help.
-        error: nothing was decided; kube-scheduler asks again after a backoff.
+        failed_nodes: nodes on which evicting pods could help.
+        failed_and_unresolvable_nodes: nodes on which evicting pods could not help.
+        error: nothing was decided; kube-scheduler retries after a backoff.
     """
 
     node_names: list[core.NodeName] | None = None
@@ -62,7 +65,7 @@ class FilterResult(Go, frozen=True, omit_defaults=True):
 
 
 class HostPriority(Go, frozen=True):
-    """One node's score, 0 to 10."""
+    """Score of one node, 0 to 10."""
 
     host: str
     score: int
@@ -78,6 +81,6 @@ class BindingArgs(Go, frozen=True):
 
 
 class BindingResult(Go, frozen=True):
-    """Empty error: the pod is bound."""
+    """Result of bind; with an empty error the pod is bound."""
 
     error: str = ""

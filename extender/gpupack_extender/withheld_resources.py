@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishes which resources no node offers since gpupack hands out the GPUs, in a ConfigMap.
+"""Publication in a ConfigMap of the resources that no node offers since gpupack hands out the GPUs.
 
-The chart makes the ConfigMap; the admission policy `gpupack-withheld` takes it as its parameter.
+The chart creates the ConfigMap; it is the parameter of the admission policy `gpupack-withheld`.
 """
 
 import asyncio
@@ -21,18 +21,19 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 5.0
 
 AGAIN_SECONDS: Final = 600.0
-"""The names are written again that often: anyone may have edited the ConfigMap, or made it new. A
-patch that changes nothing is not stored by the API server."""
+"""Interval after which the names are written again: the ConfigMap may have been edited or created
+again. The API server does not store a patch that changes nothing.
+"""
 
 
 class WithheldResources:
-    """A task of the extender.
+    """Task that writes the ConfigMap.
 
     Args:
-        api: where the ConfigMap is.
-        ledger: which nodes there are.
-        name, namespace: of the ConfigMap.
-        decides: whether this process does.
+        api: the API server with the ConfigMap.
+        ledger: the known nodes.
+        name, namespace: name and namespace of the ConfigMap.
+        decides: tells whether this process decides.
         clock: monotonic seconds.
     """
 
@@ -52,7 +53,10 @@ class WithheldResources:
         self._written_at = 0.0
 
     async def run(self) -> None:
-        """Write for ever; another process may have written while this one did not decide."""
+        """Write in an endless loop.
+
+        Another process may have written while this one did not decide.
+        """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._decides():

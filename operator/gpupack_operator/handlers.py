@@ -37,8 +37,9 @@ def registry(
     async def login(**_: Any) -> kopf.AiohttpSession:
         return await kopf_session.session(environ, stream)
 
+    # kopf names the parameter `type`.
     @kopf.on.event(*GPUJOBS, registry=found)
-    async def gpujob(type: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002 - kopf's name
+    async def gpujob(type: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002
         take(gpujobs, stream, body, gone=type == "DELETED")
 
     return found

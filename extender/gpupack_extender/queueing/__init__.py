@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acts on what the queue decides: everything here is a task of the process that leads.
+"""Actions on the queue's decisions: each module here is a task of the leading process.
 
-gpupack_scheduling.queueing ── who goes in, who ends, who is told ──► writes to pods and quotas
+gpupack_scheduling.queueing ── admissions, preemptions, messages ──► writes to pods and quotas
 """

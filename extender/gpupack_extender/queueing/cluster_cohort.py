@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUCohort `cluster`, in whose status stands what whoever decides has to know of before."""
+"""GPUCohort `cluster`, whose status keeps what a new deciding process must know."""
 
 import logging
 
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 def shown(stores: QuotaStores) -> GpuCohort | None:
-    """As the watch shows it."""
+    """Return the GPUCohort as the watch shows it."""
     return stores.cohorts.items.get(("", CLUSTER_NAME))
 
 
 async def make(api: Api) -> None:
-    """Make it; the watch will show it."""
+    """Create the GPUCohort; the watch will show it."""
     body = {
         "apiVersion": names.API_VERSION,
         "kind": "GPUCohort",

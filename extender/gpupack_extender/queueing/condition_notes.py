@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells pods of their own what is the matter with their GPUs, by a condition and an event.
+"""Conditions and events that inform standalone pods about problems with their GPUs.
 
-That they are idle for too long, that one of them failed, or that the only node that the pod may be
-on cannot take it. Each is written when it changes, and so many at a look.
+They report that GPUs are idle for too long, that one of them failed, or that the only node that the
+pod may use cannot accept it. Each is written when it changes, with a limited number per pass.
 """
 
 import datetime as dt
@@ -22,21 +22,21 @@ from gpupack_scheduling.queueing.conditions import Called, Kind, Note
 log = logging.getLogger(__name__)
 
 MAX_WRITES: Final = 20
-"""At one look."""
+"""Largest number of writes in one pass."""
 AGAIN_SECONDS: Final = 60.0
-"""Of one pod: the watch shows a write soon, and a pod that refuses it is left alone for a while."""
+"""Interval for one pod: the watch soon shows a write, and a pod that refuses it is left alone."""
 
 
 class ConditionNotes:
-    """A task beside the queue's.
+    """Task that writes the conditions of one kind.
 
     Args:
-        api: where the pods are.
+        api: the API server with the pods.
         ledger: what the watch shows of pods.
-        kind: of the condition.
-        wanted: of which pods it is true, whenever it is asked.
-        events: told to the pods' owners.
-        decides: whether this process does.
+        kind: the kind of condition.
+        wanted: returns the pods for which it is true now.
+        events: writes events for the pods' owners.
+        decides: tells whether this process decides.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class ConditionNotes:
         self._wanted, self._events = wanted, events
         self._decides = decides
         self._written_at: dict[str, float] = {}
-        """By UID, monotonic seconds."""
+        """Times of the last writes by UID, in monotonic seconds."""
         self.pods = self.gpus = 0
-        """Of how many it was true at the last look."""
+        """Numbers of pods and GPUs for which it was true in the last pass."""
 
     async def run(self) -> None:
-        """Tell for ever."""
+        """Write in an endless loop."""
         await look_forever(
             lambda: self.look(time.monotonic()),
             seconds=self._kind.look_seconds,
@@ -66,7 +66,7 @@ class ConditionNotes:
         )
 
     async def look(self, now: float) -> None:
-        """Write the conditions that say something else by now."""
+        """Write the conditions that have changed."""
         wanted = {note.pod.uid: note for note in self._wanted()}
         self.pods = len(wanted)
         self.gpus = sum(note.gpus for note in wanted.values())
@@ -123,5 +123,5 @@ class ConditionNotes:
 
 
 def _says(called: Called | None, note: Note) -> bool:
-    """Whether the pod says so already."""
+    """Tell whether the pod's condition says so already."""
     return called is not None and called.reason in {"", note.reason}

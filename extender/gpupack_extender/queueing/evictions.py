@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evicts pods of their own, by the API that their PodDisruptionBudgets bind.
+"""Evictions of standalone pods, by the API that respects their PodDisruptionBudgets.
 
-A budget that does not allow it now is asked again until the queue gives the preemption up.
+If a budget refuses an eviction, it is requested again until the queue gives the preemption up.
 """
 
 import http
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
-"""After a refusal; and after an eviction that nobody has seen the end of."""
+"""Interval after a refusal, or after an eviction whose pod has not ended."""
 
 
 class Evictions:
-    """A task beside the queue's.
+    """Task that evicts pods.
 
     Args:
-        api: where pods are evicted.
-        wanted: who is to be, whenever it is asked.
-        events: told to the pods' owners.
-        decides: whether this process does.
+        api: the API server with the pods.
+        wanted: returns the pods to evict now.
+        events: writes events for the pods' owners.
+        decides: tells whether this process decides.
     """
 
     def __init__(
@@ -44,16 +44,16 @@ class Evictions:
     ) -> None:
         self._api, self._wanted, self._events, self._decides = api, wanted, events, decides
         self._asked: dict[str, float] = {}
-        """When each was last asked for, by UID; monotonic seconds."""
+        """Times of the last request by UID, in monotonic seconds."""
         self._told: dict[str, str] = {}
-        """What each was last told."""
+        """Last event of each pod, by UID."""
 
     async def run(self) -> None:
-        """Evict for ever."""
+        """Evict in an endless loop."""
         await look_forever(self.look, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def look(self) -> None:
-        """Evict those whose time it is."""
+        """Evict the pods that are due."""
         wanted = {each.uid: each for each in self._wanted()}
         now = time.monotonic()
         self._asked = {uid: at for uid, at in self._asked.items() if uid in wanted}
@@ -87,7 +87,7 @@ class Evictions:
             await self._tell(pod, f"evicted {pod.why}")
 
     async def _tell(self, pod: Eviction, note: str) -> None:
-        """Once, while nothing else is to be told."""
+        """Write an event, unless it repeats the pod's last one."""
         if self._told.get(pod.uid) == note:
             return
         self._told[pod.uid] = note

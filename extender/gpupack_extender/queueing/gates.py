@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes into pods that wait what the queue decides: opens gates, records preemptions.
+"""Writes of the queue's decisions to waiting pods: opened gates, recorded preemptions.
 
     patch ─┬─ answered                     ─► the watch shows it
-           ├─ the pod has changed          ─► read it: written, or not yet and patched anew
-           ├─ refused, or there is no pod  ─► a place is given back, the pod looked at anew soon
+           ├─ the pod has changed          ─► read it: written, or not yet and patched again
+           ├─ refused, or there is no pod  ─► place released, the pod is checked again soon
            └─ no answer                    ─► read it until it is known
 
-Of one pod there is one write at a time. A place is held while nobody knows. Once the Lease is lost
-nothing more is sent, and who leads then decides by what he reads.
+Each pod has one write at a time. Its place is held while the outcome is unknown. Once the Lease is
+lost nothing more is sent, and the new leader decides by what it reads.
 """
 
 import asyncio
@@ -31,42 +31,42 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
 PAUSE_SECONDS: Final = 1.0
-"""Before a pod is asked about again, or written a third time; then longer each time."""
+"""Pause before a pod is read again, or written a third time; it grows each time."""
 MAX_TRIES: Final = 6
 AGAIN_SECONDS: Final = 5.0
-"""After a refusal, until the pod is looked at anew."""
+"""Delay after a refusal until the pod is checked again."""
 FIRST_SERVER_ERROR: Final = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Write:
-    """What is to be written into a pod, and how a pod is told into which it was."""
+    """Write to a pod, with the test whether a pod contains it."""
 
     pod: objects.Pod
     place: Allocation | None
-    """That is held for it meanwhile."""
+    """Place that is held for the pod during the write."""
     patch: Callable[[objects.Pod], objects.Json]
     is_written: Callable[[objects.Pod], bool]
 
 
 class Gates:
-    """A task beside the queue's.
+    """Task that writes to gated pods.
 
     Args:
-        api: where the pods are.
-        ledger: where their places are held.
-        leads: whether this process may write.
+        api: the API server with the pods.
+        ledger: holds their places.
+        leads: tells whether this process may write.
     """
 
     def __init__(self, api: Api, ledger: Ledger, *, leads: Callable[[], bool]) -> None:
         self._api, self._ledger, self._leads = api, ledger, leads
         self._line: asyncio.Queue[str] = asyncio.Queue()
         self._wanted: dict[str, _Write] = {}
-        """By UID, what is to be written and is not being."""
+        """Writes that have not begun, by UID."""
         self._busy: set[str] = set()
 
     def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Have the gate opened soon; with a place: let in by the queue, to go there."""
+        """Open the gate soon; with a place, the queue has admitted the pod to it."""
         self._want(
             _Write(
                 pod,
@@ -77,7 +77,7 @@ class Gates:
         )
 
     def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
-        """Have it written down who is stopped for it; None: nobody is any more."""
+        """Record the pod's victims in its annotation; None: it has none any more."""
         told = None if preemption is None else gate.text_of(preemption)
         self._want(
             _Write(
@@ -89,13 +89,13 @@ class Gates:
         )
 
     async def run(self) -> None:
-        """Write what is to be written, for ever."""
+        """Execute the writes, in an endless loop."""
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(self._work())
 
     def _want(self, write: _Write) -> None:
-        """What was wanted before of the same pod and not begun yet is so no more."""
+        """Queue a write; it replaces an earlier one of the same pod that has not begun."""
         uid = write.pod.metadata.uid
         self._wanted[uid] = write
         if uid not in self._busy:
@@ -113,7 +113,7 @@ class Gates:
             self._busy.discard(uid)
 
     async def _write(self, write: _Write) -> bool:
-        """Whether it is written."""
+        """Write, and return whether it succeeded."""
         shown: objects.Pod | None = write.pod
         for tried in range(MAX_TRIES):
             await asyncio.sleep(PAUSE_SECONDS * max(tried - 1, 0))
@@ -147,7 +147,7 @@ class Gates:
         return Outcome.LANDED
 
     async def _read(self, write: _Write) -> objects.Pod | None:
-        """The pod as it is now; None: there is none of that UID, or none that can be read."""
+        """Return the pod's current state; None: no pod of that UID exists, or it cannot be read."""
         namespace, name = write.pod.key
         while self._leads():
             try:
@@ -166,7 +166,7 @@ class Gates:
         return None
 
     def _keep(self, write: _Write) -> bool:
-        """Whether the place that is written is held, from now on for as long again."""
+        """Tell whether the written place is held, and renew its hold."""
         if write.place is None:
             return True
         claim = self._ledger.claims.pods.get(write.pod.metadata.uid)
@@ -176,14 +176,14 @@ class Gates:
         return True
 
     def _give_back(self, write: _Write) -> None:
-        """Its gate is not open: nothing is held for it, and it waits again if it is there still."""
+        """Release the pod's place because its gate is not open; an existing pod waits again."""
         claim = self._ledger.claims.pods.get(write.pod.metadata.uid)
         if write.place is not None and claim is not None and claim.allocation == write.place:
             self._ledger.release(claim)
 
 
 def _asks_for_the_same(shown: objects.Pod, asked: objects.Pod) -> bool:
-    """Whether nobody has narrowed its nodes down since: a gated pod may be."""
+    """Tell whether the pod's allowed nodes are unchanged: those of a gated pod may be narrowed."""
     specs = [pod.spec for pod in (shown, asked)]
     rules = [spec.rules if isinstance(spec, GatedPodSpec) else None for spec in specs]
     return msgspec.json.encode(rules[0]) == msgspec.json.encode(rules[1])

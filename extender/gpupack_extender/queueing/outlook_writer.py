@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes known what was learned of the requests to come, while this process decides.
+"""Publication of the learned demand forecast, while this process decides.
 
-Its own policies go by it when the watch shows it (gpupack_scheduling.outlooks). Where it cannot be
-written decisions go on with what was known last.
+This process's policies use it when the watch shows it (gpupack_scheduling.outlooks). If it cannot
+be written, decisions continue with the last known one.
 """
 
 import logging
@@ -27,14 +27,14 @@ LOOK_SECONDS: Final = 1.0
 
 
 class OutlookWriter:
-    """A task beside the queue's.
+    """Task that writes the forecast.
 
     Args:
-        api: where it is written.
+        api: the API server.
         stores: what the watch shows of GPUCohorts.
-        learner: what pods have asked for so far.
-        can_serve: whether some node could serve a request if it were empty.
-        decides: whether this process does.
+        learner: past requests of pods.
+        can_serve: tells whether some node could serve a request if it were empty.
+        decides: tells whether this process decides.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class OutlookWriter:
         self._unwritten: LearnedOutlook | None = None
 
     async def run(self) -> None:
-        """Look for ever; a write that failed is tried again at the next look."""
+        """Check in an endless loop; a failed write is repeated in the next pass."""
         await look_forever(self.look, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def look(self) -> None:
-        """Write an outlook that is due."""
+        """Write a forecast that is due."""
         if self._learner.due():
             found = await outlooks.servable(self._learner.outlook(), self._can_serve)
             self._unwritten = outlooks.written(found)

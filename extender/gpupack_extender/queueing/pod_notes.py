@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells pods behind the queue's gate why they wait, in their PodScheduled condition.
+"""Messages in the PodScheduled condition of gated pods, which say why they wait.
 
-kube-scheduler writes nothing there while the gate is shut, and the API server's own words do not
-change. A text is looked at soon after the pod has come, then later each time: what it costs is
-bounded by the number of pods and not by how often the queue moves.
+kube-scheduler writes nothing there while the gate is closed, and the API server's own text does not
+change. A message is updated soon after the pod was created, then later each time: the cost depends
+on the number of pods and not on how often the queue changes.
 """
 
 import heapq
@@ -23,21 +23,21 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.5
 FIRST_SECONDS: Final = 1.0
-"""Most pods are let in before."""
+"""Delay of the first message; most pods are admitted before it."""
 SECOND_SECONDS: Final = 15.0
 LONGEST_SECONDS: Final = 600.0
 MAX_AT_ONCE: Final = 5
-"""At one look: to find a reason takes milliseconds where there are thousands of nodes."""
+"""Limit for one pass: to find a reason takes milliseconds if there are thousands of nodes."""
 
 
 class PodNotes:
-    """A task beside the queue's.
+    """Task that writes the messages.
 
     Args:
-        api: where the pods are.
-        pods: who stands behind the gate.
-        admissions: says why.
-        decides: whether this process does.
+        api: the API server with the pods.
+        pods: the gated pods.
+        admissions: returns the reasons.
+        decides: tells whether this process decides.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class PodNotes:
         self._api, self._pods, self._admissions = api, pods, admissions
         self._decides = decides
         self._after: dict[str, float] = {}
-        """Seconds until the next look, by UID."""
+        """Seconds until the next update, by UID."""
         self._due: dict[str, list[tuple[float, str]]] = {}
-        """Heaps by namespace; the namespaces take turns."""
+        """Heaps of due times by namespace; the namespaces take turns."""
 
     async def run(self) -> None:
-        """Tell for ever."""
+        """Write in an endless loop."""
         await look_forever(
             lambda: self.look(time.monotonic()), seconds=LOOK_SECONDS, decides=self._decides
         )
 
     async def look(self, now: float) -> None:
-        """Tell those whose time it is, some at a time; while others are let in, nobody.
+        """Update the pods that are due, some at a time; none while other pods are admitted.
 
-        What keeps them waiting then is over in a moment, and a write would meet the one by which
-        the gate is opened.
+        Their reason then ends in a moment, and a write would conflict with the one that opens the
+        gate.
         """
         if self._admissions.lets_in:
             return
@@ -73,7 +73,7 @@ class PodNotes:
             await self._tell(pod)
 
     def _next(self, now: float) -> objects.Pod | None:
-        """A pod whose time it is, of the namespace that has waited longest for its turn."""
+        """Return a pod that is due, of the namespace that has waited longest for its turn."""
         for namespace in tuple(self._due):
             heap = self._due.pop(namespace)
             while heap and heap[0][0] <= now:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the queue does, as metrics.
+"""Metrics of the queue.
 
-Those by namespace are of namespaces with a GPUQuota alone, which tenants do not write. Where there
-are more than MAX_NAMESPACES, those that use or are promised most have series of their own, and all
-others are summed as OTHERS: sums over namespaces are whole.
+Metrics by namespace cover only namespaces with a GPUQuota, which tenants do not write. If there are
+more than MAX_NAMESPACES, those with the largest use or quota have their own series, and all others
+are summed as OTHERS: so sums over namespaces are complete.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from gpupack_scheduling.queueing.quotas import QuotaStores
 MAX_NAMESPACES: Final = 500
 
 OTHERS: Final = "(others)"
-"""No namespace can be called so."""
+"""Name that no namespace can have."""
 
 _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
@@ -38,11 +38,11 @@ AMOUNTS: Final[tuple[Literal["nominal", "used", "borrowed", "lent"], ...]] = (
 
 
 Named = Mapping[str, Sequence[GpuQuota]]
-"""Quotas by the name under which they are shown."""
+"""Quotas by the name of their series."""
 
 
 class QueueMetrics:
-    """How long the queue's decisions take."""
+    """Time that the queue's decisions take."""
 
     def __init__(self, registry: prometheus.CollectorRegistry) -> None:
         self._cycles = prometheus.Histogram(
@@ -54,7 +54,7 @@ class QueueMetrics:
 
     @contextlib.contextmanager
     def timed_cycle(self) -> Iterator[None]:
-        """Measure one."""
+        """Measure one cycle."""
         start = time.perf_counter()
         try:
             yield
@@ -63,12 +63,12 @@ class QueueMetrics:
 
 
 class QueueCollector(Collector):
-    """Who waits, who was stopped, what is used of quotas.
+    """Collector of waiting and preempted jobs and pods, and of the use of quotas.
 
     Args:
-        admissions: whose queue it is.
-        quotas: as the watch shows them.
-        decides: whether this process does; a standby knows of nobody who waits.
+        admissions: the queue.
+        quotas: the quotas as the watch shows them.
+        decides: tells whether this process decides; a standby does not know the waiting jobs.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class QueueCollector(Collector):
         self._admissions, self._quotas, self._decides = admissions, quotas, decides
 
     def collect(self) -> Iterator[Metric]:
-        """As it is now."""
+        """Yield the current state."""
         yield self._waiting()
         yield from self._preemptions()
         quotas = self._by_name()
@@ -138,7 +138,7 @@ class QueueCollector(Collector):
         return family
 
     def _by_name(self) -> Named:
-        """The quotas that count, by what their series are called."""
+        """Return the quotas that count, by the names of their series."""
         items = self._quotas.quotas.items.items()
         quotas = sorted(
             (quota for (_, name), quota in items if name == QUOTA_NAME), key=_size, reverse=True
@@ -179,5 +179,5 @@ def _size(quota: GpuQuota) -> tuple[float, float, str]:
 
 
 def _gpus(text: str) -> float:
-    """As a status has it; empty before it was written."""
+    """Parse a status's number; it is empty before its first write."""
     return float(text) if text else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what is used into the statuses of GPUQuotas and GPUCohorts, while this process decides."""
+"""Statuses of GPUQuotas and GPUCohorts with the current use, written while this process decides."""
 
 import logging
 from collections.abc import Callable
@@ -22,17 +22,17 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
 MAX_WRITES: Final = 50
-"""At one look; the others come at the next ones."""
+"""Largest number of writes in one pass; the others follow in the next passes."""
 
 
 class QuotaReporter:
-    """A task beside the queue's.
+    """Task that writes the statuses.
 
     Args:
-        api: where the statuses are written.
+        api: the API server with the statuses.
         stores: what the watch shows of them.
-        admissions: whose queue is reported.
-        decides: whether this process does; another's word is as good as ours then.
+        admissions: the queue to report.
+        decides: tells whether this process decides; otherwise another process reports.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class QuotaReporter:
         self._written = 0
 
     async def run(self) -> None:
-        """Look for ever; a write that failed is tried again at the next look."""
+        """Check in an endless loop; a failed write is repeated in the next pass."""
         await look_forever(self.report, seconds=LOOK_SECONDS, decides=self._decides)
 
     async def report(self) -> None:
-        """Write the statuses that say something else now."""
+        """Write the statuses that have changed."""
         await self._make_room_for_averages()
         stale = self._stale()
         start = self._written % max(len(stale), 1)
@@ -84,7 +84,7 @@ class QuotaReporter:
         return [(item, status) for item, status in found if status != item.status]
 
     async def _make_room_for_averages(self) -> None:
-        """Those of namespaces outside all cohorts are kept in a GPUCohort that stands for these."""
+        """Create the GPUCohort that keeps the averages of namespaces outside all cohorts."""
         has_half_life = self._admissions.queue.rules.half_life > 0
         if has_half_life and cluster_cohort.shown(self._stores) is None:
             await cluster_cohort.make(self._api)

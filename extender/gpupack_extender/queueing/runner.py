@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the queue whenever something has changed, and when time alone makes a decision due.
+"""Task that runs the queue after each change, and when time alone makes a decision due.
 
-A standby follows who runs and keeps nobody waiting: its successor's operator asks anew.
+A standby tracks running jobs and keeps no queue: its successor's operator requests again.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from gpupack_scheduling.queueing.turns import Turns
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""Between two runs: what changes meanwhile is taken in at once."""
+"""Pause between two runs: changes during it are processed together."""
 LONGEST_SECONDS: Final = 1.0
-"""Without a change: readiness comes and goes by time, and so do holds."""
+"""Longest time without a run: readiness changes with time, and holds expire."""
 FORGET_SECONDS: Final = 30.0
 
 
 class QueueRunner:
-    """A task beside the servers."""
+    """Task that runs the queue."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class QueueRunner:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def step(self) -> None:
-        """Take in what has changed, and decide if this process may.
+        """Process all changes, and decide if this process may.
 
-        Where queue and ledger contradict each other the queue begins anew: that costs those who
-        wait a question each, while an end of the process would cost everybody half a minute.
+        If queue and ledger contradict each other, the queue restarts: each waiting job then sends
+        one request, while an end of the process would delay every job by half a minute.
         """
         try:
             self._step()
