@@ -28,7 +28,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 
     async def extend(stop: asyncio.Event) -> None:
-        # # A separate connection, so that many waiting calls do not delay the watch of the Lease.
+        # A separate connection, so that many waiting calls do not delay the watch of the Lease.
         async with Api.connect(os.environ) as api, Api.connect(os.environ) as leases:
             log.info(
                 "verbs on 127.0.0.1:%s, plan API on :%s",

@@ -202,7 +202,7 @@ def binding(call: BindingArgs, claim: PodClaim, shared: dict[str, str]) -> objec
 def annotations(claim: PodClaim) -> dict[str, str]:
     """Return the devices' annotation.
 
-    Empty on a node whose GPUs another device plugin hands out.
+    It is empty on a node whose GPUs another device plugin hands out.
     """
     held = claims.shares(claim.placement)
     return {names.DEVICES_ANNOTATION: encode_devices(held)} if held else {}

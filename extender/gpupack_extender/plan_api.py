@@ -94,7 +94,7 @@ class PlanApi:
     async def show_turns(self, request: Request) -> Response:
         """Answer with the jobs that can be admitted since the caller's last call.
 
-        Wait for the first.
+        The call waits until there is one.
         """
         await self.access.may_hear_turns(_caller(request))
         self.readiness.require_to_decide()

@@ -36,7 +36,7 @@ def plan_server(
 ) -> Server:
     """Return the plan API's server for the cluster.
 
-    Without a certificate, as in some tests, by HTTP.
+    Without a certificate, as in some tests, it serves plain HTTP.
     """
     config = configured(app, host="", port=serving.plan_port)
     config.timeout_keep_alive = PLAN_IDLE_SECONDS

@@ -33,7 +33,7 @@ def probe() -> None:
 
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
-    # # kopf, kubernetes and numpy take a second to import: the probe must not pay for them.
+    # kopf, kubernetes and numpy take a second to import: the probe must not pay for them.
     from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415
     from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415

@@ -69,11 +69,11 @@ def settings() -> kopf.OperatorSettings:
     chosen.persistence.progress_storage = NoProgress()
     chosen.persistence.finalizer = NO_FINALIZER
     chosen.watching.inactivity_timeout = 70.0
-    # # Also after each error of the API server within a watch (`kopf_session`): kopf then lists
+    # Also after each error of the API server within a watch (`kopf_session`): kopf then lists
     # again.
     chosen.watching.reconnect_backoff = 1.0
     chosen.process.ultimate_exiting_timeout = 10.0
-    # # At its start kopf receives every GPUJob at once. To process all of them concurrently would
+    # At its start kopf receives every GPUJob at once. To process all of them concurrently would
     # block the event loop for longer than a Lease's duration. Those that wait for one of its
     # workers are kept whole, in ten times the memory of what the index keeps of them. So they are
     # processed one by one, and a worker waits for a second event only as long as it takes to see

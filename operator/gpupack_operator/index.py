@@ -63,7 +63,7 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         for uid in self._keys.keys() - listed:
             self.drop(uid)
         for item in items:
-            # # Most have not changed: to report each would wake all listeners that often.
+            # Most have not changed: to report each would wake all listeners that often.
             if version(item) != self._versions.get(item.metadata.uid):
                 self._put(item)
 

@@ -139,7 +139,7 @@ def readable_response(stream: GpuJobStream) -> type[aiohttp.ClientResponse]:
 async def session(environ: Mapping[str, str], stream: GpuJobStream) -> kopf.AiohttpSession:
     """Connect as all other requests do.
 
-    Kopf closes it, and requests another when credentials end.
+    The caller, kopf, closes it, and requests another when credentials end.
     """
     target, presented, made = await transport.signed_in(
         environ,

@@ -121,7 +121,7 @@ class LogTails:
         try:
             await self._write(job, attempt, texts)
         except errors.KubeError as error:
-            # # A quota of ConfigMaps is one cause.
+            # A quota of ConfigMaps is one cause.
             log.info("%s/%s: the log of attempt %d is not saved: %s", *job.key, attempt, error)
 
     async def _read(self, namespace: str, source: LogSource, tail: Tail) -> None:

@@ -137,7 +137,7 @@ class NodesRequests:
     async def _ensure(self, resource: Resource[Any], body: Json, job: GpuJob) -> bool:
         """Create an object and tell whether it exists.
 
-        False: a predecessor's is still being deleted.
+        False means that a predecessor's object is still being deleted.
         """
         name, namespace = body["metadata"]["name"], job.metadata.namespace
         try:

@@ -39,10 +39,10 @@ class TurnOrder(NamedTuple):
 class Asked:
     """Record of a GPUJob that the queue knows.
 
-    times: how many consecutive answers said that it must wait.
+    Attributes:
+        times: how many consecutive answers said that it must wait.
         generation: generation of the requested spec.
         look_at: when to request again, to see whether the reason has changed.
-        look_at: when to ask again whether the reason has changed.
     """
 
     times: int
@@ -146,7 +146,7 @@ class PlanLine:
     def asked_until(self, key: Key, *, generation: int) -> dt.datetime | None:
         """Return until when the queue's answer holds for the job as it is.
 
-        None: it must request.
+        None means that it must request.
         """
         entry = self._entries.get(key, _NOTHING)
         if entry.asked is None or entry.is_called or entry.asked.generation != generation:

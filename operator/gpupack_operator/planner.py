@@ -90,7 +90,7 @@ class Planner:
         )
         if isinstance(admitted, NotPlanned):
             return admitted
-        # # The template is in the PodSpec: sent twice, a large one would exceed the reader's limit.
+        # The template is in the PodSpec: sent twice, a large one would exceed the reader's limit.
         spec = msgspec.structs.replace(job.spec, template=None)
         meta = job.metadata
         answer = await self._ask(

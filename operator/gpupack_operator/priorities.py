@@ -26,8 +26,8 @@ MAX_NAMES = 1000
 class Priority:
     """Priority with which a GPUJob is planned.
 
-    value: a higher value is planned first.
-        value: higher is planned first.
+    Attributes:
+        value: the priority; a higher value is planned first.
         problem: why it is not planned at all, if it is not.
     """
 

@@ -132,7 +132,7 @@ class Quarantines:
             node = self._nodes.get(name)
             if node is None:
                 continue
-            # # A change while this pass waits for answers brings the next check forward.
+            # A change while this pass waits for answers brings the next check forward.
             self._look_at.pop(name, None)
             try:
                 again_at = await self._see(node, now)
@@ -146,7 +146,7 @@ class Quarantines:
 
     async def _see(self, node: GpuNode, now: dt.datetime) -> dt.datetime | None:
         """Take the due steps; return when to check again if nothing changes until then."""
-        # # The watch shows the result of a write; if it does not, the write is repeated.
+        # The watch shows the result of a write; if it does not, the write is repeated.
         soon = now + dt.timedelta(seconds=AGAIN_SECONDS)
         if await self._record(node, now):
             return soon

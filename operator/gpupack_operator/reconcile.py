@@ -260,7 +260,7 @@ class Reconciler:
     async def _written(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
         """Write a status.
 
-        Without the results if the API server refuses these, so that GPUs are freed.
+        It omits the results if the API server refuses these, so that GPUs are freed.
         """
         try:
             return await self._actor.write_status(job, status)

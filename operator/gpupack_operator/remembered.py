@@ -43,7 +43,7 @@ class Remembered(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the last value of a key, even if expired.
 
-        None: there is none, or it expired long ago.
+        None means that there is none, or that it expired long ago.
         """
         value = self._values.get(key)
         return value if value and not self._is_long_over(value) else None

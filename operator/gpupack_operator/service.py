@@ -70,7 +70,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
             Api.connect(environ) as leases,
             metrics.shown(counted.collectors(), api=api, settings=settings.metrics),
         ):
-            # # A separate connection: renewals must not wait for one that other calls use.
+            # A separate connection: renewals must not wait for one that other calls use.
             election = _election(settings, leases)
             if not await _elected(election, stop):
                 return
@@ -136,7 +136,7 @@ async def _elected(election: Election, stop: asyncio.Event) -> bool:
     if acquiring in done:
         acquiring.result()
         return True
-    # # The cancelled task may have written the Lease already.
+    # The cancelled task may have written the Lease already.
     await election.release()
     return False
 
@@ -231,7 +231,7 @@ async def _work(
 
 async def _listen(settings: Settings, registry: kopf.OperatorRegistry, stop: asyncio.Event) -> None:
     """Run kopf until SIGTERM."""
-    # # kopf cancels every task that did not exist when it started: let the others start first.
+    # kopf cancels every task that did not exist when it started: let the others start first.
     await asyncio.sleep(0)
     await kopf.operator(
         registry=registry,

@@ -75,7 +75,7 @@ class WorkerPool:
             log.warning("%s/%s: %s; trying again", *key, error)
             return await self._failed(key, error)
         except Exception as error:
-            # # A bug about one GPUJob must not stop the others; the traceback helps to fix it.
+            # A bug about one GPUJob must not stop the others; the traceback helps to fix it.
             self._metrics.passed("internal_error")
             log.exception("%s/%s: unexpected error; trying again", *key)
             return await self._failed(key, error)
@@ -88,6 +88,6 @@ class WorkerPool:
         try:
             await self._on_failure(key, error, failures=failures)
         except Exception:
-            # # Nothing that one GPUJob causes may end the worker, here neither.
+            # Nothing that one GPUJob causes may end the worker, here neither.
             log.exception("%s/%s: cannot tell of the failure", *key)
         return min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10), MAX_RETRY_SECONDS)

@@ -59,6 +59,6 @@ async def fill(api: Api, wanted: Wanted, *, namespace: str) -> None:
     try:
         await api.merge(SECRETS, wanted.secret, body, namespace=namespace)
     except Conflict:
-        # # Another client wrote it after the read: the next check judges the new data.
+        # Another client wrote it after the read: the next check judges the new data.
         return
     log.info("issued the certificate in %s/%s: %s", namespace, wanted.secret, issued.reason)

@@ -148,7 +148,7 @@ def _end(job: GpuJob) -> dt.datetime | None:
 def _results(job: GpuJob, waiting: Iterable[str], now: dt.datetime) -> dict[str, Measured]:
     """Return a verdict for each GPU of the job.
 
-    For a job without a placement, for all waiting GPUs.
+    A job without a placement gives a verdict for all waiting GPUs.
     """
     at = times.write(now)
     workers = by_worker(job.status.placement)

@@ -130,7 +130,7 @@ def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[st
 def next_start(status: GpuJobStatus) -> dt.datetime | None:
     """Return when the next attempt may begin, later after each consecutive failure.
 
-    None: at once.
+    None means at once.
     """
     last = status.attempts[-1] if status.attempts else None
     failures = _failures(status)

@@ -141,7 +141,7 @@ def _gone(
     looks: list[dt.datetime | None] = []
     placed, answer = placed_beside(observation.job.spec, status), observation.answer
     if isinstance(answer, NotCreatedBeside):
-        # # What is forbidden for one extra worker is forbidden for all: they are alike.
+        # What is forbidden for one extra worker is forbidden for all: they are alike.
         why = Why(answer.reason, answer.message)
         gone |= {index: why for index in placed if index not in jobs}
     for index in placed:

@@ -126,7 +126,7 @@ def _say(results: Iterable[WorkerResult]) -> Iterator[WorkerResult]:
 
 
 def _uses_nvlink(said: Communication, peers: Peers) -> bool:
-    """Tell whether NVLink is used; with more nodes there are other transports between nodes too.
+    """Tell whether workers of one node use NVLink; between nodes there are other transports.
 
     NCCL connects each process with one on its node.
     """

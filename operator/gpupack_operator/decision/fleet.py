@@ -60,7 +60,7 @@ class Fleet:
     def slowness(self, model: str, measured: Measured) -> str:
         """Return why the GPU is slow for its model.
 
-        Empty: it is not slow, or too few others are known.
+        An empty text means that it is not slow, or that too few others are known.
         """
         others = [
             sample.measured

@@ -318,7 +318,7 @@ def _image_trouble(
 ) -> Finding:
     """Return the finding.
 
-    The next attempt may find the image, and after the last one there is none.
+    The next attempt may find the image; the last attempt fails the job.
     """
     namespace = worker.pod.metadata.namespace
     message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
@@ -335,7 +335,7 @@ def _image_trouble(
 def _is_template_s_fault(waiting: ContainerWaiting) -> bool:
     """Tell whether the template is the cause.
 
-    Without a text it is unknown, and another attempt may show it.
+    Without a text this is not known, and another attempt may show it.
     """
     said = waiting.message
     known = waiting.reason == CONFIG_TROUBLE and said != ""

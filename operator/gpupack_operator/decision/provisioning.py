@@ -286,7 +286,7 @@ def _written(
 def _is_of_whole_gpus(observation: Observation) -> bool:
     """Tell whether the job uses whole GPUs.
 
-    How a new node's would be divided or shared is unknown.
+    It is not known how the GPUs of a new node would be divided or shared.
     """
     spec = observation.job.spec
     return spec.share is None and spec.mig is None

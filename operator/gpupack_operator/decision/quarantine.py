@@ -102,12 +102,12 @@ def decided(
         node = structs.replace(node, spec=spec)
     ill = _ill(node.status.devices)
     devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
-    # # A GPU without slices for now, as after a boot, exists all the same.
+    # A GPU without slices for now, as after a boot, exists all the same.
     there = devices.keys() | {each.gpu for each in node.status.mig_gpus}
     new = _new(node, rules, mended)
     entries, again_at = list[Quarantine](), list[dt.datetime]()
     for entry in node.spec.quarantine:
-        # # Before its first scan an agent knows of no GPUs.
+        # Before its first scan an agent knows of no GPUs.
         if there and entry.gpu not in there:
             continue
         step = _Step(node, rules, now, devices.get(entry.gpu), ill.pop(entry.gpu, None))
@@ -191,7 +191,7 @@ class _Step:
             return self._now_in(entry, "Probation")
         waits = acceptance.in_maintenance(self.node, entry.gpu)
         if waits or entry.since is None:
-            # # Its time begins when maintenance is over: nothing may run on it until then.
+            # Its time begins when maintenance is over: nothing may run on it until then.
             return structs.replace(entry, since=None) if waits else self._now_in(entry, entry.phase)
         verdict = acceptance.verdict_of(self.node, entry)
         match verdict.outcome if verdict else None:

@@ -27,7 +27,7 @@ class JobReason(enum.StrEnum):
     WORKERS_REMAIN = "WorkersRemain"
     SUSPENDED = "Suspended"
 
-    # # Nodes are requested
+    # Nodes are requested
     NODES_ASKED = "NodesAsked"
     NODES_PROVISIONED = "NodesProvisioned"
     NODES_FAILED = "NodesFailed"
@@ -40,7 +40,7 @@ class JobReason(enum.StrEnum):
     INTERNAL_ERROR = "InternalError"
     RECOVERED = "Recovered"
 
-    # # The attempt continues
+    # The attempt continues
     ADMITTED = "Admitted"
     STARTING = "Starting"
     ALL_WORKERS_RUNNING = "AllWorkersRunning"
@@ -50,7 +50,7 @@ class JobReason(enum.StrEnum):
     """The job restarts for a higher revision of its spec."""
     ENDED = "Ended"
 
-    # # The job succeeded
+    # The job succeeded
     COMPLETED = "Completed"
     FAILURES_IGNORED = "FailuresIgnored"
     RESULTS_READ = "ResultsRead"
@@ -65,7 +65,7 @@ class JobReason(enum.StrEnum):
     INVALID_TEMPLATE = "InvalidTemplate"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
 
-    # # Infrastructure, or something that an administrator or user must repair first
+    # Infrastructure, or something that an administrator or user must repair first
     IMAGE_PULL = "ImagePull"
     POD_REJECTED = "PodRejected"
     POD_DELETED = "PodDeleted"

@@ -81,10 +81,10 @@ def decide(
 def _created(
     observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
 ) -> Decision:
-    """Create the Jobs once no worker runs of a Job that was deleted before any worker had started.
+    """Create the Jobs, after the pods of Jobs that were deleted before the start are gone.
 
-    All workers start again with the new Jobs. Where each pod has its own Job, some of these may
-    exist already.
+    All workers of the new Jobs start from the beginning. Where each pod has its own Job, some of
+    these may exist already.
     """
     status = structs.replace(status, ended_workers=None)
     if isinstance(observation.answer, NotYet):

@@ -24,7 +24,7 @@ def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
     going = [each for each in workers if each.started and not (is_kept and _stays(each, seen))]
     if not going:
         return None
-    # # A lost node sends no log: nothing waits for it.
+    # A lost node sends no log: nothing waits for it.
     urgent = verdict.outcome == "Infrastructure"
     return SaveLogs(seen.number, tuple(map(_source, going[:MAX_WORKERS])), waits=not urgent)
 

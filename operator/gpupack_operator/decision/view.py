@@ -155,7 +155,7 @@ class AttemptView:
     def began_at(self) -> dt.datetime | None:
         """Time at which the Job controller began with the last of its Jobs.
 
-        None: it has not begun.
+        None means that it has not begun.
         """
         starts = [job.status.start_time for job in self.jobs]
         known = [start for start in starts if start is not None]
@@ -182,7 +182,7 @@ class AttemptView:
     def ended_at(self) -> dt.datetime | None:
         """Time at which the last worker ended.
 
-        None: one may still run, or the time is not known.
+        None means that one may still run, or that the time is not known.
         """
         ends = [worker.ended_at for worker in self.workers]
         known = [end for end in ends if end is not None]

@@ -129,7 +129,7 @@ class Worker:
     def ended_at(self) -> dt.datetime | None:
         """Time at which the worker's container ended.
 
-        None: it may run, or the time is not known.
+        None means that it may run, or that the time is not known.
         """
         return self._terminated.finished_at if self._terminated else None
 

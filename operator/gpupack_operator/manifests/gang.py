@@ -40,7 +40,7 @@ def jobs_of_gang(
     """Make the Jobs of the gang.
 
     Raises:
-        TemplateInvalid: the user's template cannot be merged over ours.
+        TemplateInvalid: the user's template cannot be merged over gpupack's.
     """
     template = _template(attempt, defaults, provisioning)
     shared = shared_pods(attempt.job, attempt.job.status)
@@ -55,7 +55,7 @@ def largest_pod(
     """Make the shared pod with the most workers, without the random suffix of its name.
 
     Raises:
-        TemplateInvalid: the user's template cannot be merged over ours.
+        TemplateInvalid: the user's template cannot be merged over gpupack's.
     """
     shared = shared_pods(attempt.job, attempt.job.status)
     most = max(shared, key=lambda each: len(each.workers))

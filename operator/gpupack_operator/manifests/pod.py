@@ -126,7 +126,7 @@ def staying(spec: GpuJobSpec) -> dict[str, str]:
 def sharing(spec: GpuJobSpec) -> dict[str, str]:
     """Return a worker's annotations about its share.
 
-    Empty where the share has the default settings.
+    They are empty if the share has the default settings.
     """
     if spec.share is None:
         return {}

@@ -30,7 +30,7 @@ class Pulling:
     secrets: tuple[str, ...] = ()
 
     def credited(self, pod_spec: Json) -> Json:
-        """Return a PodSpec that names our pull secrets before those that it names already."""
+        """Return a PodSpec that names gpupack's pull secrets before those that it names already."""
         if not self.secrets:
             return pod_spec
         ours = {"imagePullSecrets": [{"name": name} for name in self.secrets]}

@@ -48,7 +48,7 @@ def with_socket_defaults(pod_spec: Json, spec: GpuJobSpec, *, container: str) ->
 def _may_use_nccl(spec: GpuJobSpec) -> bool:
     """Tell whether the job may use NCCL.
 
-    Gloo has other settings and is the default for shares and MIG.
+    The backend gloo has other settings and is the default for shares and MIG.
     """
     backend = (spec.distributed or Distributed()).backend
     is_for_gloo = backend == "gloo" or (backend == "auto" and bool(spec.share or spec.mig))

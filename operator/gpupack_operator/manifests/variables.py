@@ -91,7 +91,7 @@ def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
 def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
     """Return the vendor's name, and the variable by which a process selects GPUs of its worker.
 
-    Only GPUs that another vendor's device plugin hands out have them: that plugin sets what its
+    Only GPUs that another device plugin hands out have them: that plugin sets what its
     containers need, and the GPUs are not known in advance.
     """
     vendor = vendors.of(resource)
@@ -107,7 +107,7 @@ def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
 def _for_mpirun(job: GpuJob, *, attempt: int) -> dict[str, str]:
     """Return the launcher's variables.
 
-    {} stands for an index, since there may be a thousand workers.
+    The text {} represents an index, since there may be a thousand workers.
     """
     return {
         "GPUPACK_MPI_HOSTS": worker_host(job, "{}", attempt=attempt),
