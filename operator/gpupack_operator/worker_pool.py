@@ -23,7 +23,7 @@ class FailedPass(Protocol):
     """Callback for a pass that failed."""
 
     async def __call__(self, key: Key, error: Exception, *, failures: int) -> None:
-        """Handle that the passes over this key have failed so many times in a row."""
+        """Handle that the passes over this key have failed so many consecutive times."""
 
 
 class WorkerPool:

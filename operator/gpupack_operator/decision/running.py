@@ -81,7 +81,7 @@ def decide(
 def _created(
     observation: Observation, status: GpuJobStatus, seen: AttemptView, again_at: dt.datetime | None
 ) -> Decision:
-    """Create the Jobs, after the pods of Jobs that were deleted before the start are gone.
+    """Create the Jobs, after pods of Jobs that were deleted before any worker started are gone.
 
     All workers of the new Jobs start from the beginning. Where each pod has its own Job, some of
     these may exist already.
