@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two stores of one reflector."""
+"""A store that forwards to two stores."""
 
 from typing import Generic, TypeVar
 
@@ -10,22 +10,22 @@ T = TypeVar("T", bound=objects.Object)
 
 
 class Both(Generic[T]):
-    """Fills two stores from one watch."""
+    """Two stores that one watch fills."""
 
     def __init__(self, first: Store[T], second: Store[T]) -> None:
         self._stores = (first, second)
 
     def replace(self, items: list[T], /) -> None:
-        """Forget everything and hold exactly these."""
+        """Replace the content of both stores with these items."""
         for store in self._stores:
             store.replace(items)
 
     def upsert(self, item: T, /) -> None:
-        """An object appeared or changed."""
+        """Add or update an object in both stores."""
         for store in self._stores:
             store.upsert(item)
 
     def remove(self, item: T, /) -> None:
-        """An object is gone."""
+        """Remove an object from both stores."""
         for store in self._stores:
             store.remove(item)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which CAs a client knows a server, from a file that may be replaced while the client runs.
+"""The CAs that a client trusts, from a file that may be replaced while the client runs.
 
-A request asks for the context and hands it to aiohttp (`ssl=`), which keeps connections by context:
-after a renewal the next request connects again, and what is under way goes on. A context is never
-changed, since CAs can be added to one and not taken out.
+Each request gets the context and passes it to aiohttp (`ssl=`), which keeps connections by context.
+After a renewal the next request opens a new connection, and requests in progress continue. A
+context is never changed, since CAs can be added to a context but not removed.
 """
 
 import logging
@@ -16,19 +16,19 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at the file."""
+"""Seconds between two checks of the file."""
 
 
 class CaFile:
     """The last usable content of a file of CA certificates.
 
     Args:
-        path: of the file (PEM); None: the host's own CAs, which are read once.
-        clock: monotonic seconds.
+        path: path of the file (PEM); None: the host's own CAs, which are read once.
+        clock: returns monotonic seconds.
         make: makes a context that trusts these CAs (PEM); raises OSError.
 
     Raises:
-        OSError: it cannot be read, or holds no certificate.
+        OSError: the file cannot be read, or holds no certificate.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class CaFile:
 def _certificates(path: Path) -> bytes:
     """Read the file; raises OSError where it holds no certificate.
 
-    It is checked here, since a maker of contexts may take no CAs for the host's own: a file that is
-    being written again is empty for a moment, in which no other CA may be trusted.
+    The check is here because a context maker may replace an empty list of CAs by the host's own. A
+    file that is being rewritten is empty for a moment, and no other CA may be trusted then.
     """
     pem = path.read_bytes()
     if b"-----BEGIN" not in pem:
@@ -80,13 +80,13 @@ def _certificates(path: Path) -> bytes:
 
 
 def _context(pem: bytes) -> ssl.SSLContext:
-    """Trust these CAs and no others; raises OSError where there is none."""
+    """Make a context that trusts only these CAs; raises OSError where there is none."""
     return ssl.create_default_context(cadata=pem_text(pem))
 
 
 def pem_text(pem: bytes) -> str:
-    """Return PEM as Python's ssl takes it.
+    """Return PEM as text that Python's ssl accepts.
 
-    Next to certificates there may be remarks in any script, which OpenSSL passes over.
+    Comments between the certificates may be in any script. OpenSSL skips them.
     """
     return pem.decode("ascii", errors="replace").encode("ascii", errors="replace").decode("ascii")

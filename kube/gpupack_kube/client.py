@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to the API server.
 
-Requests go through `transport`, and neither through the official client's models nor its JSON:
-those cost most of a scheduler's time. Answers are decoded from bytes straight into the views of
+Requests go through `transport`. They use neither the official client's models nor its JSON, which
+would take most of a scheduler's time. Answers are decoded from bytes straight into the views of
 `objects`.
 
-No answer takes more memory than `largest_bytes`, whatever a tenant wrote into an object: a longer
-answer is Oversized, a longer line of a watch is told by name. `listing` reads lists around such
-objects. Nothing is asked for compressed: a page of one letter, repeated, would be read whole before
-its size is known.
+No answer takes more memory than `largest_bytes`, whatever a tenant wrote into an object. A longer
+answer raises Oversized; a longer line of a watch is reported with the name of its object. `listing`
+reads lists around such objects. No answer is requested compressed: a highly compressible answer
+would be expanded in full before its size is known.
 """
 
 import collections
@@ -34,19 +34,22 @@ T = TypeVar("T", bound=objects.Object)
 D = TypeVar("D")
 
 REQUEST_SECONDS = 15.0
-"""How long one request may take before it counts as unanswered."""
+"""Seconds after which a request counts as unanswered."""
 
 LIST_SECONDS = 60.0
-"""The same for a page of a list, which is of some MiB."""
+"""Seconds after which a request for a page of a list, of some MiB, counts as unanswered."""
 
 WATCH_SECONDS = (35, 45)
-"""After so long, at random, a watch is asked for anew: not by all clients at once."""
+"""Range of seconds of one watch.
+
+Its length is random, so that clients do not reconnect together.
+"""
 
 WATCH_SILENCE_SECONDS = 60.0
-"""The server ends a watch before: one that is silent for as long has lost its other end."""
+"""Seconds of silence after which a watch counts as dead: the server ends it earlier."""
 
 LARGEST_MIB = 16
-"""More than an etcd can hold by default: 1.5 MiB, of which JSON may make six times as much."""
+"""More than an etcd holds by default: 1.5 MiB, which JSON may make six times as large."""
 
 JSON = "application/json"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -55,7 +58,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 class RawPage(msgspec.Struct):
-    """A list answer: its metadata, and the items not decoded yet."""
+    """A list answer with its metadata and its items, which are not decoded yet."""
 
     metadata: objects.ListMeta
     items: list[msgspec.Raw] | None = None
@@ -70,12 +73,12 @@ class Event(msgspec.Struct):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Skipped:
-    """One line of a watch whose object is too large or too deep to be read.
+    """One line of a watch whose object is too large or nested too deeply to be read.
 
     Attributes:
-        type: as of an event.
-        metadata: what its beginning tells, which may be nothing.
-        reason: what was wrong, for a person.
+        type: type of the event.
+        metadata: metadata from the beginning of the line; may be empty.
+        reason: what is wrong with the object, for users.
     """
 
     type: str
@@ -84,7 +87,7 @@ class Skipped:
 
 
 class Opened:
-    """The first word of a watch: the server is there and tells what happens from now on."""
+    """The start of a watch: the server answered and sends events from now on."""
 
 
 class Api:
@@ -100,9 +103,9 @@ class Api:
         self._sender, self._patience = sender, patience
         self._largest_bytes = largest_bytes
         self.clock = ServerClock()
-        """The API server's time, as its answers tell it."""
+        """The API server's time, from its answers."""
         self.answers: collections.Counter[str] = collections.Counter()
-        """How many requests were answered how: `2xx` and its like, `none` where nothing came."""
+        """Number of requests by the class of their answer, such as `2xx`; `none`: no answer."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -115,13 +118,13 @@ class Api:
     ) -> AsyncGenerator["Api"]:
         """Connect as the pod's service account, or as KUBECONFIG says outside a cluster.
 
-        `context` is one of the kubeconfig; None: its current one. GPUPACK_LARGEST_OBJECT_MIB is how
-        much of memory one answer, or one line of a watch, may take; an object that is larger is
-        passed over. `patience` sends requests again; None: each is sent once.
+        `context` is a context of the kubeconfig; None: the current one. GPUPACK_LARGEST_OBJECT_MIB
+        limits the memory that one answer, or one line of a watch, may take; larger objects are
+        skipped. `patience` retries requests; None: each request is sent once.
 
         Raises:
-            SettingsInvalid: that is no such size, or the service account's files or the
-                kubeconfig cannot be read.
+            SettingsInvalid: the size is not valid, or the service account's files or the kubeconfig
+                cannot be read.
         """
         largest = Environment(environ).whole(
             "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=LARGEST_MIB, most=1024
@@ -130,25 +133,27 @@ class Api:
             yield cls(sender, largest_bytes=largest << 20, patience=patience)
 
     def on_behalf(self, authorization: str) -> "Api":
-        """Calls with another's header: the API server judges him, and its audit names him.
+        """Return an Api that sends another user's header.
+
+        The API server authorizes and audits that user.
 
         Raises:
-            KubeError: there is no header, or we are known by a certificate: it would be our own
-                call.
+            KubeError: there is no header, or this client is identified by a certificate: the call
+                would be gpupack's own.
         """
         if not authorization:
             raise errors.KubeError("nobody is named on whose behalf this is; send a token")
         return Api(self._sender.on_behalf(authorization), largest_bytes=self._largest_bytes)
 
     async def identity(self) -> Identity:
-        """Who we are, for a server that asks the same API server."""
+        """Return this caller's identity, for a server that asks the same API server."""
         return await self._sender.identity()
 
     async def renew(self, used: Presented) -> bool:
-        """Return whether there are other credentials than `used`, which a server does not know.
+        """Return whether there are other credentials than `used`, which a server rejected.
 
         Raises:
-            NotSignedIn: there are none.
+            NotSignedIn: there are no credentials.
         """
         return await self._sender.renew(used)
 
@@ -166,10 +171,11 @@ class Api:
     async def raw_page(
         self, resource: Resource[Any], *, namespace: str = "", accept: str = JSON, **query: str
     ) -> RawPage:
-        """Read one page of a list and leave it to the caller to decode its items.
+        """Read one page of a list without decoding its items.
 
         Raises:
-            Oversized: one of its items, or all of them together; `listing.pages` reads around them.
+            Oversized: one item or the whole page is too large; `listing.pages` reads around such
+                items.
         """
         path = resource.collection(namespace)
         answer = await self._send(
@@ -186,10 +192,10 @@ class Api:
         dry_run: bool = False,
         strict: bool = False,
     ) -> T:
-        """Create an object; raises AlreadyExists where there is one of that name.
+        """Create an object; raises AlreadyExists where the name is taken.
 
-        A dry run goes through admission and validation and stores nothing. With `strict` a field
-        that there is not is refused, as kubectl has it.
+        A dry run goes through admission and validation and stores nothing. With `strict` an unknown
+        field is refused, as with kubectl.
         """
         query = {"dryRun": "All"} if dry_run else {}
         query |= {"fieldValidation": "Strict"} if strict else {}
@@ -205,7 +211,7 @@ class Api:
         namespace: str = "",
         subresource: str = "",
     ) -> T:
-        """Replace an object; raises Conflict where its resourceVersion is not the newest."""
+        """Replace an object; raises Conflict where its resourceVersion is out of date."""
         path = resource.path(name, namespace=namespace, subresource=subresource)
         return decode(await self._send("PUT", path, body=body), resource.type)
 
@@ -234,32 +240,33 @@ class Api:
         uid: str = "",
         propagation: str = "Background",
     ) -> None:
-        """Delete an object, only if it has `uid` where one is given; raises NotFound."""
+        """Delete an object, with `uid` only the object of that UID; raises NotFound."""
         options: objects.Json = {"propagationPolicy": propagation}
         if uid:
             options["preconditions"] = {"uid": uid}
         await self._send("DELETE", resource.path(name, namespace=namespace), body=options)
 
     async def post(self, path: str, body: objects.Json, answer: type[D]) -> D:
-        """POST to any path: subresources (`pods/binding`) and reviews."""
+        """Send POST to any path, such as a subresource (`pods/binding`) or a review."""
         return decode(await self._send("POST", path, body=body), answer)
 
     async def document(self, path: str, answer: type[D], *, accept: str = JSON) -> D:
-        """GET any path: what is no object."""
+        """Send GET to any path that returns no Kubernetes object."""
         return decode(await self._send("GET", path, headers={"Accept": accept}), answer)
 
     async def follow(
         self, path: str, *, silence_seconds: float, line_bytes: int | None = None, **query: str
     ) -> AsyncGenerator[bytes | lines.LongLine]:
-        """Yield the lines of any path's answer as they come, such as of a pod's log.
+        """Yield the lines of any path's answer as they arrive, such as those of a pod's log.
 
-        `line_bytes`: the longest line that is held whole; None: as long as an object may be.
+        `line_bytes` is the longest line that is held whole; None: the largest size of an object.
 
-        It ends when the server ends it. A connection whose other end is gone looks like a program
-        that has nothing to say: after that much silence it is given up, and the caller asks anew.
+        The stream ends when the server ends it. A dead connection looks like a program that writes
+        nothing. After `silence_seconds` without data the stream is given up, and the caller opens
+        another.
 
         Raises:
-            Unreachable: the server does not answer, or was silent for as long.
+            Unreachable: the server does not answer, or sent nothing for `silence_seconds`.
         """
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=REQUEST_SECONDS, sock_read=silence_seconds
@@ -279,10 +286,10 @@ class Api:
     ) -> AsyncGenerator[Opened | Event | Skipped]:
         """Yield the events from `query["resourceVersion"]` on until the server ends the stream.
 
-        It is asked to do so soon. A kind of which nothing changes and a connection whose other end
-        is gone look alike, and bookmarks do not tell them apart: the API server sends none for a
-        kind of which it has seen no event since it set up its cache, as after a change of the CRD.
-        The answer to the next watch does; `Opened` stands for it.
+        The server is asked to end it after some 40 s. A kind without changes and a dead connection
+        look alike, and bookmarks do not distinguish them: the API server sends none for a kind
+        without an event since it set up its cache, for example after a change of the CRD. The
+        answer to the next watch does distinguish them; `Opened` represents it.
 
         Raises:
             Expired: the resourceVersion is too old.
@@ -384,7 +391,7 @@ class Api:
             raise
         self.answers[f"{response.status // 100}xx"] += 1
         self.clock.observe(response.headers.get("Date", ""), asked=asked)
-        if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
+        if response.status >= 400:  # noqa: PLR2004 - where HTTP errors begin
             async with response:
                 raise errors.from_response(
                     response.status,
@@ -396,9 +403,10 @@ class Api:
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """Leave an answer that has not ended, without waiting for TLS's goodbye from the other end.
+    """Close an answer that has not ended, without waiting for the peer's TLS shutdown.
 
-    `close` alone waits for it, up to 30 seconds; a loop that ends before leaves an open socket.
+    `close` alone waits for it for up to 30 seconds. An event loop that ends earlier leaves an open
+    socket.
     """
     if (connection := response.connection) and connection.transport:
         connection.transport.abort()
@@ -409,8 +417,8 @@ def decode(data: bytes | msgspec.Raw, kind: type[D]) -> D:
     """Decode JSON into a view.
 
     Raises:
-        KubeError: the answer is not what the API promises; the message says where.
-        Oversized: it is nested too deeply.
+        KubeError: the answer does not match the API's schema; the message says where.
+        Oversized: the answer is nested too deeply.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -424,8 +432,8 @@ def read(data: bytes | msgspec.Raw, resource: Resource[T]) -> T:
     """Decode an object of a kind.
 
     Raises:
-        KubeError: as of `decode`.
-        Oversized: it is larger, or nested more deeply, than objects of its kind are read.
+        KubeError: the answer does not match the API's schema, as in `decode`.
+        Oversized: the object is larger, or nested more deeply, than its kind allows.
     """
     size = len(memoryview(data))
     if resource.largest_bytes is not None and size > resource.largest_bytes:
@@ -436,7 +444,7 @@ def read(data: bytes | msgspec.Raw, resource: Resource[T]) -> T:
 
 
 def encode(value: Any) -> objects.Json:
-    """Turn a struct into the plain dictionary that the write calls take."""
+    """Convert a struct into the plain dictionary that the write calls take."""
     built: objects.Json = msgspec.to_builtins(value)
     return built
 
@@ -471,7 +479,7 @@ class _Code(msgspec.Struct):
 
 @contextlib.asynccontextmanager
 async def _transport_errors(call: str) -> AsyncGenerator[None]:
-    """Rename the HTTP library's errors to ours."""
+    """Convert the HTTP library's errors into errors of this package."""
     try:
         yield
     except aiohttp.ClientHttpProxyError as error:

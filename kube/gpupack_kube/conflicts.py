@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an object and writes it again where another has written it meanwhile."""
+"""Read-modify-write that is retried on conflicts."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -11,14 +11,14 @@ from gpupack_kube.errors import Conflict
 T = TypeVar("T")
 
 MAX_TRIES: Final = 5
-"""The operator writes the same objects."""
+"""More than one try is needed because the operator writes the same objects."""
 
 
 async def retried(once: Callable[[], Awaitable[T]], *, tries: int = MAX_TRIES) -> T:
-    """Call `once`, which reads and writes, until no other writer is in between.
+    """Call `once`, which reads and writes, until no other write comes in between.
 
     Raises:
-        Conflict: one was, each time.
+        Conflict: another write came in between each time.
     """
     trying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception_type(Conflict),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings from environment variables, as agent, extender and operator read them at their start.
+"""Settings from environment variables, which agent, extender and operator read at their start.
 
     environment = Environment(os.environ)
     port = environment.whole("GPUPACK_PLAN_PORT", 8443, most=65535)
 
-A variable that is set to nothing counts as not set: that is what a manifest with an empty value
-means. pydantic-settings was not taken: importing it costs an exec probe, which reads one path every
-few seconds, more than the rest of the probe.
+An empty variable counts as not set, since that is what an empty value in a manifest means.
+pydantic-settings is not used: an exec probe runs every few seconds and reads one path, and
+importing that library costs more than the rest of the probe.
 """
 
 import math
@@ -17,23 +17,23 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
-"""When a node pulls an image, as Kubernetes knows it."""
+"""Kubernetes' policies for pulling an image."""
 
 LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class SettingsInvalid(Exception):
-    """A variable is missing or cannot be used; the message says its value and what it may be."""
+    """A variable is missing or not valid; the message names its value and the allowed values."""
 
 
 class Environment:
-    """Reads variables. All methods raise SettingsInvalid."""
+    """A reader of variables. All methods raise SettingsInvalid."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
 
     def required(self, name: str, meaning: str) -> str:
-        """Read what has no default; `meaning` says what to set it to."""
+        """Read a variable that has no default; `meaning` says what to set it to."""
         text = self._variables.get(name, "")
         if not text:
             raise SettingsInvalid(f"{name} is not set; set it to {meaning}")
@@ -44,7 +44,7 @@ class Environment:
         return self._variables.get(name, "") or default
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Read texts that commas separate; none where it is not set."""
+        """Read texts that are separated by commas; none where the variable is not set."""
         return tuple(word for word in self._variables.get(name, "").split(",") if word)
 
     def path(self, name: str, default: str) -> pathlib.Path:
@@ -84,20 +84,20 @@ class Environment:
         return self.parsed(name, words.__getitem__, default, f"one of {', '.join(words)}")
 
     def log_level(self) -> str:
-        """GPUPACK_LOG_LEVEL, in any case: how much is said, INFO if not set."""
+        """Read GPUPACK_LOG_LEVEL, in any case; INFO where it is not set."""
         level = self.text("GPUPACK_LOG_LEVEL", "INFO").upper()
         if level not in LOG_LEVELS:
             raise _invalid("GPUPACK_LOG_LEVEL", level, f"one of {', '.join(LOG_LEVELS)}")
         return level
 
     def parsed(self, name: str, parse: Callable[[str], T], default: T, allowed: str) -> T:
-        """Read anything else.
+        """Read a value of any other type.
 
         Args:
-            name: of the variable.
-            parse: raises ValueError or KeyError for what cannot be used.
-            default: where it is not set.
-            allowed: what it may be, for the message.
+            name: name of the variable.
+            parse: raises ValueError or KeyError for a value that is not valid.
+            default: value where the variable is not set.
+            allowed: the allowed values, for the message.
         """
         text = self._variables.get(name, "")
         if not text:
@@ -111,9 +111,9 @@ class Environment:
         """Read a document.
 
         Args:
-            name: of the variable.
-            parse: raises ValueError, whose text says what in the document cannot be used.
-            default: where it is not set.
+            name: name of the variable.
+            parse: raises ValueError, whose text says what in the document is not valid.
+            default: value where the variable is not set.
         """
         text = self._variables.get(name, "")
         if not text:

@@ -4,17 +4,17 @@
     KubeError
     ├── Unreachable       no answer; the write may or may not have happened
     ├── LeaseLost         another candidate may work now
-    ├── NotSignedIn       there are no credentials: a command issued none, a file is not there
-    ├── Oversized         an answer is larger, or nested deeper, than is read
+    ├── NotSignedIn       there are no credentials: a command issued none, a file is missing
+    ├── Oversized         an answer is larger, or nested deeper, than the limit
     └── Refused           the server answered with an error status
         ├── NotFound      404
         ├── Conflict      409: a precondition failed, or the object exists
         │   └── AlreadyExists
-        ├── Expired       410: the watch is too old, list anew
+        ├── Expired       410: the watch is too old, list again
         ├── Invalid       400, 422: the object is wrong, retrying will not help
-        └── Forbidden     401, 403: the service account lacks a right
+        └── Forbidden     401, 403: the service account lacks a permission
 
-The official client's and the HTTP library's errors never leave this package.
+Errors of the official client and of the HTTP library never leave this package.
 """
 
 import http
@@ -31,7 +31,7 @@ class Unreachable(KubeError):
     """The API server gave no answer. A write may have happened: read before deciding.
 
     Attributes:
-        sent: False: nothing reached it, since there was no connection.
+        sent: False: the request never reached the server, since there was no connection.
     """
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
@@ -40,15 +40,15 @@ class Unreachable(KubeError):
 
 
 class LeaseLost(KubeError):
-    """Another candidate for a Lease may work now: stop writing."""
+    """Another candidate for a Lease may work now; this one must stop writing."""
 
 
 class NotSignedIn(KubeError):
-    """There are no credentials to call with; the text says from where they were to come."""
+    """There are no credentials for the call; the text names their expected source."""
 
 
 class Oversized(KubeError):
-    """An answer is larger, or nested deeper, than is read. A write has happened all the same."""
+    """An answer is larger, or nested deeper, than the limit. A write has happened all the same."""
 
 
 class Refused(KubeError):
@@ -56,10 +56,10 @@ class Refused(KubeError):
 
     Attributes:
         status: the HTTP status code.
-        reason: the `reason` of the Status object, such as `AlreadyExists`, or empty.
-        said: the server's message alone, for people who do not know of the call.
-        causes: what is wrong with which field, where the server says so.
-        retry_after_seconds: when the server asks to be called again; None: it does not ask.
+        reason: `reason` of the Status object, such as `AlreadyExists`, or empty.
+        said: the server's message without the call, for users.
+        causes: what is wrong with which field, where the server names it.
+        retry_after_seconds: delay that the server requests before a retry; None: it requests none.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Refused(KubeError):
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the object is larger than the API server or its etcd takes."""
+        """Whether the object is larger than the API server or its etcd accepts."""
         if self.status == http.HTTPStatus.INTERNAL_SERVER_ERROR:
             return any(text in self.said for text in _TOO_LARGE)
         return self.status == http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -100,19 +100,19 @@ class AlreadyExists(Conflict):
 
 
 class Expired(Refused):
-    """The resourceVersion is too old to watch from: list anew."""
+    """The resourceVersion is too old to watch from; list again."""
 
 
 class Invalid(Refused):
-    """The object was judged wrong; the message names the field."""
+    """The object is not valid; the message names the field."""
 
 
 class Forbidden(Refused):
-    """The caller is unknown or lacks a right."""
+    """The caller is unknown or lacks a permission."""
 
 
 _TOO_LARGE: Final = ("request is too large", "message larger than max")
-"""Said with status 500: etcd does not take the object, or it cannot be sent there."""
+"""Messages with status 500: etcd refuses the object, or it cannot be sent there."""
 
 _BY_STATUS: dict[int, type[Refused]] = {
     http.HTTPStatus.BAD_REQUEST: Invalid,
@@ -144,13 +144,13 @@ class _Status(msgspec.Struct):
 
 
 def from_response(status: int, body: bytes, *, call: str, retry_after: str = "") -> Refused:
-    """Name the error of an HTTP answer.
+    """Return the error for an HTTP answer.
 
     Args:
         status: HTTP status code, 400 or more.
-        body: the answer's body; a Status object, or anything at all from a proxy.
+        body: body of the answer; a Status object, or any content from a proxy.
         call: method and path, for the message.
-        retry_after: the header; seconds, or anything else, which does not count.
+        retry_after: the header; seconds, or any other text, which is ignored.
     """
     try:
         answer = msgspec.json.decode(body, type=_Status)

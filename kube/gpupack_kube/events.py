@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event about an object, as events.k8s.io/v1 wants it.
+"""Events about an object, in the form of events.k8s.io/v1.
 
-Its name ends with its time, as client-go's do: lists come in the order of names, and `kubectl
-describe`, which sorts by a time that this API has no more, leaves that order alone.
+An event's name ends with its time, as client-go's do. Lists come in the order of names. `kubectl
+describe` sorts by a time that this API no longer has, and so keeps that order.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from gpupack_kube.resources import EVENTS
 log = logging.getLogger(__name__)
 
 NOTE_BYTES = 1024
-"""What events.k8s.io/v1 takes, in UTF-8."""
+"""Limit of events.k8s.io/v1, in bytes of UTF-8."""
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -31,7 +31,7 @@ class About(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What happened."""
+    """What happened: type, reason and note of an event."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
 
 class Reporter(NamedTuple):
-    """Who says it: a controller, one pod of it, and what it was doing."""
+    """Source of an event: a controller, one pod of it, and its action."""
 
     controller: str
     instance: str
@@ -47,14 +47,14 @@ class Reporter(NamedTuple):
 
 
 class EventWriter:
-    """Writes events; they are for people, so a lost one is only logged."""
+    """A writer of events. Events are for users, so a lost one is only logged."""
 
     def __init__(self, api: Api, reporter: Reporter) -> None:
         self._api, self._reporter = api, reporter
         self._written_at = EPOCH
 
     async def write(self, about: About, said: Said) -> None:
-        """Write one."""
+        """Write one event."""
         body = event(about, said, now=self._next_moment(), reporter=self._reporter)
         try:
             await self._api.create(EVENTS, body, namespace=about.meta.namespace)
@@ -62,14 +62,14 @@ class EventWriter:
             log.warning("cannot write an event about %s: %s", about.meta.name, error)
 
     def _next_moment(self) -> dt.datetime:
-        """Now, but later than the last time: events of one moment would have no order."""
+        """Return now, but later than the last time: events of one time would have no order."""
         moment = dt.timedelta(microseconds=1)
         self._written_at = max(self._api.clock.now(), self._written_at + moment)
         return self._written_at
 
 
 def event(about: About, said: Said, *, now: dt.datetime, reporter: Reporter) -> Json:
-    """One event. Of one object no two may be at the same time."""
+    """Return one event. No two events about one object may have the same time."""
     meta = about.meta
     return {
         "apiVersion": "events.k8s.io/v1",
@@ -93,7 +93,7 @@ def event(about: About, said: Said, *, now: dt.datetime, reporter: Reporter) -> 
 
 
 def _clipped(note: str) -> str:
-    """As much of a text as an event takes, in whole characters."""
+    """Return as much of a text as an event takes, in whole characters."""
     text = note.encode()
     if len(text) <= NOTE_BYTES:
         return note
@@ -102,5 +102,5 @@ def _clipped(note: str) -> str:
 
 
 def _nanoseconds(moment: dt.datetime) -> int:
-    """Since 1970."""
+    """Return nanoseconds since 1970."""
     return (moment - EPOCH) // dt.timedelta(microseconds=1) * 1000

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Node's Lease as a heartbeat: one holder, renewed, never contended.
+"""A Node's Lease as a heartbeat: one holder that renews it, without contention.
 
-The Lease is owned by the Node and goes with it. Without a Node none is created, as kubelets do.
+The Node owns the Lease, so that the Lease is removed with it. Without a Node no Lease is created,
+as kubelets do.
 """
 
 import asyncio
@@ -20,9 +21,9 @@ BEATS_PER_DURATION = 4
 async def beat_forever(
     api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
 ) -> None:
-    """Renew the Lease until cancelled; a missed beat is logged, the next one comes in its turn.
+    """Renew the Lease until cancelled; a missed beat is logged, and the next one follows on time.
 
-    That the Lease cannot be given its owner is logged once.
+    A Lease that cannot be given its owner is logged once.
     """
     logged = ""
     while True:
@@ -47,10 +48,10 @@ async def beat_forever(
 async def beat(
     api: client.Api, name: str, *, node: str, namespace: str, holder: str, duration_seconds: int
 ) -> str:
-    """Renew the Lease `name`, or create it for its Node; one without an owner is given to it.
+    """Renew the Lease `name`, or create it for its Node; set the owner where it has none.
 
     Returns:
-        Why the Lease, which was renewed, has no owner; empty: it has one.
+        Why the renewed Lease has no owner; empty: it has one.
 
     Raises:
         KubeError: the Lease was not renewed; beat again at the next interval.
@@ -72,7 +73,7 @@ async def beat(
 
 
 async def _own(api: client.Api, name: str, *, node: str, namespace: str) -> str:
-    """Give a Lease to its Node, and return what stands against it."""
+    """Make the Node the owner of a Lease; return the reason where that fails."""
     try:
         owned = {"metadata": {"ownerReferences": [await node_reference(api, node)]}}
         await api.merge(LEASES, name, owned, namespace=namespace)
@@ -82,7 +83,7 @@ async def _own(api: client.Api, name: str, *, node: str, namespace: str) -> str:
 
 
 def timestamp(moment: dt.datetime) -> str:
-    """Write a moment as Kubernetes' MicroTime: UTC, six decimals."""
+    """Format a time as Kubernetes' MicroTime: UTC, six decimals."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a caller of the API server is, as far as another server that asks it wants to know."""
+"""The identity of an API server's caller, for another server that asks the API server."""
 
 import dataclasses
 
@@ -8,13 +8,13 @@ from gpupack_kube.kubeconfig.presented import NOTHING, Presented
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the caller presents, where it works, and as which other user it is judged.
+    """The caller's credentials, its namespace, and the user that it impersonates.
 
     Attributes:
         presented: a token, a client certificate, both or neither.
-        namespace: where the caller works if none is named.
-        acts_as: the user that it asks to be judged as; empty: as itself.
-        in_cluster: it is the service account of this pod.
+        namespace: the default namespace of the caller.
+        acts_as: the user that the caller impersonates; empty: none.
+        in_cluster: the caller is the service account of this pod.
     """
 
     presented: Presented = NOTHING

@@ -4,12 +4,12 @@
     acquire ─► held ─► hold: renewed until it is lost ─► LeaseLost
                  └────► release: the next candidate takes over at once
 
-A candidate takes a Lease that it held before (a restarted container of the same pod), that nobody
-holds, or that has not changed for its duration by the candidate's own clock: clocks of other
+A candidate takes a Lease that it held before (a restarted container of the same pod), that has no
+holder, or that has not changed for its duration by the candidate's own clock. Clocks of other
 machines are never compared. Every write carries the resourceVersion that it was decided on.
 
-The official client's election was not taken: it writes local time as UTC, compares wall clocks,
-ends on a refused connection, and never releases the Lease.
+The official client's election is not used: it writes local time as UTC, compares wall clocks, ends
+on a refused connection, and never releases the Lease.
 """
 
 import asyncio
@@ -51,16 +51,17 @@ class Election:
         self._renewed_at = float("-inf")
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours."""
+        """Wait until this candidate holds the Lease."""
         while not await self._try():  # noqa: ASYNC110 - it asks the API server
             await asyncio.sleep(self._duration / TRIES_PER_DURATION)
         log.info("%s holds the Lease %s", self._holder, self._name)
 
     async def hold(self) -> None:
-        """Renew the Lease for ever.
+        """Renew the Lease until it is lost.
 
         Raises:
-            LeaseLost: it is another's, or could not be renewed for most of its duration.
+            LeaseLost: another candidate holds it, or it could not be renewed for most of its
+                duration.
         """
         while True:
             await asyncio.sleep(self._duration / TRIES_PER_DURATION)
@@ -68,7 +69,7 @@ class Election:
                 raise errors.LeaseLost(f"{self._holder} could not keep the Lease {self._name}")
 
     async def release(self) -> None:
-        """Give the Lease back, so that a successor need not wait."""
+        """Release the Lease, so that a successor need not wait."""
         try:
             lease = await self._read()
             if lease and lease.spec.holder_identity == self._holder:
@@ -93,11 +94,11 @@ class Election:
         return True
 
     def _patience(self) -> float:
-        """A request that hangs must not outlast the Lease."""
+        """Return the timeout of a request: one that hangs must not outlast the Lease."""
         return self._duration / TRIES_PER_DURATION
 
     def _still_ours(self) -> bool:
-        """A fifth of the duration is kept in reserve for stopping."""
+        """Tell whether the Lease is still held; a fifth of the duration is reserved to stop."""
         spent = self._clock() - self._renewed_at
         return spent < self._duration * (TRIES_PER_DURATION - 1) / TRIES_PER_DURATION
 

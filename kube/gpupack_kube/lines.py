@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a watch, none of which takes more memory than is allowed.
+"""The lines of a watch, with a limit on their memory.
 
 One object may be several MiB of JSON: etcd takes 1.5 MiB, and Go's encoder writes each <, > and &
-in six bytes. aiohttp's own reader of lines ends the stream with an error at twice its buffer. Here
-what is too long is read to its end without being held, and its beginning tells which object it was.
+in six bytes. aiohttp's own line reader ends the stream with an error at twice its buffer. Here a
+line that is too long is read to its end without being held, and its beginning identifies the
+object.
 """
 
 import dataclasses
@@ -12,10 +13,10 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator
 
 HEAD_BYTES = 1 << 16
-"""How much of a line that is too long is kept."""
+"""Bytes of a line that is too long that are kept."""
 
 METADATA_LEVEL = 3
-"""`{"object": {"metadata": {"name": …`: what stands deeper does not tell which object it is."""
+"""Depth of `{"object": {"metadata": {"name": …`; deeper fields do not identify the object."""
 
 _TOKEN = re.compile(
     rb'\s*(?:("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|([{}\[\],])|([^\s{}\[\],:"]+))', re.DOTALL
@@ -24,11 +25,11 @@ _TOKEN = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line that was longer than allowed.
+    """A line that is longer than the limit.
 
     Attributes:
         head: its first bytes.
-        size: its length, bytes.
+        size: its length in bytes.
     """
 
     head: bytes
@@ -54,7 +55,7 @@ class _Line:
             self._too_long = True
 
     def taken(self) -> bytes | LongLine:
-        """What was read; the next part begins another line."""
+        """Return the line; the next part begins another line."""
         whole = b"".join(self._parts)
         line = LongLine(whole, self.size) if self._too_long else whole
         self._parts, self.size, self._too_long = [], 0, False
@@ -64,7 +65,7 @@ class _Line:
 async def lines(
     chunks: AsyncIterable[bytes], *, most_bytes: int
 ) -> AsyncIterator[bytes | LongLine]:
-    """Split a stream at its newlines; lines without content are left out.
+    """Split a stream at its newlines; skip empty lines.
 
     At most `most_bytes`, one chunk and one copy of both are held at a time.
     """
@@ -81,10 +82,10 @@ async def lines(
 
 
 def texts(head: bytes) -> dict[tuple[str, ...], str]:
-    """The texts in the beginning of a watch's line, down to those of its object's metadata.
+    """Return the texts in the beginning of a watch's line by path, down to the object's metadata.
 
-    By their path. No more than the tokens are looked at, one after the other, so that a text which
-    looks like JSON is not taken for it, and depth costs nothing. Lists are passed over.
+    Only tokens are read, one after the other, so that a text that looks like JSON is not taken for
+    JSON, and depth costs nothing. Lists are skipped.
     """
     found: dict[tuple[str, ...], str] = {}
     path: list[str] = []
@@ -113,9 +114,9 @@ _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def is_shallow(text: bytes, *, levels: int) -> bool:
-    """Whether JSON is nested no deeper than so many levels, however deep it is.
+    """Tell whether JSON is nested no deeper than `levels`; works at any depth.
 
-    What reads JSON by recursion fails some hundred levels down, often where nobody expects it.
+    Recursive readers of JSON fail at some hundred levels, often in unexpected places.
     """
     braces = _TEXT.sub(b"", text).translate(_ALL_BRACES, _OTHERS)
     for _ in range(levels):

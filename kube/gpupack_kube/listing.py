@@ -5,8 +5,8 @@
         ▲                                           │
         └────────── twice as many ◄── a small page ─┘
 
-A tenant's objects of some MiB each make a page of 500 larger than any memory. All pages are of one
-version of the kind, whatever their sizes.
+Objects of some MiB each make a page of 500 larger than any memory. All pages are of one version of
+the kind, whatever their sizes.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from gpupack_kube.resources import Resource
 PAGE_ITEMS = 500
 
 SMALL_BYTES = 2 << 20
-"""A page that is not larger is followed by one of twice as many items."""
+"""A page up to this size is followed by one of twice as many items."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Page:
     """A part of a list.
 
     Attributes:
-        items: not decoded yet.
-        skipped: what could not be read, by its metadata.
+        items: the items, not decoded yet.
+        skipped: metadata of the objects that could not be read.
         version: the resourceVersion of the whole list.
     """
 
@@ -47,7 +47,7 @@ async def pages(
     selectors: Mapping[str, str] | None = None,
     first_items: int = PAGE_ITEMS,
 ) -> AsyncIterator[Page]:
-    """List a kind, page by page, the first of so many items at most.
+    """List a kind page by page; the first page has at most `first_items` items.
 
     Raises:
         KubeError: the server does not answer, refuses, or the list expired before its end.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every part counts of its watches and of its requests to the API server.
+"""Counters of watches and of requests to the API server, for every component.
 
-How it is shown is `gpupack_serving`'s: over HTTPS, to whoever may get it.
+`gpupack_serving` exposes them over HTTPS to authorized users.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from gpupack_kube.client import Api
 
 ANSWERS: Final = ("2xx", "3xx", "4xx", "5xx", "none")
-"""Shown from the start, so that the first error is an increase."""
+"""Classes that are exposed from the start, so that the first error is an increase."""
 
 
 class Watch(Protocol):
@@ -21,17 +21,17 @@ class Watch(Protocol):
 
     @property
     def unreadable(self) -> int:
-        """How many times an object could not be read."""
+        """Number of times an object could not be read."""
 
 
 class UnreadableObjects(Collector):
-    """Objects that watches passed over, read from the watches when it is asked for."""
+    """A collector of objects that watches skipped; reads the watches when it is scraped."""
 
     def __init__(self, watches: Mapping[str, Watch]) -> None:
         self._watches = watches
 
     def collect(self) -> Iterator[Metric]:
-        """One number a watch, by the name of what it watches."""
+        """Yield one number for each watch, by the kind that it watches."""
         family = CounterMetricFamily(
             "gpupack_unreadable_objects",
             "How many times an object of the API server was passed over, by kind.",
@@ -43,13 +43,13 @@ class UnreadableObjects(Collector):
 
 
 class KubeRequests(Collector):
-    """Requests of one connection, by the API server's answers."""
+    """A collector of the requests of one connection, by the class of the answer."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def collect(self) -> Iterator[Metric]:
-        """One number for each class of status; `none`: there was no answer."""
+        """Yield one number for each class of status; `none`: no answer."""
         family = CounterMetricFamily(
             "gpupack_kube_requests",
             "Requests to the Kubernetes API server, by the class of its answer; none: it had none.",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that go with their Node: the garbage collector removes what a Node owns after it.
+"""Objects that are removed with their Node: the garbage collector removes what a Node owns.
 
-`blockOwnerDeletion` is left out: it needs a right on the Node's finalizers, and keeps no Node.
+`blockOwnerDeletion` is left out: it needs a permission on the Node's finalizers, and it does not
+keep a Node from being deleted.
 """
 
 from gpupack_kube import objects
@@ -28,9 +29,9 @@ def node_uid(metadata: objects.ObjectMeta) -> str:
 
 
 def went_with_node(gone: objects.ObjectMeta, now: objects.ObjectMeta) -> bool:
-    """Tell whether an object was removed with its Node, as its successor's owner shows.
+    """Tell whether an object was removed with its Node, by the owner of its successor.
 
-    Where the Node is the same one, or not known of either, a person removed the object.
+    Where the Node is the same, or one of the two owners is unknown, a user removed the object.
     """
     before, after = node_uid(gone), node_uid(now)
     return bool(before and after) and before != after

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typed views of the built-in objects: the fields that gpupack reads, and no others.
+"""Typed views of the built-in objects, with only the fields that gpupack reads.
 
-Unknown fields are skipped while decoding, which is what makes a list of ten thousand pods cheap.
-Objects that gpupack writes are built as plain dictionaries by the part that writes them.
+Unknown fields are skipped while decoding, which makes a list of ten thousand pods cheap. Components
+build the objects that they write as plain dictionaries.
 """
 
 import datetime as dt
@@ -12,11 +12,11 @@ import msgspec
 
 
 class View(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, frozen=True):
-    """Base of all views: camel case on the wire, absent fields take their default."""
+    """Base of all views: camel case on the wire; absent fields take their default."""
 
 
 class OwnerReference(View, frozen=True):
-    """Who owns an object."""
+    """The owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -75,7 +75,7 @@ class Container(View, frozen=True):
 
 
 class SchedulingGate(View, frozen=True):
-    """Keeps a pod from being looked at by its scheduler."""
+    """A gate that keeps a pod from its scheduler."""
 
     name: str = ""
 
@@ -83,20 +83,20 @@ class SchedulingGate(View, frozen=True):
 class PodSpec(View, frozen=True):
     """The spec of a pod, without its rules about nodes.
 
-    They are anybody's words, may take a megabyte as JSON, and twenty in memory: who needs them
-    reads them from a view of its own.
+    Users write these rules freely; they may take a megabyte as JSON and twenty in memory. Code that
+    needs them reads them from a view of its own.
     """
 
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
-    """Of its PriorityClass, as admission wrote it."""
+    """Value of its PriorityClass, written by admission."""
     preemption_policy: str = "PreemptLowerPriority"
-    """Likewise."""
+    """Policy of its PriorityClass, written by admission."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: Resources = Resources()
-    """Of the pod as a whole."""
+    """Resources of the pod as a whole."""
     overhead: dict[str, str | int | float] = {}
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     active_deadline_seconds: int | None = None
@@ -120,11 +120,11 @@ class ContainerWaiting(View, frozen=True):
 
 
 class ContainerRunning(View, frozen=True):
-    """A container runs; nothing more is read of it."""
+    """The state of a running container; no fields of it are read."""
 
 
 class ContainerState(View, frozen=True):
-    """Exactly one of the three is set."""
+    """The state of a container: exactly one of the three is set."""
 
     terminated: ContainerTerminated | None = None
     waiting: ContainerWaiting | None = None
@@ -132,7 +132,7 @@ class ContainerState(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What the kubelet says of a container."""
+    """The kubelet's status of a container."""
 
     name: str = ""
     state: ContainerState = ContainerState()
@@ -140,7 +140,7 @@ class ContainerStatus(View, frozen=True):
     allocated_resources: dict[str, str | int | float] = {}
     """Requests that the kubelet has admitted; a resize may still want others."""
     resources: Resources | None = None
-    """What the container runs with; a resize may not have come to it yet."""
+    """Resources that the container runs with; a resize may not have reached it yet."""
 
 
 class Condition(View, frozen=True):
@@ -165,20 +165,20 @@ class PodStatus(View, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     allocated_resources: dict[str, str | int | float] = {}
-    """Likewise of the pod as a whole, with its overhead."""
+    """Requests of the pod as a whole, with its overhead, that the kubelet has admitted."""
     resources: Resources | None = None
     resize: str = ""
-    """What becomes of a resize, as Kubernetes before 1.33 says it."""
+    """State of a resize, as Kubernetes before 1.33 reports it."""
 
     @property
     def resize_is_infeasible(self) -> bool:
-        """Whether the kubelet will not carry out what the spec wants now."""
+        """Whether the kubelet cannot carry out the resize that the spec requests."""
         pending = next((c for c in self.conditions if c.type == "PodResizePending"), None)
         return (pending.reason if pending else self.resize) == "Infeasible"
 
     @property
     def shows_running(self) -> bool:
-        """Whether the kubelet's last word of some container is that it runs."""
+        """Whether the kubelet last reported some container as running."""
         told = (*self.container_statuses, *self.init_container_statuses)
         return any(each.state.running is not None for each in told)
 
@@ -191,7 +191,7 @@ class Pod(Object, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Whether no container of the pod runs or ever will again."""
+        """Whether no container of the pod runs or will run again."""
         return self.status.phase in {"Succeeded", "Failed"}
 
 
@@ -246,7 +246,7 @@ class Job(Object, frozen=True):
 
 
 class PriorityClass(Object, frozen=True):
-    """What pods may say of their importance."""
+    """A PriorityClass: the priority and preemption policy of pods."""
 
     value: int = 0
     preemption_policy: str = "PreemptLowerPriority"
@@ -280,10 +280,10 @@ class ProvisioningRequestStatus(View, frozen=True):
 
 
 class ProvisioningRequest(Object, frozen=True):
-    """Asks cluster-autoscaler for nodes."""
+    """A request to cluster-autoscaler for nodes."""
 
     status: ProvisioningRequestStatus = ProvisioningRequestStatus()
 
 
 Json = dict[str, Any]
-"""An object on its way to the API server."""
+"""An object that is sent to the API server."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a request is sent again, and after how long.
+"""When a request is retried, and after which delay.
 
-A server that says «not now, come again in N s» (429, or 503 with Retry-After) has done nothing: any
-request is sent again after N s, up to ten tries. What was cut off, or ended with a server's error,
-is sent again if it only reads. Components have none of this: their own loops come again, and a
-Lease cannot wait.
+A server that answers «not now, retry in N s» (429, or 503 with Retry-After) has done nothing: any
+request is sent again after N s, up to ten tries. A request that was cut off, or ended with a server
+error, is sent again only if it reads. Components do not use this module: their own loops retry, and
+a Lease cannot wait.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from gpupack_kube import errors
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""For which one request waits altogether; it fails at once where it is asked to wait longer."""
+"""Seconds that one request waits in total; it fails at once where a longer wait is requested."""
 
 MAX_TRIES_UNASKED: Final = 4
-"""Of a reading request that failed, where the server does not say when to come again."""
+"""Tries of a reading request where the server does not say when to retry."""
 
 MAX_TRIES_ASKED: Final = 10
-"""Of a request that the server asks to send again each time; as many as client-go's."""
+"""Tries of a request that the server asks to retry each time; as many as client-go's."""
 
 PASSING: Final = frozenset({429, 500, 502, 503, 504})
-"""Refusals that say nothing about what was asked: the server, or what is behind it, is busy."""
+"""Statuses that do not judge the request: the server, or what is behind it, is busy."""
 
 _TOO_LONG: Final = tenacity.stop_before_delay(MAX_WAIT_SECONDS)
 _BACKOFF: Final = tenacity.wait_exponential(multiplier=0.5, max=5.0)
@@ -37,7 +37,7 @@ _BACKOFF: Final = tenacity.wait_exponential(multiplier=0.5, max=5.0)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Patience:
-    """Sends requests again.
+    """A policy that retries requests.
 
     Attributes:
         notify: gets the seconds of each pause, and the error before it.
@@ -46,7 +46,7 @@ class Patience:
     notify: Callable[[float, errors.KubeError], None]
 
     async def call(self, once: Callable[[], Awaitable[T]], *, reads: bool) -> T:
-        """Call until it succeeds, or waiting is of no use; raises its last error."""
+        """Call until it succeeds or a retry is of no use; raise the last error."""
         trying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(lambda error: _is_passing(error, reads=reads)),
             wait=lambda state: pause(state, asked_seconds=_asked_seconds(state)),
@@ -67,7 +67,7 @@ def _is_passing(error: BaseException, *, reads: bool) -> bool:
         case errors.Refused():
             if reads:
                 return error.status in PASSING
-            # After any other error of the server a write may have happened all the same.
+            # After any other error of the server a write may have happened.
             asked = error.retry_after_seconds is not None
             return error.status == TOO_MANY_REQUESTS or (
                 asked and error.status == SERVICE_UNAVAILABLE
@@ -79,7 +79,7 @@ def _is_passing(error: BaseException, *, reads: bool) -> bool:
 
 
 def _is_cut_off(error: BaseException | None) -> bool:
-    """Whether a server was there, and hung up."""
+    """Tell whether a connected server closed the connection."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return isinstance(error.os_error, ConnectionResetError)
     hung_up = aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | ConnectionResetError
@@ -87,12 +87,12 @@ def _is_cut_off(error: BaseException | None) -> bool:
 
 
 def pause(state: tenacity.RetryCallState, *, asked_seconds: float | None) -> float:
-    """Return a little, twice as long each time, or what the server asks for where it is longer."""
+    """Return the seconds of a pause: exponential backoff, or what the server requests if longer."""
     return max(asked_seconds or 0.0, _BACKOFF(state))
 
 
 def is_enough(state: tenacity.RetryCallState, *, is_asked: bool) -> bool:
-    """Return whether a request is not sent again."""
+    """Return whether retrying ends."""
     max_tries = MAX_TRIES_ASKED if is_asked else MAX_TRIES_UNASKED
     return _TOO_LONG(state) or state.attempt_number >= max_tries
 

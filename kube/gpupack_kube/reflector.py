@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List and watch one kind into a store, for ever.
+"""A reflector, which lists and watches one kind into a store.
 
     list (paged) ─► store.replace ─► watch ─► store.upsert / store.remove
-      ▲                                │ 410 Expired, a broken line, a changed CRD: list anew
-      └────────────────────────────────┘ ended or unreachable: watch on from the last version
+     ▲                                │ 410 Expired, a broken line, a changed CRD: list again
+     └────────────────────────────────┘ ended or unreachable: watch on from the last version
 
-An object that cannot be read, as one that a newer release wrote or that is too large, or at which
-the store fails, stops nobody else's: it is logged, counted and passed over. A watch keeps what was
-last known of it; a list leaves it out. A line of a watch that does not even tell whose it is makes
-for a new list, but once in a while only: its author may send many.
+An object may be unreadable (written by a newer release, or too large), or the store may fail at it.
+Such an object is logged, counted and skipped, and does not affect other objects. A watch keeps the
+last known state of it; a list leaves it out. A line of a watch that does not identify its object
+causes a new list, but only once in a while: its author may send many.
 
-Where the schema of custom resources has changed, the API server ends their watches a second later,
-and until then tells of objects without the fields that are new. To watch on would keep them so: a
-watch of custom resources that ends before its time makes for a new list.
+When the schema of custom resources changes, the API server ends their watches a second later. Until
+then it sends objects without the new fields, and continuing the watch would keep them so. Therefore
+a watch of custom resources that ends early causes a new list.
 
-`fresh_at` is the monotonic time of the last word from the server, so that readiness can tell a
-quiet cluster from a dead connection. A watch is asked for anew before long, and the answer is such
-a word; see `client.Api.watch`. The official client's informer was not taken: it is threaded, keeps
-its models, and cannot say how fresh it is.
+`fresh_at` is the monotonic time of the last data from the server, so that readiness can distinguish
+a quiet cluster from a dead connection. A watch is renewed before long, and the answer counts as
+such data; see `client.Api.watch`. The official client's informer is not used: it is threaded, keeps
+its models, and does not expose how fresh it is.
 
-A watch may lag behind, or be dead for a while unnoticed. Who must know the present state asks
-for `list_anew` and waits until `listed_at` is later: a list holds all that was written before
-it was asked for.
+A watch may lag behind, or be dead for a while unnoticed. Code that needs the present state calls
+`list_anew` and waits until `listed_at` is later: a list holds everything that was written before it
+was requested.
 """
 
 import asyncio
@@ -43,33 +43,33 @@ T = TypeVar("T", bound=objects.Object)
 S = TypeVar("S", bound=objects.Object)
 
 RELIST_SECONDS = 60.0
-"""Between two lists for the sake of objects that a watch could not even name."""
+"""Seconds between two lists that are caused by objects that a watch could not identify."""
 
 TELL_SECONDS = 60.0
-"""Between two lines in the log about one object that cannot be read."""
+"""Seconds between two log lines about one object that cannot be read."""
 
 EARLY_RELIST_SECONDS = 5.0
-"""Between a list and one because a watch ended before its time: a server may close many."""
+"""Seconds from a list to one caused by a watch that ended early: a server may close many."""
 
 PAUSE_SECONDS = 0.2
-"""Between two watches, so that a server which closes each at once is not asked without a break."""
+"""Pause between two watches, so that a server that closes each at once is not overloaded."""
 
 
 class Store(Protocol[S]):
-    """What a reflector fills. Calls come from one task, in the server's order."""
+    """The target of a reflector. Calls come from one task, in the server's order."""
 
     def replace(self, items: list[S], /) -> None:
-        """Forget everything and hold exactly these."""
+        """Replace the content with exactly these items."""
 
     def upsert(self, item: S, /) -> None:
-        """An object appeared or changed."""
+        """Add or update an object."""
 
     def remove(self, item: S, /) -> None:
-        """An object is gone; `item` is its last state."""
+        """Remove an object; `item` is its last state."""
 
 
 class Reflector(Generic[T]):
-    """Keeps a store equal to what the API server holds of one kind."""
+    """A task that keeps a store equal to the API server's objects of one kind."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self.fresh_at = float("-inf")
         self.listed_at = float("-inf")
-        """Monotonic time at which the last complete list was asked for."""
+        """Monotonic time at which the last complete list was requested."""
         self.unreadable = 0
-        """How many times an object could not be read."""
+        """Number of times an object could not be read."""
         self._api = api
         self._resource = resource
         self._store = store
@@ -98,14 +98,15 @@ class Reflector(Generic[T]):
         self._watching: asyncio.Timeout | None = None
 
     def age_seconds(self) -> float:
-        """Seconds since the server last said anything; infinite before the first list."""
+        """Return the seconds since the server last sent data; infinite before the first list."""
         return time.monotonic() - self.fresh_at
 
     def list_anew(self, *, wait_seconds: float = 0.0) -> None:
         """Leave the watch and list again, as soon as the running task gets to it.
 
         Args:
-            wait_seconds: how long that has time; an earlier list that was asked for stays.
+            wait_seconds: how long the list may be delayed; an earlier list that was requested
+                stays.
         """
         self._list_at = min(self._list_at, time.monotonic() + wait_seconds)
         if self._watching and not self._watching.expired():
@@ -148,7 +149,7 @@ class Reflector(Generic[T]):
             selectors=self._selectors,
             first_items=self._first_items,
         )
-        # Until a list succeeds: a page that the server does not write in time is asked for smaller.
+        # Until a list succeeds: a page that the server does not send in time is requested smaller.
         self._first_items = max(self._first_items // 2, 1)
         version = ""
         async for page in pages:
@@ -213,7 +214,7 @@ class Reflector(Generic[T]):
             return None
 
     def _fill(self, items: list[T]) -> None:
-        """Have the store hold exactly these, but for those that it fails at."""
+        """Replace the store's content, without the items at which the store fails."""
         try:
             self._store.replace(items)
         except Exception:
@@ -221,10 +222,13 @@ class Reflector(Generic[T]):
             self._store.replace([each for each in items if self._stored(self._store.upsert, each)])
 
     def _stored(self, put: Callable[[T], None], item: T) -> bool:
-        """Whether the store took an object in: what one does to its reader stops nobody else's."""
+        """Put an item into the store; return whether that succeeded.
+
+        A failure affects no other item.
+        """
         try:
             put(item)
-        except Exception as error:  # noqa: BLE001 - anybody's words may find any bug of a store
+        except Exception as error:  # noqa: BLE001 - tenants' content may trigger any bug of a store
             self._pass_over(item.metadata, f"taking it in failed: {error!r}", error)
             return False
         return True
@@ -232,7 +236,7 @@ class Reflector(Generic[T]):
     def _pass_over(
         self, metadata: objects.ObjectMeta, reason: str, error: Exception | None = None
     ) -> None:
-        """Say so, but seldom of one object: its author may change it often."""
+        """Log and count a skipped object; log rarely for one object, which may change often."""
         self.unreadable += 1
         who, at = self._told
         if who and who == metadata.uid and time.monotonic() - at < TELL_SECONDS:
@@ -242,16 +246,16 @@ class Reflector(Generic[T]):
         log.error("%s %s is passed over: %s", self._resource.plural, title, reason, exc_info=error)
 
     def _nothing_but(self, metadata: objects.ObjectMeta) -> T:
-        """What is gone is known by its metadata."""
+        """Return an object that has only metadata, for a deletion."""
         return msgspec.convert({"metadata": metadata}, self._resource.type)
 
     def _list_soon(self, apart_seconds: float) -> None:
-        """List again, at least so long after the last list."""
+        """List again, at least `apart_seconds` after the last list."""
         since_seconds = time.monotonic() - self.listed_at
         self.list_anew(wait_seconds=max(apart_seconds - since_seconds, 0.0))
 
     def _wait_seconds(self) -> float:
-        """How long until a list is due."""
+        """Return the seconds until a list is due."""
         return self._list_at - time.monotonic()
 
     def _heard(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each kind lives in the API, and what it is decoded into."""
+"""The path of each kind in the API, and the type that it is decoded into."""
 
 import dataclasses
 from typing import Generic, TypeVar
@@ -16,9 +16,9 @@ class Resource(Generic[T]):
     Attributes:
         prefix: `/api/v1` or `/apis/GROUP/VERSION`.
         plural: the name in the path, such as `pods`.
-        type: what an object is decoded into.
-        levels: how deeply an object may be nested to be read; None: as deeply as can be decoded.
-        largest_bytes: as how much JSON it is read; None: as much as an answer may have.
+        type: the type that an object is decoded into.
+        levels: maximum nesting of an object that is read; None: as deep as can be decoded.
+        largest_bytes: maximum size of an object's JSON; None: the limit of an answer.
     """
 
     prefix: str
@@ -29,7 +29,7 @@ class Resource(Generic[T]):
 
     @property
     def custom(self) -> bool:
-        """Whether a CustomResourceDefinition makes the kind, so that its schema may change.
+        """Whether a CustomResourceDefinition defines the kind, so that its schema may change.
 
         Kubernetes' own groups have no dot, or end with `.k8s.io`.
         """
@@ -37,12 +37,12 @@ class Resource(Generic[T]):
         return "." in group and not group.endswith(".k8s.io")
 
     def collection(self, namespace: str = "") -> str:
-        """Path of all objects, of one namespace where one is given."""
+        """Return the path of all objects, of one namespace where one is given."""
         middle = f"/namespaces/{namespace}" if namespace else ""
         return f"{self.prefix}{middle}/{self.plural}"
 
     def path(self, name: str, *, namespace: str = "", subresource: str = "") -> str:
-        """Path of one object or of a subresource of it."""
+        """Return the path of one object or of a subresource of it."""
         tail = f"/{subresource}" if subresource else ""
         return f"{self.collection(namespace)}/{name}{tail}"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to one API server.
 
-aiohttp keeps connections by TLS context: a renewed client certificate or CA takes another context,
-so that the next request connects again, and what is under way goes on.
+aiohttp keeps connections by TLS context. A renewed client certificate or CA gets another context,
+so that the next request opens a new connection, and requests in progress continue.
 """
 
 import ssl
@@ -22,13 +22,13 @@ from gpupack_kube.kubeconfig.target import Target
 CONNECTIONS: Final = 64
 
 LINE_BYTES: Final = 2 << 20
-"""What is read ahead of one answer; events of a watch are larger than aiohttp's default."""
+"""Bytes read ahead of one answer; events of a watch are larger than aiohttp's default."""
 
 
 class Connector(aiohttp.TCPConnector):
-    """Connections that never show a proxy's password.
+    """A connector that never shows a proxy's password.
 
-    aiohttp's error for a proxy that refuses has its whole address, and libraries print errors.
+    aiohttp's error for a proxy that refuses holds the whole address, and libraries print errors.
     """
 
     async def connect(
@@ -37,7 +37,7 @@ class Connector(aiohttp.TCPConnector):
         traces: list[Trace],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
     ) -> Connection:
-        """Connect; the error of a proxy that refuses names its answer and its host."""
+        """Connect; the error of a proxy that refuses names only its answer and its host."""
         refused: aiohttp.ClientHttpProxyError | None = None
         try:
             return await super().connect(req, traces, timeout)
@@ -58,9 +58,9 @@ class Connector(aiohttp.TCPConnector):
 def session(
     target: Target, connector: aiohttp.TCPConnector, **options: Any
 ) -> aiohttp.ClientSession:
-    """Make a session that goes by the target's proxy.
+    """Make a session that uses the target's proxy.
 
-    Neither variables nor `.netrc` are read by aiohttp: both would change what a kubeconfig means.
+    aiohttp reads neither variables nor `.netrc`: both would change what a kubeconfig means.
     """
     return aiohttp.ClientSession(
         connector=connector,
@@ -72,7 +72,7 @@ def session(
 
 
 class Contexts:
-    """The TLS context for what is presented now.
+    """The TLS context for the current credentials.
 
     Args:
         target: the API server.
@@ -87,8 +87,8 @@ class Contexts:
         """Return the context.
 
         Raises:
-            OSError: the CAs cannot be read, or are none.
-            NoCredentials: the certificate is none.
+            OSError: the CAs cannot be read, or are not valid.
+            NoCredentials: the client certificate is not valid.
         """
         if not self._target.server.startswith("https://"):
             return True

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How requests reach the API server: as kubeconfig or the pod's service account say.
+"""The transport of requests to the API server, by kubeconfig or the pod's service account.
 
     target ─► credentials ─► request ─► 401? renewed once, and sent once more ─► answer
 
-What a kubeconfig means stands in `kubeconfig`; this is the part that sends.
+`kubeconfig` defines the meaning of a kubeconfig; this module sends requests.
 """
 
 import asyncio
@@ -29,7 +29,10 @@ from gpupack_kube.sessions import CONNECTIONS, Connector, Contexts, session
 
 
 class Transport(Protocol):
-    """Sends requests; errors are the HTTP library's, and KubeError for missing credentials."""
+    """A sender of requests.
+
+    Errors are the HTTP library's, and KubeError for missing credentials.
+    """
 
     async def request(
         self,
@@ -43,17 +46,17 @@ class Transport(Protocol):
         """Send one request and read the answer's head."""
 
     def on_behalf(self, authorization: str) -> "Transport":
-        """Return the same way with another's header instead of our own.
+        """Return the same transport with another user's header instead of its own.
 
         Raises:
-            KubeError: we are known by a certificate, which would speak for us all the same.
+            KubeError: this client has a certificate, which would still identify it.
         """
 
     async def identity(self) -> Identity:
-        """Return who we are, for a server that asks the same API server."""
+        """Return this caller's identity, for a server that asks the same API server."""
 
     async def renew(self, used: Presented) -> bool:
-        """Return whether there are other credentials than `used`, which a server does not know."""
+        """Return whether there are other credentials than `used`, which a server rejected."""
 
 
 @contextlib.asynccontextmanager
@@ -62,14 +65,14 @@ async def connect(
 ) -> AsyncGenerator[Transport]:
     """Connect as kubectl would: by a kubeconfig, in a pod without one by its service account.
 
-    `context` is one of the kubeconfig; None: its current one.
+    `context` is a context of the kubeconfig; None: the current one.
 
     Raises:
-        SettingsInvalid: nothing says where to, or something of it cannot be used.
+        SettingsInvalid: no server is named, or a part of the settings cannot be used.
     """
     target = target_of(environ, context=context, account=account)
     credentials, contexts = Credentials(target.sign_in), Contexts(target)
-    # A command may ask its user something: it is run for the first request.
+    # A command may prompt the user, so it runs only for the first request.
     if not isinstance(target.sign_in.bearer, Command):
         _try(target, credentials, contexts)
     async with session(target, Connector(limit=CONNECTIONS)) as opened:
@@ -77,7 +80,7 @@ async def connect(
 
 
 def _try(target: Target, credentials: Credentials, contexts: Contexts) -> None:
-    """Read every file once, so that what is wrong is known at once; raises SettingsInvalid."""
+    """Read every file once, so that errors show at once; raises SettingsInvalid."""
     try:
         contexts.of(credentials.get())
     except (NoCredentials, OSError) as error:
@@ -90,10 +93,11 @@ async def signed_in(
 ) -> tuple[Target, Presented, aiohttp.ClientSession]:
     """Make a session for a library that sends its requests itself, such as kopf.
 
-    It presents what there is now; the caller asks again when that has ended, and closes it.
+    The session presents the current credentials. When they have expired, the caller makes another
+    one; the caller also closes the session.
 
     Raises:
-        SettingsInvalid, NoCredentials: as of `connect`.
+        SettingsInvalid, NoCredentials: as for `connect`.
     """
     target = target_of(environ)
     presented = await asyncio.to_thread(Credentials(target.sign_in).get)
@@ -104,14 +108,14 @@ async def signed_in(
 
 
 class HttpTransport:
-    """Requests to one target.
+    """A transport to one target.
 
     Args:
         target: the API server.
-        credentials: what is presented.
-        contexts: how TLS shows it.
+        credentials: the credentials of requests.
+        contexts: TLS contexts for the credentials.
         opened: the connections.
-        authorization: another's header; empty: our own.
+        authorization: another user's header; empty: the target's own credentials.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class HttpTransport:
         self._authorization = authorization
 
     def on_behalf(self, authorization: str) -> "HttpTransport":
-        """Send another's header, on the same connections, and impersonate no user."""
+        """Send another user's header on the same connections, without impersonation."""
         if self._target.sign_in.certificate is not None:
             raise _speaks_for_us()
         return HttpTransport(
@@ -140,7 +144,7 @@ class HttpTransport:
         )
 
     async def identity(self) -> Identity:
-        """Return what the kubeconfig or the service account presents."""
+        """Return the identity that the kubeconfig or the service account presents."""
         target = self._target
         own = dict(target.impersonation).get("Impersonate-User", "")
         presented = (
@@ -156,7 +160,7 @@ class HttpTransport:
         )
 
     async def renew(self, used: Presented) -> bool:
-        """Have a command issue others, read files again."""
+        """Issue credentials by a command, or read files again; return whether they changed."""
         if self._authorization:
             return False
         try:
@@ -196,7 +200,7 @@ class HttpTransport:
         raise AssertionError("the second answer is returned")
 
     async def _presented(self) -> Presented:
-        """Return what is presented now; a command or a file that is due does not stop the loop."""
+        """Return the current credentials; a due command or file does not block the event loop."""
         kept = self._credentials.kept()
         if kept is not None:
             return kept
@@ -222,7 +226,7 @@ class HttpTransport:
 
 
 def _headers(target: Target, presented: Presented) -> CIMultiDict[str]:
-    """Return the headers that say who calls; a group takes one each."""
+    """Return the headers that identify the caller; each group takes one header."""
     sent = CIMultiDict(target.impersonation)
     if presented.authorization:
         sent["Authorization"] = presented.authorization

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests present now: read, issued and renewed, each when it is due.
+"""The credentials that requests present now: read, issued and renewed when due.
 
-Files are read again once a minute, and the last content counts while they cannot be read. A command
-runs when what it issued has ended, or when the server does not know it any more. Safe for threads:
-one command runs at a time.
+Files are read again once a minute; while they cannot be read, the last content stays valid. A
+command runs when the credentials that it issued have expired, or when the server rejects them.
+Thread-safe: one command runs at a time.
 """
 
 import base64
@@ -32,31 +32,31 @@ from gpupack_kube.kubeconfig.sign_in import (
 )
 
 FILE_SECONDS: Final = 60.0
-"""After so long a file is read again: the kubelet replaces a token well before it ends."""
+"""Seconds after which a file is read again: the kubelet replaces a token well before it expires."""
 
 
 FAILED_SECONDS: Final = 10.0
-"""For so long a command that failed is not run again: a command that follows asks each second."""
+"""Seconds before a failed command runs again: a command that follows a log asks each second."""
 
 
 class Source(Protocol):
     """One way to sign in. All methods raise NoCredentials, and may block."""
 
     def kept(self) -> Presented | None:
-        """Return what is there and good; None: it is due. Does not block."""
+        """Return the current valid credentials; None: they are due. Does not block."""
 
     def get(self) -> Presented:
-        """Return what is good, read or issued again where it is due."""
+        """Return valid credentials, read or issued again where they are due."""
 
     def renew(self) -> bool:
-        """Read or issue again what the server does not know; return whether it is another now."""
+        """Read or issue credentials again that the server rejects; return whether they changed."""
 
 
 class Credentials:
-    """All that requests of one connection present.
+    """All credentials of one connection's requests.
 
     Args:
-        sign_in: where it comes from.
+        sign_in: source of the credentials.
     """
 
     def __init__(self, sign_in: SignIn) -> None:
@@ -68,53 +68,56 @@ class Credentials:
         self._turn = threading.Lock()
 
     def kept(self) -> Presented | None:
-        """Return what there is; None: something is due, and `get` may block. Does not block."""
+        """Return the current credentials; None: some are due, and `get` may block.
+
+        Does not block.
+        """
         bearer, certificate = self._bearer.kept(), self._certificate.kept()
         return None if bearer is None or certificate is None else _both(bearer, certificate)
 
     def get(self) -> Presented:
-        """Return what a request presents now; raises NoCredentials."""
+        """Return the credentials of a request now; raises NoCredentials."""
         with self._turn:
             return _both(self._bearer.get(), self._certificate.get())
 
     def renew(self, used: Presented) -> bool:
-        """Return whether there is something else than `used`, which the server does not know.
+        """Return whether there are other credentials than `used`, which the server rejected.
 
         Raises:
-            NoCredentials: there is nothing.
+            NoCredentials: there are none.
         """
         with self._turn:
             if _both(self._bearer.get(), self._certificate.get()) != used:
                 return True
-            # The files first: a command may ask its user something.
+            # Files come first: a command may prompt the user.
             return self._certificate.renew() or self._bearer.renew()
 
 
 class Fixed:
-    """What stands in the kubeconfig."""
+    """Credentials that are part of the kubeconfig."""
 
     def __init__(self, presented: Presented) -> None:
         self._presented = presented
 
     def kept(self) -> Presented | None:
-        """Return it."""
+        """Return the credentials."""
         return self._presented
 
     def get(self) -> Presented:
-        """Return it."""
+        """Return the credentials."""
         return self._presented
 
     def renew(self) -> bool:
-        """Return False: it stays as it is."""
+        """Return False: the credentials do not change."""
         return False
 
 
 class FromFiles:
-    """What stands in files that others renew.
+    """Credentials in files that other programs renew.
 
     Args:
-        read: raises OSError where they cannot be read, NoCredentials where they hold nothing.
-        first: counts until they can be read; None: they have to be.
+        read: raises OSError where a file cannot be read, NoCredentials where it holds none.
+        first: valid until the files can be read; None: the files have to be readable.
     """
 
     def __init__(self, read: Callable[[], Presented], first: Presented | None = None) -> None:
@@ -122,17 +125,17 @@ class FromFiles:
         self._read_at = -FILE_SECONDS
 
     def kept(self) -> Presented | None:
-        """Return what was read less than a minute ago."""
+        """Return the credentials that were read less than a minute ago."""
         due = time.monotonic() - self._read_at >= FILE_SECONDS
         return None if due else self._found
 
     def get(self) -> Presented:
-        """Return it, read again where it is due."""
+        """Return the credentials, read again where they are due."""
         found = self.kept()
         return self._again() if found is None else found
 
     def renew(self) -> bool:
-        """Return whether the files hold something else now."""
+        """Return whether the files hold other credentials now."""
         before = self._found
         return self._again() != before
 
@@ -147,10 +150,10 @@ class FromFiles:
 
 
 class Issued:
-    """What ends and is issued again.
+    """Credentials that expire and are issued again.
 
     Args:
-        issue: raises NoCredentials.
+        issue: issues credentials; raises NoCredentials.
     """
 
     def __init__(self, issue: Callable[[], Presented]) -> None:
@@ -160,18 +163,18 @@ class Issued:
         self._failed_at = 0.0
 
     def kept(self) -> Presented | None:
-        """Return it until it ends."""
+        """Return the credentials until they expire."""
         found = self._found
         ended = found is not None and found.until is not None and found.until <= _now()
         return None if ended else found
 
     def get(self) -> Presented:
-        """Return it, issued again where it has ended."""
+        """Return the credentials, issued again where they have expired."""
         found = self.kept()
         return self._again() if found is None else found
 
     def renew(self) -> bool:
-        """Have it issued again; return whether it is another, and not the same for longer."""
+        """Issue credentials again; return whether they differ in more than their expiry."""
         before = self._found
         found = dataclasses.replace(self._again(), until=None)
         return before is None or found != dataclasses.replace(before, until=None)
@@ -206,7 +209,7 @@ def _source(bearer: object) -> Source:
 
 
 def _both(bearer: Presented, certificate: Presented) -> Presented:
-    """A command may issue a certificate; then there is no other."""
+    """Combine both; without a certificate from files, `bearer` may hold one from a command."""
     if not certificate.certificate:
         return bearer
     return dataclasses.replace(bearer, certificate=certificate.certificate, key=certificate.key)
@@ -220,7 +223,7 @@ def _token_of(path: Path) -> Presented:
 
 
 def _pair(certificate: Certificate) -> Presented:
-    """Read both; raises NoCredentials where one is replaced and the other is not yet."""
+    """Read both files; raises NoCredentials where only one of them is replaced yet."""
     pair = Presented(certificate=_content(certificate.certificate), key=_content(certificate.key))
     tls.show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair)
     return pair
@@ -235,7 +238,7 @@ class _Claims(msgspec.Struct):
 
 
 def _id_token(token: str) -> Presented:
-    """Return an ID token that kubectl keeps; raises NoCredentials where it has ended."""
+    """Return an ID token that kubectl stores; raises NoCredentials where it has expired."""
     try:
         part = token.split(".")[1]
         claims = msgspec.json.decode(

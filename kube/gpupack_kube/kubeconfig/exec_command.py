@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Credentials that a command issues (`exec` of a kubeconfig's user).
 
-The command gets an ExecCredential in KUBERNETES_EXEC_INFO and writes one to its stdout. What it
-writes to stderr is for the user, and goes there.
+The command gets an ExecCredential in KUBERNETES_EXEC_INFO and writes one to its stdout. Its stderr
+is for the user and is passed through.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ INFO: Final = "KUBERNETES_EXEC_INFO"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Command:
-    """A command, and what it is given.
+    """A command with its input.
 
     Attributes:
-        spec: as the kubeconfig has it.
+        spec: the command as in the kubeconfig.
         environ: variables of this process.
-        cluster: what the command may know of the cluster, as an ExecCredential has it.
+        cluster: the data about the cluster that an ExecCredential carries.
     """
 
     spec: Exec
@@ -54,7 +54,7 @@ class _Credential(msgspec.Struct, rename="camel"):
 
 
 def problems_of(spec: Exec) -> list[str]:
-    """Say what is wrong with the fields."""
+    """Return what is wrong with the fields."""
     found = []
     if not spec.command:
         found.append("exec has no command")
@@ -70,10 +70,10 @@ def problems_of(spec: Exec) -> list[str]:
 
 
 def issued(command: Command) -> Presented:
-    """Run the command; blocks until it ends.
+    """Run the command; block until it ends.
 
     Raises:
-        NoCredentials: it cannot be run, fails, or writes no credentials.
+        NoCredentials: the command cannot be run, fails, or writes no credentials.
     """
     program, interactive = _program(command), _is_interactive(command.spec)
     try:
@@ -93,7 +93,7 @@ def issued(command: Command) -> Presented:
 
 def _program(command: Command) -> str:
     name = command.spec.command
-    # Looked up here: the command's own `env` does not change where it is found.
+    # The command's own `env` does not change where the command is found.
     found = shutil.which(name, path=command.environ.get("PATH", os.defpath))
     if found is None:
         hint = command.spec.install_hint.strip()

@@ -16,7 +16,7 @@ EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 
 class KubeconfigUnreadable(ValueError):
-    """A file is no kubeconfig; the text says where and why."""
+    """A file is not a valid kubeconfig; the text says where and why."""
 
 
 class Extension(msgspec.Struct):
@@ -114,7 +114,7 @@ class NamedContext(msgspec.Struct):
 
 
 class Document(msgspec.Struct, rename="kebab"):
-    """One file."""
+    """One kubeconfig file."""
 
     clusters: list[NamedCluster] | None = None
     users: list[NamedUser] | None = None
@@ -123,10 +123,10 @@ class Document(msgspec.Struct, rename="kebab"):
 
 
 def parsed(content: bytes) -> Document:
-    """Read one file's content.
+    """Parse one file's content.
 
     Raises:
-        KubeconfigUnreadable: it is no YAML, or a field has a wrong type.
+        KubeconfigUnreadable: the content is not YAML, or a field has a wrong type.
     """
     import yaml  # noqa: PLC0415 - components in a cluster read no kubeconfig
 
@@ -145,10 +145,10 @@ def parsed(content: bytes) -> Document:
 
 
 def decoded(data: str | None, name: str) -> bytes:
-    """Decode a `-data` field; empty: there is none.
+    """Decode a `-data` field; empty: the field is absent.
 
     Raises:
-        KubeconfigUnreadable: it is no base64.
+        KubeconfigUnreadable: the data is not base64.
     """
     try:
         return base64.b64decode("".join((data or "").split()), validate=True)
@@ -162,7 +162,7 @@ def _on_one_line(error: Exception) -> str:
 
 @functools.cache
 def _loader() -> Any:
-    """Load YAML as Kubernetes does: a date is a text. libyaml's parser is ten times faster."""
+    """Return a loader that reads dates as text, as Kubernetes does; libyaml is ten times faster."""
     import yaml  # noqa: PLC0415 - as above
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kubeconfig files count, and how several are merged.
+"""The kubeconfig files that are read, and how several are merged.
 
-The first file that has an entry of a name wins with the whole entry, and the first that names a
-current context names it. Paths in a file are relative to the folder of that file. Files that do not
-exist are left out, as kubectl does; any other file that cannot be read ends the reading.
+The first file with an entry of a name provides the whole entry, and the first file with a current
+context sets it. Paths in a file are relative to the folder of that file. Files that do not exist
+are left out, as kubectl does; any other unreadable file is an error.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ VARIABLE: Final = "KUBECONFIG"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Merged:
-    """What all files together say.
+    """The merged content of all files.
 
     Attributes:
         where: names of the files, for messages.
@@ -39,7 +39,7 @@ class Merged:
 
     @property
     def empty(self) -> bool:
-        """Whether no file says anything."""
+        """Whether all files are empty."""
         return not (self.clusters or self.users or self.contexts or self.current_context)
 
 
@@ -52,7 +52,7 @@ def paths(environ: Mapping[str, str]) -> list[Path]:
 
 
 def exist(environ: Mapping[str, str]) -> bool:
-    """Return whether one of them is there."""
+    """Return whether one of the files exists."""
     return any(path.is_file() for path in paths(environ))
 
 
@@ -65,7 +65,7 @@ def merged(environ: Mapping[str, str]) -> Merged:
     """Read and merge all files that exist.
 
     Raises:
-        SettingsInvalid: one cannot be read, or is no kubeconfig.
+        SettingsInvalid: a file cannot be read, or is not a valid kubeconfig.
     """
     chosen = paths(environ)
     found = Merged(where=", ".join(map(str, chosen)))
@@ -77,7 +77,7 @@ def merged(environ: Mapping[str, str]) -> Merged:
 
 
 def _read(path: Path) -> Document | None:
-    """Read one file; None: it does not exist."""
+    """Read one file; None: the file does not exist."""
     try:
         return fields.parsed(path.read_bytes())
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _with(found: Merged, document: Document, path: Path) -> Merged:
 
 
 def _once(path: Path, kind: str, entries: list[tuple[str, T]]) -> dict[str, T]:
-    """Return entries by name; raises SettingsInvalid where a name stands twice in one file."""
+    """Return entries by name; raises SettingsInvalid where a file has a name twice."""
     found: dict[str, T] = {}
     for name, entry in entries:
         if name in found:
@@ -124,7 +124,7 @@ def _cluster(cluster: Cluster, folder: Path) -> Cluster:
 def _user(user: User, folder: Path) -> User:
     command = user.exec
     if command is not None and os.sep in command.command:
-        # A name without a folder is looked for on PATH.
+        # A name without a folder is searched for on PATH.
         command = msgspec.structs.replace(command, command=str(folder / command.command))
     return msgspec.structs.replace(
         user,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The headers by which a request asks to be judged as another user (`as` and its like)."""
+"""The headers with which a request impersonates another user (`as` and related fields)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,12 +15,12 @@ _TOKEN: Final = frozenset(
 
 
 def headers_of(user: User) -> Headers:
-    """Return the headers; none where no user is named."""
+    """Return the headers; none where no user is impersonated."""
     return tuple(_headers(user)) if user.as_user else ()
 
 
 def problem_of(user: User) -> str:
-    """Say what is wrong with the fields; empty: nothing."""
+    """Return what is wrong with the fields; empty: nothing."""
     more = user.as_uid or user.as_groups or user.as_user_extra
     if more and not user.as_user:
         return "as-uid, as-groups or as-user-extra stands there without as"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which credential commands may run: the policy in the user's kuberc, which kubectl obeys.
+"""The policy for credential commands in the user's kuberc, which kubectl obeys.
 
-Of kuberc nothing else concerns a request: defaults and aliases are about kubectl's own commands.
+No other part of kuberc concerns a request: defaults and aliases are about kubectl's own commands.
 """
 
 import os
@@ -32,7 +32,7 @@ def require_allowed(command: Exec, environ: Mapping[str, str]) -> None:
     """Check a command against the policy.
 
     Raises:
-        KubeconfigUnreadable: it may not run, or the policy cannot be read.
+        KubeconfigUnreadable: the command may not run, or the policy cannot be read.
     """
     path = _path(environ)
     if path is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one request presents to say who calls."""
+"""The credentials of one request."""
 
 import dataclasses
 import datetime as dt
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class NoCredentials(Exception):
-    """Credentials could not be had; the text says from where, why, and what to do."""
+    """Credentials are not available; the text says from where, why, and what to do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,10 +15,10 @@ class Presented:
     """A header, a client certificate, both or neither.
 
     Attributes:
-        authorization: the header's value; empty: there is none.
+        authorization: value of the header; empty: there is none.
         certificate: PEM of the client's certificate; empty: there is none.
         key: PEM of its private key.
-        until: when it ends; None: that is not known.
+        until: when the credentials expire; None: unknown.
     """
 
     authorization: str = dataclasses.field(default="", repr=False)

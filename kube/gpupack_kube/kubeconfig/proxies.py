@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which proxy a request goes through, by the rules of Go, which are kubectl's.
+"""The proxy of a request, by the rules of Go, which are kubectl's.
 
 They differ from those of Python's libraries: NO_PROXY may hold networks and ports, and a server on
-loopback is never asked through a proxy of a variable.
+loopback never goes through a proxy from a variable.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 SCHEMES: Final = frozenset({"http", "https"})
-"""Of proxies that we can use."""
+"""Supported schemes of proxies."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -20,14 +20,14 @@ PORTS: Final = {"http": 80, "https": 443}
 
 
 class ProxyUnusable(ValueError):
-    """A proxy's address is none, or of a scheme that we do not speak."""
+    """A proxy's address is not valid, or has a scheme that gpupack does not support."""
 
 
 def proxy_for(server: str, environ: Mapping[str, str]) -> str:
     """Return the proxy that the variables name for a server; empty: none.
 
     Raises:
-        ProxyUnusable: the text names the variable.
+        ProxyUnusable: the proxy cannot be used; the text names the variable.
     """
     parts = urlsplit(server)
     name, proxy = _variable(f"{parts.scheme}_proxy", environ)
@@ -41,13 +41,13 @@ def checked(proxy: str, name: str) -> str:
     """Return the proxy's address.
 
     Raises:
-        ProxyUnusable: it cannot be used; the text has the name of what says so.
+        ProxyUnusable: the address cannot be used; the text names its source.
     """
     try:
         parts = urlsplit(proxy)
         usable = bool(parts.hostname) and (parts.port or True)
     except ValueError:
-        # The library's error repeats parts of the address, and with them the password.
+        # The library's error repeats parts of the address, including the password.
         raise ProxyUnusable(f"{name}: {without_password(proxy)!r} is no address") from None
     if parts.scheme not in SCHEMES or not usable:
         raise ProxyUnusable(
@@ -58,14 +58,14 @@ def checked(proxy: str, name: str) -> str:
 
 
 def without_password(proxy: str) -> str:
-    """Return the scheme, the host and the port, also of an address that cannot be parsed."""
+    """Return the scheme, the host and the port, even of an address that cannot be parsed."""
     scheme = found[0] if (found := _SCHEME.match(proxy)) else ""
     host = proxy.removeprefix(scheme).rpartition("@")[2]
     return scheme + re.split(r"[/?#]", host)[0]
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the name that is set, capitals first, and its value."""
+    """Return the name that is set, upper case first, and its value."""
     for each in (name.upper(), name):
         if value := environ.get(each, "").strip():
             return each, value
@@ -88,7 +88,7 @@ def _excludes(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address | None,
     port: int,
 ) -> bool:
-    """Whether an entry of NO_PROXY covers a server."""
+    """Return whether an entry of NO_PROXY covers a server."""
     if entry == "*":
         return True
     if "/" in entry:

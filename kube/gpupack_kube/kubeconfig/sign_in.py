@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to sign in that a kubeconfig's user names, in the order in which kubectl takes them.
+"""The ways to sign in that a kubeconfig's user names, in kubectl's order.
 
     token and tokenFile ─► username and password ─► auth-provider, exec
-    client certificate: shown as well; where there is one, exec is not run
+    client certificate: presented as well; where there is one, exec is not run
 
 Pure: files are named here and read in `credentials`.
 """
@@ -18,7 +18,7 @@ from gpupack_kube.kubeconfig.exec_command import Command
 from gpupack_kube.kubeconfig.fields import AuthProvider, User
 
 OIDC: Final = "oidc"
-"""The one provider that kubectl still has built in."""
+"""The one provider that is still built into kubectl."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Token:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file with a token, which others renew; `first` counts until it can be read."""
+    """A file with a token, which others renew; `first` is valid until it can be read."""
 
     path: Path
     first: str = dataclasses.field(default="", repr=False)
@@ -45,21 +45,21 @@ class Password:
 
     @property
     def authorization(self) -> str:
-        """The header's value."""
+        """The value of the header."""
         pair = f"{self.name}:{self.password}".encode()
         return f"Basic {base64.b64encode(pair).decode()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdToken:
-    """The ID token that kubectl keeps in the kubeconfig and renews; `read` reads it again."""
+    """The ID token that kubectl stores in the kubeconfig and renews; `read` reads it again."""
 
     read: Callable[[], str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client certificate; a path is of a file that others renew."""
+    """A client certificate; a path names a file that other programs renew."""
 
     certificate: bytes | Path
     key: bytes | Path = dataclasses.field(repr=False)
@@ -70,14 +70,14 @@ Bearer = Token | TokenFile | Password | IdToken | Command
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SignIn:
-    """What is shown: a header, a certificate, both or neither."""
+    """What a request presents: a header, a certificate, both or neither."""
 
     bearer: Bearer | None = None
     certificate: Certificate | None = None
 
     @property
     def uses_files(self) -> bool:
-        """Whether something of it stands in files that others renew."""
+        """Whether a part of it is in files that other programs renew."""
         pair = self.certificate
         parts = () if pair is None else (pair.certificate, pair.key)
         return isinstance(self.bearer, TokenFile) or any(isinstance(each, Path) for each in parts)
@@ -90,7 +90,7 @@ def of_user(
     cluster: Mapping[str, Any],
     id_token: Callable[[], str],
 ) -> SignIn:
-    """Return the ways that count; `problems_of` says beforehand what is wrong with them."""
+    """Return the ways that apply; call `problems_of` first for what is wrong with them."""
     certificate = _certificate(user)
     if user.token_file:
         return SignIn(TokenFile(Path(user.token_file), user.token or ""), certificate)
@@ -106,7 +106,7 @@ def of_user(
 
 
 def problems_of(user: User) -> Iterator[str]:
-    """Say what is wrong with a user's fields."""
+    """Yield what is wrong with a user's fields."""
     if user.token and (user.username or user.password):
         yield "token and username stand there both; leave one out"
     if user.client_certificate and user.client_certificate_data:

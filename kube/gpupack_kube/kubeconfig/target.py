@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to an API server, as kubeconfig and variables say.
+"""One connection to an API server, from the kubeconfig and variables.
 
-context ─► cluster, user, namespace            checked as a whole: every fault is named
+context ─► cluster, user, namespace                       checked as a whole: every error is named
 no context and no cluster ─► the pod's service account, where this is a pod
-                          ─► KUBERNETES_MASTER
+                         ─► KUBERNETES_MASTER
 """
 
 import base64
@@ -22,7 +22,7 @@ from gpupack_kube.kubeconfig.impersonation import Headers
 from gpupack_kube.kubeconfig.sign_in import SignIn, TokenFile
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet keeps the token of a pod's service account and the cluster's certificate."""
+"""Where the kubelet puts the token of a pod's service account and the cluster's CA certificate."""
 
 HOST: Final = "KUBERNETES_SERVICE_HOST"
 PORT: Final = "KUBERNETES_SERVICE_PORT"
@@ -35,15 +35,15 @@ class Target:
     """An API server, and how to call it.
 
     Attributes:
-        server: its address, without a slash at the end.
-        namespace: where the caller works if none is named.
+        server: address of the server, without a slash at the end.
+        namespace: the default namespace of the caller.
         sign_in: how the caller signs in.
         authority: PEM of the CAs, or a file that others renew; empty: the system's.
-        insecure: the server is not checked.
-        server_name: what its certificate has to be for; empty: the address.
+        insecure: the server's certificate is not verified.
+        server_name: the name that the server's certificate has to be for; empty: the address.
         proxy: address of the proxy; empty: none.
-        impersonation: headers that ask to be judged as another user.
-        in_cluster: it is known by the service account of this pod.
+        impersonation: headers that impersonate another user.
+        in_cluster: the caller is the service account of this pod.
     """
 
     server: str
@@ -58,17 +58,17 @@ class Target:
 
     @property
     def uses_files(self) -> bool:
-        """Whether something of it stands in files that others renew."""
+        """Whether a part of it is in files that other programs renew."""
         return isinstance(self.authority, Path) or self.sign_in.uses_files
 
 
 def target_of(
     environ: Mapping[str, str], *, context: str | None = None, account: Path = ACCOUNT
 ) -> Target:
-    """Return the connection that a context means; None: the current one.
+    """Return the connection of a context; None: the current one.
 
     Raises:
-        SettingsInvalid: there is none, or something of it cannot be used; the text names it.
+        SettingsInvalid: there is none, or a part of it cannot be used; the text names it.
     """
     found = files.merged(environ)
     name = context or found.current_context
@@ -160,7 +160,7 @@ def _made(
     return Target(
         server=server,
         namespace=chosen.namespace or _namespace_of_pod(environ, account) or "default",
-        # Nothing is presented in the clear.
+        # Credentials are never sent in the clear.
         sign_in=signed if secure else SignIn(),
         authority=authority if secure else b"",
         insecure=bool(cluster.insecure_skip_tls_verify),
@@ -171,7 +171,7 @@ def _made(
 
 
 def _address(server: str) -> str:
-    """Without a scheme it is http, as for kubectl; query and fragment do not count."""
+    """Return the address; without a scheme it is http, as for kubectl. Drop query and fragment."""
     parts = urlsplit(server if "://" in server else f"http://{server}")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
@@ -197,7 +197,7 @@ def _authority(cluster: Cluster) -> bytes | Path:
 
 
 def _told_to_commands(server: str, cluster: Cluster, authority: bytes | Path) -> dict[str, Any]:
-    """Return what a credential command may know of the cluster; raises KubeconfigUnreadable."""
+    """Return the data about the cluster for a credential command; raises KubeconfigUnreadable."""
     try:
         trusted = authority.read_bytes() if isinstance(authority, Path) else authority
     except OSError as error:
@@ -218,13 +218,13 @@ def _told_to_commands(server: str, cluster: Cluster, authority: bytes | Path) ->
 
 
 def _id_token(environ: Mapping[str, str], user: str) -> str:
-    """Return what kubectl has written last."""
+    """Return the ID token that kubectl wrote last."""
     provider = files.merged(environ).users[user].auth_provider
     return ((provider and provider.config) or {}).get("id-token", "")
 
 
 def server_of_pod(environ: Mapping[str, str]) -> str:
-    """Return the API server's address, as the kubelet names it to a pod."""
+    """Return the API server's address that the kubelet gives to a pod."""
     host = environ[HOST]
     host = f"[{host}]" if ":" in host else host
     return f"https://{host}:{environ.get(PORT) or '443'}"
@@ -246,7 +246,7 @@ def _of_pod(environ: Mapping[str, str], account: Path) -> Target:
 
 
 def _namespace_of_pod(environ: Mapping[str, str], account: Path) -> str:
-    """Return the namespace of this pod; empty: this is none."""
+    """Return the namespace of this pod; empty: this process runs in no pod."""
     if not (environ.get(HOST) and environ.get(PORT) and (account / "token").is_file()):
         return ""
     if named := environ.get(NAMESPACE):

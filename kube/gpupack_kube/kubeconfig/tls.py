@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the server is checked, and which certificate it is shown.
+"""How the server is verified, and which client certificate is presented.
 
-Python's own default context was rejected: from 3.13 on it refuses CAs that Go accepts, and it does
-not accept a server's certificate that stands among the CAs itself, which Go does.
+Python's own default context is not used. From 3.13 on it refuses CAs that Go accepts. It also
+refuses a server certificate that is itself among the CAs, which Go accepts.
 """
 
 import ssl
@@ -15,16 +15,16 @@ from gpupack_kube.kubeconfig.presented import NoCredentials, Presented
 
 
 class NamedContext(ssl.SSLContext):
-    """A context that asks for the same server name, whatever a library asks for.
+    """A context that always requests the same server name, whatever a library requests.
 
     Attributes:
-        named: the name; empty: as the library asks.
+        named: the name; empty: the name that the library requests.
     """
 
     named: str = ""
 
     def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
-        """Begin a connection of asyncio's."""
+        """Start a TLS connection for asyncio."""
         if self.named:
             named["server_hostname"] = self.named
         return super().wrap_bio(*given, **named)
@@ -37,13 +37,13 @@ def context(
 
     Args:
         authority: PEM of the CAs; empty: the system's.
-        insecure: the server is not checked.
-        server_name: what its certificate has to be for; empty: the address.
-        presented: has the client's certificate.
+        insecure: the server's certificate is not verified.
+        server_name: the name that the server's certificate has to be for; empty: the address.
+        presented: the credentials with the client's certificate.
 
     Raises:
-        OSError: the CAs are none.
-        NoCredentials: the client's certificate is none, or its key is another's.
+        OSError: the CAs are not valid.
+        NoCredentials: the client's certificate is not valid, or its key does not match.
     """
     made = NamedContext(ssl.PROTOCOL_TLS_CLIENT)
     made.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
@@ -61,19 +61,19 @@ def context(
 
 
 def show(made: ssl.SSLContext, presented: Presented) -> None:
-    """Have a context show the client's certificate.
+    """Load the client's certificate into a context.
 
     Raises:
-        NoCredentials: it is none, or its key is another's.
+        NoCredentials: the certificate is not valid, or its key does not match.
     """
-    # Python's ssl reads certificates from files alone.
+    # Python's ssl reads certificates only from files.
     with tempfile.TemporaryDirectory(prefix="gpupack-") as folder:
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         for path, content in ((certificate, presented.certificate), (key, presented.key)):
             path.touch(mode=0o600)
             path.write_bytes(content)
         try:
-            # Without a password a key that is encrypted would be asked for on the terminal.
+            # Without a password OpenSSL would prompt for that of an encrypted key on the terminal.
             made.load_cert_chain(certificate, key, password=lambda: b"")
         except (OSError, ValueError) as error:
             raise NoCredentials(
