@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How GPUs are tried before they are used: the chart's value `acceptance`.
+"""Acceptance tests of GPUs before they are used: the chart's value `acceptance`.
 
-Operator and extender read the same: what the one wants tried, the other keeps from others' work.
+Operator and extender read the same value: the operator tests GPUs, and the extender keeps these
+GPUs from other jobs.
 """
 
 from typing import Annotated
@@ -18,13 +19,13 @@ from gpupack_crds.wire import wire_name
 class Acceptance(
     msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, forbid_unknown_fields=True
 ):
-    """Which GPUs are tried, and how.
+    """Settings of acceptance tests: which GPUs are tested, and how.
 
     Attributes:
-        models: of which models, as people write them; empty: of all.
-        new_gpus: those too that nobody has measured.
-        seconds: within which a result must be there.
-        args: of the burn-in.
+        models: models to test, in the form that users write; empty: all.
+        new_gpus: test GPUs that have no measurement yet, too.
+        seconds: time limit for a result.
+        args: arguments of the burn-in.
     """
 
     enabled: bool = True
@@ -34,8 +35,8 @@ class Acceptance(
     args: tuple[str, ...] = ()
 
     def tries(self, device: GpuDevice) -> bool:
-        """Whether a burn-in can say something of it: a GPU that gpupack hands out whole."""
-        # numpy comes with it.
+        """Return whether a burn-in can test the device: a GPU that gpupack hands out whole."""
+        # gpupack_core imports numpy.
         from gpupack_core import matches_model  # noqa: PLC0415
 
         if device.mig_parent or device.resource != names.GPU:
@@ -43,7 +44,7 @@ class Acceptance(
         return not self.models or any(matches_model(each, device.model) for each in self.models)
 
     def new(self, node: GpuNode) -> tuple[GpuDevice, ...]:
-        """GPUs of a node that are to be tried before they get any work, and are not yet."""
+        """Return the GPUs of a node that need a test before any work and have had none."""
         if not self.new_gpus or node.status.mode == "observed":
             return ()
         known = {each.gpu for each in node.spec.quarantine}
@@ -53,7 +54,7 @@ class Acceptance(
 
 
 def parse_acceptance(text: str) -> Acceptance | None:
-    """Read it as the chart writes it; None: GPUs are not tried.
+    """Parse the value as the chart writes it; None: GPUs are not tested.
 
     Raises:
         AcceptanceInvalid: the message says what is wrong.

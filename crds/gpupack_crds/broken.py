@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes on which attempts of a job broke: the operator asks that the next ones avoid them.
+"""Nodes on which attempts of a job failed: the operator asks to avoid them for the next attempts.
 
-Whoever foresees where a job goes avoids the same.
+Start estimates avoid the same nodes.
 """
 
 import datetime as dt
@@ -16,11 +16,11 @@ NOT_OF_THE_NODE: Final = frozenset(
         "PreemptionByScheduler",
     }
 )
-"""Ends for which the worker's node could do nothing: the operator's reasons, and Kubernetes'."""
+"""Failures that the worker's node did not cause: the operator's reasons, and Kubernetes'."""
 
 
 class Break(NamedTuple):
-    """An attempt ended as something broke on this node."""
+    """An attempt that ended because of a failure on this node."""
 
     node: str
     reason: str
@@ -28,9 +28,9 @@ class Break(NamedTuple):
 
 
 def to_avoid(breaks: Iterable[Break], now: dt.datetime, seconds: float) -> tuple[str, ...]:
-    """Nodes on which attempts broke within the last so many seconds, in the order given.
+    """Return nodes on which attempts failed within the last `seconds`, in the order given.
 
-    A program that fails by itself counts, too: a GPU that is about to fail shows no other way.
+    A program that fails by itself counts too: a GPU that is about to fail shows in no other way.
     """
     since = now - dt.timedelta(seconds=seconds)
     nodes = (each.node for each in breaks if each.at > since and each.reason not in NOT_OF_THE_NODE)

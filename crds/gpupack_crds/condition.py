@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of our kinds' statuses."""
+"""Conditions in the statuses of gpupack's kinds."""
 
 from typing import Annotated, Final, Literal
 
@@ -8,7 +8,7 @@ from gpupack_crds.wire import Timestamp, Wire, described
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 BY_TYPE: Final = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-"""How the schema says that a status has at most one condition of a type."""
+"""Schema of a status with at most one condition of a type."""
 
 
 class Condition(Wire, frozen=True):

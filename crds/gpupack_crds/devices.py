@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotation that says which devices a pod holds.
+"""The annotation with the devices that a pod holds.
 
-It is the truth about who holds what: written by the Binding in the same write as the node's name,
-read by the ledger to rebuild itself, and by the agent to inject exactly that.
+It is the source of truth for who holds which device. The Binding writes it in the same request as
+the node's name, the ledger rebuilds itself from it, and the agent injects exactly these devices.
 
     gpupack.dev/devices: [{"uuid":"GPU-5a…","percent":100,"memoryMiB":81559}]
 """
@@ -20,7 +20,7 @@ WHOLE_PERCENT = 100
 BYTES_PER_MIB = 1 << 20
 
 MAX_MEMORY_MIB = 1 << 24
-"""16 TiB; no GPU has as much."""
+"""Upper limit of a GPU's memory: 16 TiB, more than any GPU has."""
 
 HeldIsolation = Annotated[
     str,
@@ -29,11 +29,16 @@ HeldIsolation = Annotated[
         schema={"enum": ["cooperative", "limited"]},
     ),
 ]
-"""Of a share that is held; what is held whole is nobody else's. Text, since what a later release
-writes must not make the rest unreadable."""
+"""Isolation of a share that is held; a whole GPU is exclusive.
+
+The type is text, so that a value of a later release does not make the rest unreadable.
+"""
 
 MAX_UUID = 64
-"""NVIDIA's UUIDs have 40 characters, those of MIG slices of old drivers up to 48."""
+"""Maximum length.
+
+NVIDIA's UUIDs have 40 characters, those of MIG slices of old drivers up to 48.
+"""
 
 
 class DeviceShare(Wire, frozen=True):
@@ -65,12 +70,12 @@ class DeviceShare(Wire, frozen=True):
 
 
 def encode_devices(devices: Iterable[DeviceShare]) -> str:
-    """Write the annotation's value."""
+    """Return the annotation's value."""
     return msgspec.json.encode(tuple(devices)).decode()
 
 
 def decode_devices(annotation: str) -> tuple[DeviceShare, ...]:
-    """Read the annotation's value.
+    """Parse the annotation's value.
 
     Raises:
         DevicesAnnotationInvalid: it is not what `encode_devices` writes; no device is assumed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob as the API server would store it: judged by it, and stored nowhere."""
+"""A GPUJob as the API server would store it, from a dry run."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ from gpupack_kube.objects import Json
 from gpupack_kube.resources import Resource
 
 PREFIX: Final = "what-if-"
-"""The API server makes a name of it."""
+"""Prefix from which the API server generates the name."""
 
 
 class JudgedJob(objects.Object, frozen=True):
-    """As the API server answers; its spec as it was written, with defaults."""
+    """A GPUJob in the API server's answer, with its spec as written and with defaults."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -25,18 +25,18 @@ JUDGED_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", JudgedJob)
 
 
 async def judged(api: Api, spec: Json, *, namespace: str) -> JudgedJob:
-    """Return the job that `kubectl apply` would make.
+    """Return the job that `kubectl apply` would create.
 
-    The caller's rights, the schema and its rules, and admission are judged where they are for
-    `kubectl apply`.
+    The caller's permissions, the schema with its rules, and admission are checked as for `kubectl
+    apply`.
 
     Args:
-        api: calls as the user that asks.
-        spec: of a GPUJob.
-        namespace: where it would be.
+        api: calls with the user's permissions.
+        spec: spec of a GPUJob.
+        namespace: namespace of the job.
 
     Raises:
-        KubeError: it is refused, or the API server gave no answer.
+        KubeError: the API server refuses it, or gave no answer.
     """
     manifest = {
         "apiVersion": names.API_VERSION,

@@ -6,13 +6,13 @@ ApiGroupError
 ├── ResultUnreadable           a termination message is not a result
 ├── QuantityInvalid            a quantity such as 30Gi cannot be read
 ├── VendorsInvalid             the chart's table of vendors is wrong
-├── AcceptanceInvalid          how GPUs are tried is not said as the chart says it
+├── AcceptanceInvalid          the chart's value `acceptance` is wrong
 └── LifecycleRefused           a GPUJob is not in a phase in which it can be suspended or rerun
 """
 
 
 class ApiGroupError(ValueError):
-    """Root: some text does not follow the API group's schema."""
+    """Root of errors about text that does not follow the API group's schema."""
 
 
 class DevicesAnnotationInvalid(ApiGroupError):
@@ -32,7 +32,7 @@ class VendorsInvalid(ApiGroupError):
 
 
 class AcceptanceInvalid(ApiGroupError):
-    """How GPUs are tried is not said as the chart says it; the message says what is wrong."""
+    """The chart's value `acceptance` is wrong; the message says what is wrong."""
 
 
 class LifecycleRefused(ApiGroupError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which gangs have one /dev/shm on a node though their workers have a pod each.
+"""Gangs that have one /dev/shm on a node although each worker has its own pod.
 
-The operator sets NCCL's variables by this, and the scheduler names the gang in the Binding of each
-of its pods. The agent gives one memory to pods that the scheduler has named alike.
+The operator sets NCCL's variables by this rule, and the scheduler writes the gang's name into the
+Binding of each of its pods. The agent gives one memory to pods with the same gang name.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from gpupack_crds.worker_pods import WorkerPod
 
 
 class MemorySpec(Protocol):
-    """What it depends on, as each part reads it from the spec."""
+    """The fields of a spec that decide about gang memory."""
 
     @property
     def gpus(self) -> int | None:
@@ -30,26 +30,26 @@ class MemorySpec(Protocol):
 
     @property
     def extra(self) -> int:
-        """Number of workers that may run besides those that start together."""
+        """Number of workers that may run in addition to those that start together."""
 
     @property
     def resource_name(self) -> str:
-        """The resource by which the GPUs are requested."""
+        """Name of the resource with which the GPUs are requested."""
 
 
 def has_gang_memory(spec: MemorySpec, pods: Iterable[WorkerPod]) -> bool:
     """Tell whether pods of an attempt that are on one node have one /dev/shm.
 
-    Workers with several GPUs keep sockets: what lets NCCL pass data through memory would close
-    NVLink between the GPUs of one worker.
+    Workers with several GPUs use sockets: the setting that lets NCCL pass data through memory would
+    disable NVLink between the GPUs of one worker.
     """
     on_node = Counter(pod.node for pod in pods)
     one_gpu_each = spec.gpus == 1 and spec.mig is None and spec.share is None
-    # The agent mounts the memory, and does so for GPUs that it hands out itself.
+    # The agent mounts the memory, only for GPUs that it hands out itself.
     is_ours = spec.resource_name == names.GPU
     return one_gpu_each and is_ours and not spec.extra and max(on_node.values(), default=0) > 1
 
 
 def gang_name(job_uid: str, *, attempt: int) -> str:
-    """Name a gang, as the annotation and NCCL's host name have it."""
+    """Return a gang's name, as in the annotation and in NCCL's host name."""
     return f"{job_uid}/{attempt}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the CRDs: `python -m gpupack_crds.generate FOLDER`.
+"""Writer of the CRDs: `python -m gpupack_crds.generate FOLDER`.
 
 The types are the source; a test and `make lint` fail when the files differ from them.
 """
@@ -89,7 +89,7 @@ COHORT_COLUMNS = (
 
 
 def gpujob() -> dict[str, Any]:
-    """The CRD of GPUJob."""
+    """Return the CRD of GPUJob."""
     spec = structural(GpuJobSpec)
     spec["x-kubernetes-validations"] = [
         rule.as_schema()
@@ -113,7 +113,7 @@ def gpujob() -> dict[str, Any]:
 
 
 def gpunode() -> dict[str, Any]:
-    """The CRD of GPUNode."""
+    """Return the CRD of GPUNode."""
     schema = {
         "type": "object",
         "description": "The GPUs of the node of the same name, as its agent sees them.",
@@ -123,7 +123,7 @@ def gpunode() -> dict[str, Any]:
 
 
 def gpuquota() -> dict[str, Any]:
-    """The CRD of GPUQuota."""
+    """Return the CRD of GPUQuota."""
     schema = {
         "type": "object",
         "description": "What a namespace is promised of the cluster's GPUs. Its name is default.",
@@ -135,7 +135,7 @@ def gpuquota() -> dict[str, Any]:
 
 
 def gpucohort() -> dict[str, Any]:
-    """The CRD of GPUCohort."""
+    """Return the CRD of GPUCohort."""
     schema = {
         "type": "object",
         "description": "Quotas, and cohorts of them, that lend to each other first.",
@@ -189,13 +189,13 @@ def _crd(
 
 
 def _column(name: str, kind: str, path: str, description: str, priority: int) -> dict[str, Any]:
-    """Return a column of `kubectl get`; without a priority of 0, which the API server drops."""
+    """Return a column of `kubectl get`; leave out a priority of 0, which the API server drops."""
     column = {"name": name, "type": kind, "jsonPath": path, "description": description}
     return column | ({"priority": priority} if priority else {})
 
 
 def rendered() -> dict[str, str]:
-    """File names and contents of all CRDs."""
+    """Return file names and contents of all CRDs."""
     return {
         f"{name}.yaml": HEADER + yaml.safe_dump(crd, sort_keys=False, width=100)
         for name, crd in (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUCohort: quotas, and cohorts of them, that lend to each other before they lend to others.
 
-The one called `cluster` is the root of the tree. The extender makes it where averages over time are
-kept, for the namespaces that are in no other.
+The cohort `cluster` is the root of the tree. The extender creates it where averages over time are
+kept, for the namespaces that are in no other cohort.
 """
 
 from typing import Annotated, Final, Literal
@@ -12,7 +12,7 @@ from gpupack_crds.quota import Cohort, Limits, Order, Weight
 from gpupack_crds.wire import Rule, Wire, described
 
 CLUSTER_NAME: Final = "cluster"
-"""Of the GPUCohort that is the cluster itself, above all others."""
+"""Name of the GPUCohort that is the cluster itself, the root of all others."""
 
 
 class IdlePods(Wire, frozen=True):

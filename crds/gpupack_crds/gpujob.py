@@ -59,19 +59,19 @@ Isolation = Literal["cooperative", "limited", "strict"]
 ShareWith = Literal["anyone", "namespace"]
 
 ELASTIC_WORKLOAD: Final = "transformer"
-"""Of the built-in ones: its workers may come and go."""
+"""The built-in workload whose workers may start and end while it runs."""
 MPI_WORKLOAD: Final = "mpi"
-"""Of the built-in ones: its processes are mpirun's."""
+"""The built-in workload whose processes mpirun starts."""
 
 MAX_WORKERS = 1024
 MAX_EXTRA_WORKERS = 64
-"""Of an elastic gang: each is a Job of its own."""
+"""Maximum of an elastic gang: each extra worker is a Job of its own."""
 MAX_GPUS = 4096
-"""Of all workers of a job."""
+"""Maximum of all workers of a job together."""
 MAX_REVISIONS = 1_000_000
 
 PODS_ARE_SHARED_BY_DEFAULT: Final = True
-"""What an absent podPerWorker means: True: workers of one node share a pod if they can."""
+"""Meaning of an absent podPerWorker; True: workers of one node share a pod if they can."""
 
 MEMORY_PATTERN = "^[0-9]+([.][0-9]+)?(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 GPUS_FORM = "gpus is a number; write it without quotes"
@@ -126,7 +126,7 @@ class Share(Wire, frozen=True):
     ] = "anyone"
 
     rules: ClassVar = (
-        # Whoever writes 10 for 10 Gi would get 10 bytes of a GPU.
+        # 10 instead of 10Gi would request 10 bytes of a GPU.
         Rule(
             f"!self.memory.matches('{MEMORY_PATTERN}') || "
             "(!quantity(self.memory).isLessThan(quantity('1Mi')) && "
@@ -414,17 +414,17 @@ class GpuJobSpec(Wire, frozen=True):
 
     @property
     def least(self) -> int:
-        """Workers that start together or not at all: indices from 0."""
+        """Number of workers that start together or not at all; their indices start at 0."""
         return min(self.min_workers or self.workers, self.workers)
 
     @property
     def extra(self) -> int:
-        """Workers that may run beside those: indices from `least`."""
+        """Number of extra workers that may run in addition; their indices start at `least`."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS)
 
     @property
     def may_share_pods(self) -> bool:
-        """Whether workers that are on one node are to share a pod, if their template allows it."""
+        """Whether workers on one node are to share a pod, if their template allows it."""
         # MPIs with Hydra cannot start a rank in another container, and the image is unknown here.
         unknown_mpi = self.by_mpirun and self.workload is None
         separate = not PODS_ARE_SHARED_BY_DEFAULT or unknown_mpi
@@ -638,14 +638,14 @@ FIXED_FIELDS = (
     "priorityClassName",
     "failurePolicy",
 )
-"""Fields that may not change once a job exists: an attempt may run by them already."""
+"""Fields that cannot change once a job exists: an attempt may already run with them."""
 
 REVISED_FIELDS = ("workload", "template", "distributed")
-"""Fields that may change with a higher revision alone: what runs by them is stopped first."""
+"""Fields that can change only with a higher revision: the running attempt is stopped first."""
 
 
 def fixed_rule(field: str) -> Rule:
-    """A transition rule that refuses any change of one field."""
+    """Return a transition rule that refuses any change of one field."""
     return Rule(
         _unchanged(field),
         f"{field} cannot change once the job exists; delete the job and apply it anew",
@@ -654,7 +654,7 @@ def fixed_rule(field: str) -> Rule:
 
 
 def revised_rule(field: str) -> Rule:
-    """A transition rule that refuses a change of one field without a higher revision."""
+    """Return a transition rule that refuses a change of one field without a higher revision."""
     return Rule(
         f"self.revision > oldSelf.revision || ({_unchanged(field)})",
         f"{field} can change with a higher revision alone, since the job starts again by it; raise "
@@ -685,7 +685,7 @@ DEADLINE_RULE = Rule(
     "gone before others; delete the job and apply it anew",
     ".spec.activeDeadlineSeconds",
 )
-"""About the whole object: who is let in before others since he ends in time must do so."""
+"""A rule for the whole object: a job that was backfilled because it ends in time must do so."""
 
 ENDED_RULE = Rule(
     "!has(oldSelf.status) || !has(oldSelf.status.phase) || "
@@ -695,7 +695,7 @@ ENDED_RULE = Rule(
     "job of the same spec, or delete this one and apply it anew",
     ".spec.revision",
 )
-"""About the whole object: nothing would come of a higher revision."""
+"""A rule for the whole object: a higher revision of an ended job would have no effect."""
 
 NAME_RULES = (
     Rule(
@@ -708,4 +708,4 @@ NAME_RULES = (
         "is named after it",
     ),
 )
-"""Rules about the whole object; CEL sees of metadata the name alone."""
+"""Rules for the whole object; of metadata, CEL sees only the name."""

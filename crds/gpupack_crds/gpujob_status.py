@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJob, the operator's side: what became of it."""
+"""GPUJob, the operator's side: its status."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -26,7 +26,7 @@ Outcome = Literal[
 ATTEMPTS_KEPT = 20
 
 ENDED_PHASES: Final[frozenset[Phase]] = frozenset({"Succeeded", "Failed"})
-"""In which a job stays as it is."""
+"""Phases that are final."""
 
 
 class Fault(Wire, frozen=True):
@@ -93,7 +93,7 @@ class Attempt(Wire, frozen=True):
     ] = False
 
     def __post_init__(self) -> None:
-        """Earlier versions wrote a list of all nodes; it is read as the text that it is now."""
+        """Convert the list of all nodes, which earlier versions wrote, into today's text."""
         if isinstance(self.nodes, tuple):
             first, more = "".join(self.nodes[:1]), len(self.nodes) - 1
             text = f"{first} +{more}" if more > 0 else first
@@ -167,7 +167,7 @@ GROUNDS: Final[dict[Ground, str]] = {
     "Consolidation": "which has room once what is free comes together",
     "Revised": "which is itself, with a higher revision",
 }
-"""With which right somebody is stopped, told of the beneficiary; or for which node."""
+"""Reason of a preemption, as text that follows the name of the preemptor or of the node."""
 
 
 class Victims(Wire, frozen=True):
@@ -214,7 +214,7 @@ class Preemption(Wire, frozen=True):
     ) = None
 
     def names(self, job_uid: str, attempt: int) -> Ground | None:
-        """With which right the attempt is stopped; None: it is not."""
+        """Return the reason for which the attempt is stopped; None: it is not."""
         name = f"{job_uid}/{attempt}"
         return next((each.ground for each in self.victims if name in each.attempts), None)
 
@@ -253,7 +253,7 @@ class NodesRequest(Wire, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether nodes may come for it."""
+        """Whether nodes may still arrive for this request."""
         return self.state in {"Asking", "Asked", "Provisioned"}
 
 
@@ -403,7 +403,7 @@ class GpuJobStatus(Wire, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Whether the job ended for good."""
+        """Whether the job has ended for good."""
         return self.phase in ENDED_PHASES
 
     @property
@@ -413,5 +413,5 @@ class GpuJobStatus(Wire, frozen=True):
 
 
 def gpu_count(column: str) -> int | str:
-    """Read column `gpus`: a number of whole GPUs, or shares and MIG slices such as 2x40%."""
+    """Parse column `gpus`: a number of whole GPUs, or shares and MIG slices such as 2x40%."""
     return int(column) if column.isdecimal() else column

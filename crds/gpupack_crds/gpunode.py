@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUNode: the GPUs of one node as that node's agent sees them, and what is under maintenance."""
+"""GPUNode: the GPUs of one node as its agent sees them, and the node's maintenance."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,29 +12,28 @@ from gpupack_crds.names import GPU
 from gpupack_crds.wire import Rule, Timestamp, Wire, described
 
 MAX_GPUS = 128
-"""Of one node."""
+"""Maximum GPUs of one node."""
 
 MAX_CAUSES = 16
-"""Rules that speak against one GPU."""
+"""Maximum health rules that report one GPU."""
 
 MAX_MAINTENANCE = 16
-"""Entries about one node."""
+"""Maximum maintenance entries of one node."""
 
 MAX_RELAPSES = 16
-"""Of one GPU on probation that are counted."""
+"""Maximum relapses that are counted for a GPU on probation."""
 
 MAX_RESOURCES = 32
-"""Names by which one node's GPUs are handed out."""
+"""Maximum resource names of one node's GPUs."""
 
 MAX_COUNTS = 512
-"""Characters of what is said of them for the column."""
+"""Maximum characters of the column of resource counts."""
 
 MAX_NVLINKS = 36
-"""Of one GPU; NVML knows no more."""
+"""Maximum NVLinks of one GPU; NVML has no more."""
 
 MAX_NUMBER = 1023
-"""What GPUs, NUMA nodes and NVLink cliques of one node are numbered up to; Linux has no more NUMA
-nodes."""
+"""Largest number of a GPU, NUMA node or NVLink clique on one node; Linux has no more NUMA nodes."""
 
 Resource = Annotated[
     str, described("A resource by which the kubelet hands out GPUs.", min_length=1, max_length=253)
@@ -43,16 +42,16 @@ Mode = Literal["owned", "observed"]
 Health = Literal["Healthy", "Degraded", "Draining", "Failed"]
 
 TAKES_WORK: Final[frozenset[Health]] = frozenset({"Healthy", "Degraded"})
-"""How a GPU must be to get new work, whatever was decided about it beside."""
+"""Health states in which a GPU gets new work, unless another decision excludes it."""
 
 INVENTORY_REJECTED: Final = "InventoryRejected"
 """Type of the condition of a GPUNode whose node gets no work."""
 
 INVENTORY_UNAVAILABLE: Final = "InventoryUnavailable"
-"""Type of the condition of a GPUNode whose GPUs cannot be looked at."""
+"""Type of the condition of a GPUNode whose GPUs cannot be read."""
 
 POD_CGROUPS_MISSING: Final = "PodCgroupsMissing"
-"""Type of the condition of a GPUNode whose agent cannot see whether pods live."""
+"""Type of the condition of a GPUNode whose agent cannot see whether pods are alive."""
 
 Limits = Literal["None", "MPS", "Simulated"]
 Drain = Literal["Never", "Movable", "All"]
@@ -209,7 +208,7 @@ class GpuDevice(Wire, frozen=True):
 
 
 def counted(resources: Iterable[str]) -> str:
-    """«nvidia.com/gpu: 4, amd.com/gpu: 2», of the resource of each device."""
+    """Return «nvidia.com/gpu: 4, amd.com/gpu: 2», counted from the resource of each device."""
     counts = Counter(resources)
     return ", ".join(f"{name}: {counts[name]}" for name in counts)[:MAX_COUNTS]
 
@@ -414,7 +413,7 @@ class Maintenance(Wire, frozen=True):
     )
 
     def covers(self, uuid: str, mode: Mode) -> bool:
-        """Whether it is about this GPU of a node in that mode."""
+        """Return whether the maintenance covers this GPU of a node in that mode."""
         return mode == "observed" or not self.gpus or uuid in self.gpus
 
 

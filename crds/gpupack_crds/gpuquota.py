@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUQuota: what a namespace is promised. Written by administrators, its status by the extender."""
+"""GPUQuota: the GPUs promised to a namespace.
+
+Administrators write the spec, the extender writes the status.
+"""
 
 from typing import Final
 
@@ -7,7 +10,7 @@ from gpupack_crds.quota import Cohort, Limits, Weight
 from gpupack_crds.wire import Rule, Wire
 
 QUOTA_NAME: Final = "default"
-"""A namespace has one quota: of several nobody could say which counts."""
+"""Name of a namespace's only quota: with several, none would clearly apply."""
 
 
 class GpuQuotaSpec(Wire, frozen=True):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sets of worker indices as text: `0-3,6` for 0, 1, 2, 3 and 6.
 
-Of 1,024 workers the longest such text, of every second one, takes 2.5 kB.
+With 1,024 workers the longest text, that of every second index, takes 2.5 kB.
 """
 
 import re
@@ -17,13 +17,13 @@ _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def written(indices: Collection[int]) -> str:
-    """Write indices, in order."""
+    """Return indices as text, in order."""
     runs = groupby(enumerate(sorted(indices)), key=lambda pair: pair[1] - pair[0])
     ends = [(run[0][1], run[-1][1]) for run in (list(group) for _, group in runs)]
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def read(ranges: str) -> list[int]:
-    """Read indices; those beyond any gang's are left out."""
+    """Parse indices; leave out those beyond any gang's."""
     pairs = ((int(first), int(last or first)) for first, last in _RANGE.findall(ranges))
     return [index for first, last in pairs for index in range(first, min(last + 1, MAX_WORKERS))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of the API group as whole objects, and where they live in the API."""
+"""The kinds of the API group as whole objects, and their paths in the API."""
 
 import msgspec
 
@@ -29,9 +29,9 @@ class GpuNode(objects.Object, frozen=True):
     status: GpuNodeStatus = GpuNodeStatus()
 
     def is_of(self, node: objects.Node) -> bool:
-        """Tell whether it is this Node's, not that of an earlier one of the same name.
+        """Tell whether this is the GPUNode of the given Node, not of an earlier Node of that name.
 
-        One without an owner is: its owner is about to be added.
+        A GPUNode without an owner counts: its owner is about to be added.
         """
         return node_uid(self.metadata) in {"", node.metadata.uid}
 
@@ -57,12 +57,12 @@ GPUCOHORTS = Resource(names.API_PREFIX, "gpucohorts", GpuCohort)
 
 
 def owner_reference(name: str, uid: str) -> objects.Json:
-    """Return what makes an object go with a GPUJob of its namespace."""
+    """Return the owner reference that removes an object with its GPUJob in the same namespace."""
     return {"apiVersion": names.API_VERSION, "kind": "GPUJob", "name": name, "uid": uid}
 
 
 def status_body(kind: str, metadata: objects.ObjectMeta, status: msgspec.Struct) -> objects.Json:
-    """What replaces the status of exactly the version that was looked at, and of no other."""
+    """Return a body that replaces the status of exactly the version that was read."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": kind,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suspend, resume and rerun a GPUJob, with the rights of the caller.
+"""Suspend, resume and rerun of a GPUJob, with the caller's permissions.
 
-A job that has ended stays as it is: its results, attempts and costs are final for every reader.
-To rerun it is to make another GPUJob of the same spec, which names the first one (ADR 80).
+A job that has ended does not change: its results, attempts and costs are final for every reader. A
+rerun is another GPUJob of the same spec, which names the first one (ADR 80).
 """
 
 import contextlib
@@ -21,21 +21,21 @@ from gpupack_kube.objects import ConfigMap, Json
 from gpupack_kube.resources import CONFIG_MAPS, Resource
 
 MAX_RERUNS: Final = 100
-"""Names that are tried for a rerun."""
+"""Number of names that are tried for a rerun."""
 
 _NUMBERED: Final = re.compile(r"-rerun-(\d{1,4})$")
 _KUBECTL: Final = "kubectl.kubernetes.io/"
 
 
 class WholeJob(objects.Object, frozen=True):
-    """A GPUJob with all that its spec says."""
+    """A GPUJob with every field of its spec."""
 
     spec: Json = {}
     status: Json = {}
 
     @property
     def phase(self) -> str:
-        """Of its status."""
+        """The phase in its status."""
         return str(self.status.get("phase", ""))
 
 
@@ -43,10 +43,10 @@ WHOLE_JOBS: Final = Resource(names.API_PREFIX, "gpujobs", WholeJob)
 
 
 async def set_suspended(api: Api, name: str, *, namespace: str, suspended: bool) -> WholeJob:
-    """Suspend or resume a job; one that is so already is left alone.
+    """Suspend or resume a job; do nothing where it already is so.
 
     Raises:
-        LifecycleRefused: it has ended.
+        LifecycleRefused: the job has ended.
         KubeError: the API server refuses, or does not answer.
     """
 
@@ -69,21 +69,21 @@ async def set_suspended(api: Api, name: str, *, namespace: str, suspended: bool)
 async def rerun(
     api: Api, name: str, *, namespace: str, new_name: str = "", identity: str = ""
 ) -> GpuJob:
-    """Make a GPUJob of the same spec as one that has ended.
+    """Create a GPUJob of the same spec as one that has ended.
 
-    A job with scripts is suspended until they are copied. Where that was cut off, the same request
-    completes it.
+    A job with scripts is suspended until they are copied. After an interruption the same request
+    completes the rerun.
 
     Args:
-        api: calls with the rights of the caller.
-        name: of the job that has ended.
-        namespace: of both.
-        new_name: empty: NAME-rerun-N, the first that is free.
-        identity: of the request: one that is sent twice makes one job; empty: it is sent once.
+        api: calls with the caller's permissions.
+        name: name of the job that has ended.
+        namespace: namespace of both jobs.
+        new_name: name of the new job; empty: NAME-rerun-N, the first that is free.
+        identity: identity of the request: sent twice, it creates one job; empty: it is sent once.
 
     Raises:
-        LifecycleRefused: it has not ended, its scripts are gone, or the new name is that of
-            another ConfigMap.
+        LifecycleRefused: the job has not ended, its scripts are gone, or another ConfigMap has the
+            new name.
         AlreadyExists: the new name is taken.
         KubeError: the API server refuses, or does not answer.
     """
@@ -110,7 +110,7 @@ async def rerun(
 
 
 def rerun_names(name: str, identity: str = "") -> list[str]:
-    """NAME-rerun-N, counted on from the job's own N; by an identity always the same one."""
+    """Return NAME-rerun-N, counted on from the job's own N; with an identity always one name."""
     found = _NUMBERED.search(name)
     first = int(found[1]) + 1 if found else 1
     stem = name[: found.start()] if found else name
@@ -120,7 +120,7 @@ def rerun_names(name: str, identity: str = "") -> list[str]:
 
 
 def manifest_of(old: WholeJob, name: str) -> Json:
-    """The same spec under another name; scripts that went with the old job have this one's name."""
+    """Return the same spec under another name; the job's own scripts get that name, too."""
     spec = {key: value for key, value in old.spec.items() if key not in {"suspend", "revision"}}
     template = spec.get("template")
     if isinstance(template, dict):
@@ -145,7 +145,7 @@ def manifest_of(old: WholeJob, name: str) -> Json:
 
 
 async def _create(api: Api, old: WholeJob, new_name: str, identity: str) -> tuple[GpuJob, bool]:
-    """Return the rerun, and whether this request made it."""
+    """Return the rerun, and whether this request created it."""
     namespace = old.metadata.namespace
     tried = [new_name] if new_name else rerun_names(old.metadata.name, identity)
     for name in tried:
@@ -187,12 +187,12 @@ def _fitting(stem: str, suffix: str) -> str:
 
 
 def _is_users(key: str) -> bool:
-    """What gpupack or kubectl wrote is of the old object."""
+    """Return whether a user wrote the key: keys of gpupack and kubectl belong to the old object."""
     return not key.startswith((f"{names.GROUP}/", _KUBECTL))
 
 
 def _with_scripts(template: Json, old: str, new: str) -> Json:
-    """`gpupack submit` calls the ConfigMap of a job's scripts as the job."""
+    """Rename the ConfigMap of a job's scripts, to which `gpupack submit` gives the job's name."""
     spec = template.get("spec")
     volumes = spec.get("volumes") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(volumes, list):
@@ -209,10 +209,10 @@ def _volume(volume: Any, old: str, new: str) -> Any:
 
 
 async def _scripts(api: Api, old: WholeJob) -> list[ConfigMap]:
-    """The ConfigMap that goes with the old job, where its template mounts one of its name.
+    """Return the old job's ConfigMap, where its template mounts one with the job's name.
 
     Raises:
-        LifecycleRefused: it is gone.
+        LifecycleRefused: the ConfigMap is gone.
     """
     if not _mounts_scripts(old):
         return []

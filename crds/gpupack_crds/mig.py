@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How GPUs are cut into MIG slices, in the spec and the status of a GPUNode."""
+"""MIG layouts of GPUs, in the spec and the status of a GPUNode."""
 
 from typing import Annotated, Final
 
@@ -8,10 +8,10 @@ from gpupack_crds.names import MIG_PROFILE
 from gpupack_crds.wire import Wire, described
 
 MAX_SLICES: Final = 16
-"""Of one GPU; there are eight memory slots, and no slice takes less than one."""
+"""Maximum slices of one GPU; there are eight memory slots, and a slice takes at least one."""
 
 MAX_PROFILES: Final = 32
-"""That one GPU can be cut into; NVML knows 18."""
+"""Maximum profiles of one GPU; NVML knows 18."""
 
 Profile = Annotated[
     str,

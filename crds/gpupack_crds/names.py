@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name that more than one part spells."""
+"""Names that several components use."""
 
 import re
 from typing import Final
@@ -12,73 +12,91 @@ API_PREFIX: Final = f"/apis/{API_VERSION}"
 SCHEDULER_NAME: Final = "gpupack"
 SYSTEM_NAMESPACE: Final = "gpupack-system"
 ACCEPTANCE_NAMESPACE: Final = "gpupack-acceptance"
-"""Where burn-ins run: GPUJobs there, and no others, get GPUs that are in acceptance."""
+"""Namespace of burn-ins: only GPUJobs in it get GPUs that are in acceptance."""
 
 GPU: Final = f"{GROUP}/gpu"
-"""Whole GPUs; advertised by the agent's device plugin, one ticket a GPU."""
+"""Whole GPUs; the agent's device plugin advertises one device token for each GPU."""
 GPU_SHARE: Final = f"{GROUP}/gpu-share"
-"""A share of one GPU; advertised by the device plugin, several slots a GPU."""
+"""A share of one GPU; the device plugin advertises several slots for each GPU."""
 SHARE_SLOTS_PER_GPU: Final = 20
-"""How many shares one GPU can have at most: one slot for each."""
+"""Maximum shares of one GPU: one slot for each."""
 GPU_PERCENT: Final = f"{GROUP}/gpu-percent"
-"""Percent of one GPU's compute that a share asks for; advertised by nobody, read by the ledger."""
+"""Percent of one GPU's compute that a share requests; not advertised, read by the ledger."""
 GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
-"""Memory that a share asks for, in bytes; advertised by nobody, read by the ledger."""
+"""Memory that a share requests, in bytes; not advertised, read by the ledger."""
 MIG_PREFIX: Final = f"{GROUP}/mig-"
-"""MIG slices, one resource for each profile; the device plugin advertises one ticket a slice."""
+"""MIG slices, one resource for each profile; one device token is advertised for each slice."""
 MIG_PROFILE: Final = "^([1-7]c[.])?[1-7]g[.][0-9]{1,3}gb([+-][a-z]+([.][a-z]+)?)?$"
-"""A profile's name as NVML has it, such as 1g.18gb or 1g.18gb+me."""
+"""Form of a profile's name in NVML, such as 1g.18gb or 1g.18gb+me."""
 
 DEVICES_ANNOTATION: Final = f"{GROUP}/devices"
-"""On a pod: its devices, written by the Binding and by nothing else."""
+"""Annotation of a pod: its devices; only the Binding writes it."""
 QUEUE_GATE: Final = f"{GROUP}/queue"
-"""On a pod of its own, from its creation on: a scheduling gate that the queue opens."""
+"""Scheduling gate of a standalone pod from its creation on; the queue removes it."""
 PLACE_ANNOTATION: Final = f"{GROUP}/place"
-"""On a pod of its own: where the queue let it in, written as its gate is opened."""
+"""Annotation of a standalone pod: the place at which the queue admitted it.
+
+It is written as the gate is removed.
+"""
 PREEMPTION_ANNOTATION: Final = f"{GROUP}/preemption"
-"""On a pod of its own that waits: who is stopped for it, as a GPUJob's status has it."""
+"""Annotation of a pending standalone pod: its victims, in the form of a GPUJob's status."""
 RECLAIM_ANNOTATION: Final = f"{GROUP}/reclaim-when-idle"
-"""On a pod of its own: `true` where it may be evicted when its GPUs are idle for long."""
+"""Annotation of a standalone pod: `true` allows its eviction when its GPUs are idle for long."""
 RERUN_OF_ANNOTATION: Final = f"{GROUP}/rerun-of"
-"""On a GPUJob that was made as a rerun: the name of the one that had ended."""
+"""Annotation of a GPUJob that is a rerun: name of the job that had ended."""
 RERUN_INCOMPLETE_ANNOTATION: Final = f"{GROUP}/rerun-incomplete"
-"""On a GPUJob that was made as a rerun, suspended until its scripts are copied: `true`."""
+"""Annotation of a GPUJob that is a rerun, suspended until its scripts are copied: `true`."""
 ISOLATION_ANNOTATION: Final = f"{GROUP}/isolation"
-"""On a pod that asks for a share: `cooperative`, `limited` or `strict`, as of a GPUJob's share."""
+"""Annotation of a pod that requests a share.
+
+Its value is `cooperative`, `limited` or `strict`, as in a GPUJob's share.
+"""
 SHARE_WITH_ANNOTATION: Final = f"{GROUP}/share-with"
-"""On a pod that asks for a share: `anyone` or `namespace`, likewise."""
+"""Annotation of a pod that requests a share.
+
+Its value is `anyone` or `namespace`, as in a GPUJob's share.
+"""
 GANG_MEMORY_ANNOTATION: Final = f"{GROUP}/gang-memory"
-"""On a worker with a pod of its own: the attempt whose workers on one node have one /dev/shm.
-Written by the Binding and by nothing else."""
+"""Annotation of a worker with its own pod: the attempt whose workers on one node have one /dev/shm.
+
+Only the Binding writes it.
+"""
 DCGM_EXPORTER_ANNOTATION: Final = f"{GROUP}/dcgm-exporter"
-"""On a pod in a namespace that the chart names: the port where it shows DCGM's figures."""
+"""Annotation of a pod in a namespace that the chart names: the port with DCGM's metrics."""
 IDLE_CONDITION: Final = f"{GROUP}/Idle"
-"""Of a pod: whether its GPUs are idle for longer than its cohort allows."""
+"""Condition of a pod: its GPUs are idle for longer than its cohort allows."""
 ACCEPTANCE_ANNOTATION: Final = f"{GROUP}/acceptance-of"
-"""On a GPUJob of that namespace: the node whose GPUs it tries."""
+"""Annotation of a GPUJob in ACCEPTANCE_NAMESPACE: the node whose GPUs it tests."""
 FAILED_CONDITION: Final = f"{GROUP}/GpuFailed"
-"""Of a pod: whether a GPU of it failed."""
+"""Condition of a pod: one of its GPUs failed."""
 STRANDED_CONDITION: Final = f"{GROUP}/Stranded"
-"""Of a pod that is not bound: whether it may be on one node alone, which cannot take it."""
+"""Condition of a pod that is not bound: it may run on only one node, which cannot take it."""
 SIMULATED_IDLE_ANNOTATION: Final = f"simulated.{GROUP}/idle"
-"""On a pod, `true`: simulated GPUs that it holds pass for idle. Real ones do not."""
+"""Annotation of a pod, `true`: simulated GPUs that it holds count as idle. Real ones do not."""
 JOB_LABEL: Final = f"{GROUP}/job"
 JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
 ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-"""The worker's index; of a pod with several workers, that of the first. The Job controller sets it
-where the Job is indexed, we do elsewhere."""
+"""The worker's index; in a pod with several workers, that of the first.
+
+The Job controller sets it where the Job is indexed, gpupack elsewhere.
+"""
 WORKERS_ANNOTATION: Final = f"{GROUP}/workers"
-"""On a pod that workers share: their indices, such as 0-3. Containers of such a pod can open each
-other's GPUs. Written by the Binding and by nothing else."""
+"""Annotation of a pod that workers share: their indices, such as 0-3.
+
+Containers of such a pod can open each other's GPUs. Only the Binding writes it.
+"""
 
 CONSUMED_REQUEST_ANNOTATION: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
-"""On a worker: the ProvisioningRequest that brought its node; cluster-autoscaler's own name."""
+"""Annotation of a worker: the ProvisioningRequest that provided its node.
+
+The key is cluster-autoscaler's.
+"""
 PROVISIONING_CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 SAFE_TO_EVICT_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""On a worker, `false`: cluster-autoscaler does not drain its node to remove it."""
+"""Annotation of a worker, `false`: cluster-autoscaler does not drain its node to remove it."""
 DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
-"""On a worker, `true`: Karpenter does not drain its node to consolidate or replace it."""
+"""Annotation of a worker, `true`: Karpenter does not drain its node to replace or consolidate."""
 
 WORKER_CONTAINER: Final = "worker"
 SHM_VOLUME: Final = "shm"
@@ -86,52 +104,52 @@ SHM_VOLUME: Final = "shm"
 SHM_PATH: Final = "/dev/shm"  # noqa: S108 - in the pod
 MAX_CONTAINER_NAME: Final = 63
 MAX_INDEX_DIGITS: Final = 6
-"""Of a worker's index in the name of its container."""
+"""Maximum digits of a worker's index in the name of its container."""
 RENDEZVOUS_PORT: Final = 29400
 
 MPI_SECRET_TYPE: Final = f"{GROUP}/mpi"
 MPI_SECRET_PREFIX: Final = "gpupack-mpi-"  # noqa: S105 - a name, not a secret
-"""Of the Secret with an attempt's key, which the operator alone may make."""
+"""Prefix of the Secret with an attempt's key, which only the operator may create."""
 
 SAVED_LOG_PREFIX: Final = "gpupack-log-"
-"""Of the ConfigMap with the last lines of an attempt whose pods were deleted; the UID follows."""
+"""Prefix of the ConfigMap with the last lines of an attempt with deleted pods; the UID follows."""
 
 SAVED_LOG_KEY_PREFIX: Final = "worker-"
-"""Of a key of that ConfigMap; the worker's index follows."""
+"""Prefix of a key in that ConfigMap; the worker's index follows."""
 
 PLAN_ROUTE: Final = f"/{VERSION}/namespaces/{{namespace}}/plan"
-"""The namespace is the job's: what right a caller needs is known before the body is read."""
+"""Path with the job's namespace: the permission of a call is known before its body is read."""
 TURNS_ROUTE: Final = f"/{VERSION}/turns"
 PLAN_AUDIENCE: Final = "gpupack-extender"
-"""Audience of the token that the plan API takes, so that it opens nothing else."""
+"""Audience of the token for the plan API, so that the token is of no use elsewhere."""
 
 OPERATOR_LEASE: Final = "gpupack-operator"
 SCHEDULER_LEASE: Final = "gpupack-scheduler"
 HEARTBEAT_LEASE_PREFIX: Final = "gpunode-"
 
 MAX_JOB_NAME: Final = 52
-"""A Job NAME-n and its pods' host names NAME-n-i must stay within 63 characters."""
+"""Maximum length: a Job NAME-n and host names NAME-n-i must stay within 63 characters."""
 
 EXTENDED_RESOURCE: Final = (
     "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
     "/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 )
-"""What Kubernetes takes for the name of an extended resource, apart from its own prefixes."""
+"""Form of an extended resource's name in Kubernetes, apart from its own prefixes."""
 
 SHARED_SUFFIX: Final = ".shared"
-"""Ends the name by which NVIDIA's plugin hands out replicas of GPUs (renameByDefault)."""
+"""Suffix of the name with which NVIDIA's plugin hands out replicas of GPUs (renameByDefault)."""
 
 FOREIGN_RESOURCES: Final = (
     f"names of extended resources such as nvidia.com/gpu, none of {GROUP}, separated by commas"
 )
-"""What `foreign_resources` reads, for a message."""
+"""Form of `foreign_resources`, for a message."""
 
 
 def foreign_resources(text: str) -> tuple[str, ...]:
-    """Read the names of resources that other device plugins hand out.
+    """Parse the names of resources that other device plugins hand out.
 
     Raises:
-        ValueError: one is no such name, or is of our own group.
+        ValueError: a name is not valid, or is in gpupack's group.
     """
     resources = tuple(name.strip() for name in text.split(","))
     for name in resources:
@@ -141,17 +159,17 @@ def foreign_resources(text: str) -> tuple[str, ...]:
 
 
 def saved_log(uid: str) -> str:
-    """The ConfigMap with the last lines of a GPUJob's attempt whose pods were deleted."""
+    """Return the ConfigMap with the last lines of an attempt whose pods were deleted."""
     return f"{SAVED_LOG_PREFIX}{uid}"
 
 
 def mig_resource(profile: str) -> str:
-    """The resource of a MIG profile; a plus is a dot there, as NVIDIA's plugin has it."""
+    """Return the resource of a MIG profile; a plus becomes a dot, as in NVIDIA's plugin."""
     return f"{MIG_PREFIX}{profile.replace('+', '.')}"
 
 
 def mig_profile(resource: str) -> str:
-    """The profile of such a resource; empty where it is none."""
+    """Return the profile of a MIG resource; empty for any other resource."""
     if not resource.startswith(MIG_PREFIX):
         return ""
     profile = resource.removeprefix(MIG_PREFIX).replace("gb.", "gb+", 1)
@@ -159,46 +177,46 @@ def mig_profile(resource: str) -> str:
 
 
 def job_name(gpujob: str, *, attempt: int) -> str:
-    """Name of the Job that runs an attempt."""
+    """Return the name of the Job that runs an attempt."""
     return f"{gpujob}-{attempt}"
 
 
 def nodes_request(gpujob: str, *, number: int) -> str:
-    """Name of the ProvisioningRequest, and of the PodTemplate, by which nodes are asked for."""
+    """Return the name of the ProvisioningRequest and of the PodTemplate that request nodes."""
     return f"{gpujob}-nodes-{number}"
 
 
 def extra_job_name(gpujob: str, *, attempt: int, worker: int) -> str:
-    """Name of the Job of one worker beyond the least; no attempt of a GPUJob has such a name."""
+    """Return the name of an extra worker's Job; no attempt of a GPUJob has such a name."""
     return f"{job_name(gpujob, attempt=attempt)}-x{worker}"
 
 
 def pod_job_name(gpujob: str, *, attempt: int, worker: int) -> str:
-    """Name of the Job of one pod of a gang whose pods are shared; by the pod's first worker."""
+    """Return the name of the Job of one pod with shared workers, by the pod's first worker."""
     return f"{job_name(gpujob, attempt=attempt)}-p{worker}"
 
 
 def worker_container(base: str, worker: int) -> str:
-    """Name of a worker's container in a pod that workers share; base is the template's name."""
+    """Return a worker's container name in a shared pod; base is the template's name."""
     suffix = f"-{worker}"
     return base[: MAX_CONTAINER_NAME - len(suffix)] + suffix
 
 
 def worker_of_container(name: str) -> int | None:
-    """Read the worker's index in the name of such a container; None: it has none."""
+    """Return the worker's index from such a container's name; None: it has none."""
     base, _, text = name.rpartition("-")
     is_index = bool(base) and text.isdecimal() and len(text) <= MAX_INDEX_DIGITS
     return int(text) if is_index else None
 
 
 def mpi_secret(uid: str, *, attempt: int) -> str:
-    """Name of the Secret with the key of an attempt's workers; by the GPUJob's UID.
+    """Return the name of the Secret with the key of an attempt's workers, by the GPUJob's UID.
 
-    Not by its name: that of a predecessor may still be on its way out.
+    The GPUJob's name is not used: the Secret of a predecessor may still be terminating.
     """
     return f"{MPI_SECRET_PREFIX}{uid}-{attempt}"
 
 
 def heartbeat_lease(node: str) -> str:
-    """Name of the Lease by which a node's agent says that it lives."""
+    """Return the name of the Lease that a node's agent renews as its heartbeat."""
     return f"{HEARTBEAT_LEASE_PREFIX}{node}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests are likely to come, as policies that look ahead are told.
+"""The demand forecast for policies that look ahead.
 
-Whoever decides writes it into the status of GPUCohort `cluster`; whoever places by it, or answers
-as if he did, reads it there. Fields are those of gpupack_core.outlook_document.
+The scheduler writes it into the status of GPUCohort `cluster`; the code that places by it, and
+what-if answers, read it there. Its fields are those of gpupack_core.outlook_document.
 """
 
 from typing import Annotated, Any, Final
@@ -11,7 +11,7 @@ from gpupack_crds.devices import MAX_MEMORY_MIB
 from gpupack_crds.wire import Wire, described
 
 MAX_DEMANDS: Final = 512
-"""Kinds of requests; of more the commonest are kept."""
+"""Maximum kinds of requests; of more, the most frequent are kept."""
 
 MAX_MODELS_ASKED: Final = 16
 _MAX_AMOUNT: Final = 1 << 40

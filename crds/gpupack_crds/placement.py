@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the workers of an attempt run: on the wire by node, for programs by worker.
+"""Where the workers of an attempt run: by node in the API, by worker in programs.
 
     placement:
     - node: gpu-1
@@ -7,8 +7,8 @@
       gpus: [GPU-5a…, GPU-1c…, GPU-77…]
       memoryMiB: [81559]
 
-One entry for each node, so that a gang of 1,024 workers and 4,096 GPUs stays well within what etcd
-takes in an object. GPUs stand by their UUIDs: an index is no identity.
+There is one entry for each node, so that a gang of 1,024 workers and 4,096 GPUs stays well within
+etcd's limit for an object. UUIDs identify the GPUs, since an index is not stable.
 """
 
 import dataclasses
@@ -63,10 +63,10 @@ class NodePlacement(Wire, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerPlacement:
-    """Where one worker runs.
+    """The place of one worker.
 
     Attributes:
-        worker: its index.
+        worker: index of the worker.
         node: name of its node.
         devices: its GPUs there; empty where another device plugin chooses them.
     """
@@ -77,7 +77,7 @@ class WorkerPlacement:
 
 
 def by_node(workers: Iterable[WorkerPlacement]) -> tuple[NodePlacement, ...]:
-    """As the wire has it, nodes in the order of their first workers."""
+    """Return the placement by node, in the order of the nodes' first workers."""
     found: dict[tuple[str, int, int], list[WorkerPlacement]] = {}
     for each in sorted(workers, key=lambda each: each.worker):
         percent = each.devices[0].percent if each.devices else WHOLE_PERCENT
@@ -86,11 +86,11 @@ def by_node(workers: Iterable[WorkerPlacement]) -> tuple[NodePlacement, ...]:
 
 
 def by_worker(placement: Iterable[NodePlacement]) -> tuple[WorkerPlacement, ...]:
-    """In the order of the workers.
+    """Return the placement by worker, in the order of the workers.
 
-    No text makes it fail, since what is not read would be given away: indices beyond any gang's
-    are left out, and GPUs that cannot be split evenly are the last worker's. An entry without
-    workers claims nothing: an earlier version wrote others of their fields, which the API server
+    It never fails, since GPUs of an unread entry would be given to others. Indices beyond any
+    gang's are left out, and GPUs that cannot be split evenly go to the last worker. An entry
+    without workers claims nothing: an earlier version wrote other fields, which the API server
     prunes.
     """
     found = [worker for entry in placement for worker in _workers(entry)]
@@ -98,7 +98,7 @@ def by_worker(placement: Iterable[NodePlacement]) -> tuple[WorkerPlacement, ...]
 
 
 def nodes_of(placement: Iterable[NodePlacement]) -> tuple[str, ...]:
-    """The nodes, each once."""
+    """Return the nodes, each once."""
     return tuple(dict.fromkeys(entry.node for entry in placement))
 
 

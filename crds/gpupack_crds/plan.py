@@ -2,13 +2,13 @@
 """The messages of the plan API: the operator asks, the extender's queue and ledger answer.
 
 POST /v1alpha1/namespaces/NAMESPACE/plan
-     PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
-                    409 PlanRefusal: not now; it waits in the queue from now on, and nothing is held
-                    400, 401, 403, 413, 429, 503 Problem
+    PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
+                   409 PlanRefusal: not now; it waits in the queue from now on, and nothing is held
+                   400, 401, 403, 413, 429, 503 Problem
 GET  /v1alpha1/turns?queue=ID&number=N
-                ─► 200 TurnsResponse: whose turn has come since; waits for the first
+                ─► 200 TurnsResponse: jobs that can be admitted since; waits for the first
 
-The caller's right is asked for by the path's namespace, before a byte of the body is read.
+The caller is authorized by the path's namespace before a byte of the body is read.
 """
 
 from typing import Annotated
@@ -24,24 +24,24 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 
 
 class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
-    """Places for all workers of one attempt, or none.
+    """A request for places for all workers of one attempt, or none.
 
-    Asking again for the same uid and attempt gives the same places while they are held.
+    A repeated request for the same uid and attempt gets the same places while they are held.
 
     Attributes:
-        namespace: the path's.
-        spec: the job's spec, without its template; the scheduling part decides.
-        pod_spec: the PodSpec that the workers will have: its CPU and memory requests, node
-            selector, required node affinity and tolerations decide too, so that a plan does not
-            die in kube-scheduler's own filters. As JSON: of a PodSpec only these parts are decoded.
-        avoid: nodes on which it broke of late; it goes there only if it fits nowhere else.
-        resource_version: the GPUJob's, under which the plan will be written: no other version takes
-            the write, so that it is known when a plan cannot be written any more.
-        held_since: since when the job has the GPUs that are kept for it, over its revisions.
-        waits_since: since when it waits for its turn; time in which it was suspended is not part
-            of that. Its place in the order is by `submitted_at`.
-        grows: the attempt runs; asked for are the places of its workers, old and new. Nothing of
-            it waits where there are none.
+        namespace: the path's namespace.
+        spec: the job's spec without its template; the scheduling part decides.
+        pod_spec: the workers' PodSpec as JSON. Its CPU and memory requests, node selector, required
+            node affinity and tolerations decide too, so that kube-scheduler's own filters do not
+            refuse a plan. Only these parts are decoded.
+        avoid: nodes on which the job failed recently; it goes there only if it fits nowhere else.
+        resource_version: the GPUJob's version under which the plan is written. No other version
+            accepts the write, so that it is known when a plan can no longer be written.
+        held_since: since when the job has the GPUs that are kept for it across its revisions.
+        waits_since: since when the job waits for its turn, without time in which it was suspended.
+            Its place in the order is by `submitted_at`.
+        grows: the attempt runs; the request is for the places of its old and new workers. Nothing
+            waits where there are none.
     """
 
     namespace: Name
@@ -61,19 +61,19 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
 
 
 class PlanResponse(Wire, frozen=True):
-    """A place for every worker."""
+    """A plan with a place for every worker."""
 
     placement: tuple[NodePlacement, ...]
     expires_seconds: float
 
 
 class LacksRoom(Wire, frozen=True):
-    """Of a job that its quota allows, and for which there is no room on the nodes that there are.
+    """A job that its quota allows and that lacks free GPUs on the existing nodes.
 
     Attributes:
-        starts_in_seconds: when it starts at the latest, where that is foreseen.
-        quota_gpus: how many GPUs its quota allows its namespace beyond what is used;
-            absent: without bound.
+        starts_in_seconds: latest start, where there is an estimate.
+        quota_gpus: GPUs that the quota allows its namespace beyond its usage; absent: without
+            limit.
     """
 
     starts_in_seconds: float | None = None
@@ -81,23 +81,23 @@ class LacksRoom(Wire, frozen=True):
 
 
 class PlanRefusal(Wire, frozen=True):
-    """Why there is no plan now.
+    """The reason why there is no plan now.
 
     Attributes:
-        reason: a typed reason of the queue's, such as `BorrowingLimit`; where room is lacking the
-            one that most nodes gave, such as `TooFewFreeGpus`.
-        message: for people.
-        counts: where room is lacking, nodes by typed reason.
-        never: it would not fit if the cluster were empty and all of it healthy.
-        position: in the queue, 1 for the first.
-        waiting: how many wait.
+        reason: a typed reason of the queue, such as `BorrowingLimit`; where GPUs are lacking, the
+            reason that most nodes gave, such as `TooFewFreeGpus`.
+        message: text for users.
+        counts: where GPUs are lacking, nodes by typed reason.
+        never: the job would not fit into an empty cluster whose GPUs are all healthy.
+        position: position in the queue, 1 for the first.
+        waiting: number of pending jobs.
         lasting: the message without its position and without times; empty: it has none.
-        preemption: whom to stop for it. It is to be written into the GPUJob's status before anybody
-            is stopped.
-        expires_seconds: within what that is to be written.
-        lacks_room: where nothing but room is lacking.
-        queued: it waits in the queue; False: the queue has decided nothing about it, so what its
-            status reserves stands.
+        preemption: the victims of the job. It has to be written into the GPUJob's status before any
+            victim is stopped.
+        expires_seconds: time limit for that write.
+        lacks_room: set where only free GPUs are lacking.
+        queued: the job waits in the queue; False: the queue has decided nothing about it, so the
+            reservation in its status remains.
     """
 
     reason: str
@@ -114,20 +114,20 @@ class PlanRefusal(Wire, frozen=True):
 
 
 class JobName(Wire, frozen=True):
-    """A GPUJob."""
+    """A GPUJob by namespace and name."""
 
     namespace: str
     name: str
 
 
 class Stop(Wire, frozen=True):
-    """An attempt that is to end for a pod of its own, whose annotation says so.
+    """An attempt that has to end for a standalone pod, whose annotation names it.
 
     Attributes:
-        attempt: as UID/NUMBER, or as UID/NUMBER+WORKER one of its workers beyond the least.
-        ground: with which right.
-        namespace: of the pod.
-        pod: its name.
+        attempt: UID/NUMBER, or UID/NUMBER+WORKER for one extra worker.
+        ground: reason of the preemption.
+        namespace: namespace of the pod.
+        pod: name of the pod.
     """
 
     attempt: str
@@ -137,13 +137,13 @@ class Stop(Wire, frozen=True):
 
 
 class Drained(Wire, frozen=True):
-    """An attempt that is to end since GPUs of it are in maintenance, or failed.
+    """An attempt that has to end because GPUs of it are in maintenance, or failed.
 
     Attributes:
         attempt: as in `Stop`.
-        node: on which these are.
+        node: node of these GPUs.
         why: the administrator's reason; or which GPU failed, and how.
-        failed: whether one failed.
+        failed: whether a GPU failed.
     """
 
     attempt: str
@@ -153,15 +153,15 @@ class Drained(Wire, frozen=True):
 
 
 class MoveOrder(Wire, frozen=True):
-    """An attempt that is to end and start again elsewhere, at places that are kept for it.
+    """An attempt that has to end and restart elsewhere, at places that are reserved for it.
 
     Attributes:
-        attempt: as UID/NUMBER.
-        node: which it leaves.
-        why: the administrator's reason; of a consolidation, who has room then.
-        until: by then it is to be written into the GPUJob's status, in the write that ends the
-            attempt, or it is over.
-        preemption: what is to be written.
+        attempt: UID/NUMBER.
+        node: node that it leaves.
+        why: the administrator's reason; for a consolidation, the job that can then start.
+        until: deadline for writing it into the GPUJob's status, in the write that ends the attempt;
+            after it the order is void.
+        preemption: the value to write.
     """
 
     attempt: str
@@ -172,17 +172,18 @@ class MoveOrder(Wire, frozen=True):
 
 
 class TurnsResponse(Wire, frozen=True):
-    """Whose turn has come: these ask for their plan, which is held for them.
+    """The jobs that can be admitted now: each requests its plan, which is held for it.
 
     Attributes:
-        queue: changes whenever the queue begins anew.
-        number: of the last turn; to be said when asked again.
-        jobs: in order.
-        anew: too much was missed, or the queue begins anew: all who wait ask.
-        stops: all attempts that are to end for pods; a change of them is a turn, too.
-        drained: those that are to end for a maintenance or as a GPU failed, likewise.
-        moves: those that are to go on elsewhere, likewise.
-        grows: those for which places of more workers are held, as UID/NUMBER, likewise.
+        queue: changes whenever the queue restarts.
+        number: number of the last turn, for the next request.
+        jobs: the jobs in order.
+        anew: too many turns were missed, or the queue restarted: all pending jobs request a plan.
+        stops: all attempts that have to end for pods; a change of them is a turn, too.
+        drained: attempts that have to end for a maintenance or a failed GPU; a change is a turn,
+            too.
+        moves: attempts that have to move; a change is a turn, too.
+        grows: attempts, as UID/NUMBER, with places held for more workers; a change is a turn, too.
     """
 
     queue: str
@@ -196,7 +197,7 @@ class TurnsResponse(Wire, frozen=True):
 
 
 class Problem(Wire, frozen=True):
-    """Why a call was not answered."""
+    """The reason why a call was refused."""
 
     reason: str
     message: str

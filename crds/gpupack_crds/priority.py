@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPUJob's priority is: a number of its own up to a bound, or a PriorityClass's value.
+"""The priority of a GPUJob: a number up to a limit, or the value of a PriorityClass.
 
-A class must have preemptionPolicy Never: its pods carry it, so that quotas with a PriorityClass
-scope govern it, and kube-scheduler would evict others for single workers of a gang.
+A class must have preemptionPolicy Never. Its pods carry it, so that quotas with a PriorityClass
+scope apply to them, and with another policy kube-scheduler would preempt pods for single workers of
+a gang.
 """
 
 import dataclasses
@@ -12,14 +13,14 @@ from gpupack_kube.objects import PriorityClass
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PriorityProblem:
-    """Why a job is not planned; `reason` is a word for programs."""
+    """The reason why a job is not planned; `reason` is a CamelCase word for programs."""
 
     reason: str
     message: str
 
 
 def priority_of(name: str, found: PriorityClass | None) -> int | PriorityProblem:
-    """The priority of a job that names a class; `found` None: there is none of that name."""
+    """Return the priority of a job that names a class; `found` None: there is no such class."""
     if found is None:
         message = f"spec.priorityClassName: there is no PriorityClass {name}; create it"
         return PriorityProblem("PriorityClassMissing", message)

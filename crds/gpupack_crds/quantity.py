@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes quantities in gpupack's units; the official client does the parsing."""
+"""Kubernetes quantities in gpupack's units; the official client parses them."""
 
 import decimal
 
@@ -11,32 +11,32 @@ from gpupack_crds.errors import QuantityInvalid
 
 _MILLI = 1000
 _MOST = 2**63
-"""Kubernetes keeps quantities in 64 bits."""
+"""Maximum: Kubernetes stores quantities in 64 bits."""
 
 
 def mebibytes(quantity: str | float) -> MiB:
-    """Memory as MiB, rounded up, so that a request is never counted too small.
+    """Return memory in MiB, rounded up, so that a request is never counted too small.
 
     Raises:
-        QuantityInvalid: the text is no quantity, or negative.
+        QuantityInvalid: the text is not a quantity, or is negative.
     """
     return MiB(_ceiling(amount(quantity) / BYTES_PER_MIB))
 
 
 def milli_cpu(quantity: str | float) -> MilliCpu:
-    """CPU as thousandths of a core, rounded up.
+    """Return CPU in thousandths of a core, rounded up.
 
     Raises:
-        QuantityInvalid: the text is no quantity, or negative.
+        QuantityInvalid: the text is not a quantity, or is negative.
     """
     return MilliCpu(_ceiling(amount(quantity) * _MILLI))
 
 
 def count(quantity: str | float) -> int:
-    """A number of devices.
+    """Return a number of devices.
 
     Raises:
-        QuantityInvalid: the text is no quantity, negative, or not a whole number.
+        QuantityInvalid: the text is not a quantity, is negative, or is not a whole number.
     """
     parsed = amount(quantity)
     if parsed != parsed.to_integral_value():
@@ -45,19 +45,19 @@ def count(quantity: str | float) -> int:
 
 
 def whole(quantity: str | float) -> int:
-    """An amount of whatever is counted in whole pieces or bytes, rounded up.
+    """Return an amount that is counted in whole pieces or bytes, rounded up.
 
     Raises:
-        QuantityInvalid: the text is no quantity, or negative.
+        QuantityInvalid: the text is not a quantity, or is negative.
     """
     return _ceiling(amount(quantity))
 
 
 def amount(quantity: str | float) -> decimal.Decimal:
-    """A quantity of any resource, for comparing.
+    """Return a quantity of any resource, for comparisons.
 
     Raises:
-        QuantityInvalid: the text is no quantity, or negative.
+        QuantityInvalid: the text is not a quantity, or is negative.
     """
     try:
         parsed = decimal.Decimal(parse_quantity(quantity))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUQuota and GPUCohort have in common: limits by model, and what is used of them."""
+"""Common parts of GPUQuota and GPUCohort: limits by model, and their usage."""
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -12,7 +12,7 @@ ANY_MODEL: Final = "*"
 MAX_MODELS: Final = 64
 MAX_AMOUNT: Final = 1_000_000
 MAX_AVERAGES: Final = 1000
-"""Of the tenants in one status, so that it stays far below what etcd takes."""
+"""Maximum averages in one status, so that it stays far below etcd's limit."""
 
 Order = Literal["Strict", "BestEffort"]
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload measured, as it stands in its container's termination message.
+"""The result of a workload, in its container's termination message.
 
     {"schema": "gpupack.dev/result/v1", "workload": "matmul", "headline": "0.12 TFLOP/s",
      "verified": true, "simulated": true, "metrics": {"tflops": 0.12}}
 
-Only `schema` is required. Other keys than these are kept by nobody. Whole numbers are those of 64
-bits, since the API server refuses a status of longer ones. docs/results.md is the description for
+Only `schema` is required. Keys other than these are not kept. Whole numbers have at most 64 bits,
+since the API server refuses a status with longer ones. docs/results.md describes the format for
 users.
 """
 
@@ -53,15 +53,15 @@ class Result(Wire, frozen=True):
 
 
 def looks_like_result(termination_message: str) -> bool:
-    """Whether a message was meant to be a result, readable or not, rather than words or a log."""
+    """Return whether a message was meant to be a result, readable or not, and not text or a log."""
     return termination_message.lstrip().startswith("{") and SCHEMA_FAMILY in termination_message
 
 
 def read_result(termination_message: str) -> Result | None:
-    """Read a termination message; None where the container wrote none.
+    """Parse a termination message; None where the container wrote none.
 
     Raises:
-        ResultUnreadable: it is something else; the message shows its beginning.
+        ResultUnreadable: it is not a result; the error shows its beginning.
     """
     if not termination_message.strip():
         return None

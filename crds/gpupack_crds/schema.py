@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From msgspec types to the structural schemas that CRDs carry.
+"""Conversion of msgspec types to the structural schemas of CRDs.
 
-msgspec writes JSON Schema with references, `anyOf` for optional fields and titles; a CRD wants
-one inlined tree without them, and the CEL rules of each type beside its fields.
+msgspec writes JSON Schema with references, `anyOf` for optional fields, and titles. A CRD needs one
+inlined tree without them, with the CEL rules of each type next to its fields.
 """
 
 from typing import Any
@@ -17,13 +17,13 @@ _DROPPED = {"title", "additionalProperties"}
 
 
 def structural(kind: type[Wire]) -> Schema:
-    """The structural schema of a type, references inlined, rules attached."""
+    """Return the structural schema of a type, with references inlined and rules attached."""
     (top,), components = msgspec.json.schema_components([kind], ref_template="{name}")
     return _inline(top, components, _rules(kind))
 
 
 def _rules(kind: type[Wire]) -> dict[str, list[dict[str, str]]]:
-    """CEL rules by type name, of every Wire type there is."""
+    """Return the CEL rules of every Wire type, by type name."""
     found: dict[str, list[dict[str, str]]] = {}
     pending: list[type[Wire]] = [Wire]
     while pending:
@@ -52,7 +52,7 @@ def _inline(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) 
 
 
 def _optional(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) -> Schema:
-    """`X | None`: the field may be absent; null is never written, nor what is `wire.FORMER`."""
+    """Inline `X | None` as an optional field; null is never written, nor a `wire.FORMER` type."""
     choices = [
         choice
         for choice in node["anyOf"]
@@ -65,7 +65,7 @@ def _optional(node: Schema, components: dict[str, Schema], rules: dict[str, Any]
 
 
 def _judged_by_rules(node: Schema) -> frozenset[str]:
-    """What a field's own rules say in words."""
+    """Return the keys that a field's own rules replace with a message in words."""
     named = {"pattern"} if "x-kubernetes-validations" in node else set()
     return frozenset(named | ({"type"} if "x-kubernetes-int-or-string" in node else set()))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The partial pod template of a GPUJob: what is passed on, and what is gpupack's alone.
+"""The partial pod template of a GPUJob: fields that are passed on, and fields of gpupack.
 
-Every field of a PodSpec is passed on; spelled out here are those that a rule is about, because CEL
-does not see fields that the schema does not know.
+Every field of a PodSpec is passed on. Only fields that a rule uses are declared here, because CEL
+does not see fields that the schema does not declare.
 """
 
 from typing import Annotated, Any, ClassVar, Final
@@ -60,14 +60,16 @@ GPU_PREFIXES: Final = (
     "koordinator.sh/gpu",
     "tencent.com/vcuda",
 )
-"""How the names of GPU resources begin, ours and those of other device plugins: whole GPUs, parts,
-partitions, their memory and cores. `nvidia.com/` alone would refuse NICs of NVIDIA's network
-operator. The API server bounds what a rule may cost: `startsWith` costs as much as the prefix is
-long, and `matches` as much as any key could be."""
+"""Prefixes of GPU resources, gpupack's and those of other device plugins.
+
+They cover whole GPUs, parts, partitions, their memory and cores. `nvidia.com/` alone would refuse
+NICs of NVIDIA's network operator. The API server limits the cost of a rule: `startsWith` costs as
+much as the prefix is long, and `matches` as much as the longest possible key.
+"""
 
 
 def _names_no_gpus(kind: str) -> str:
-    """In CEL, that no name in a container's limits or requests is one of a GPU resource."""
+    """Return the CEL condition that no limit or request of a container names a GPU resource."""
     is_gpu = " || ".join(f"k.startsWith('{each}')" for each in GPU_PREFIXES)
     return f"self.resources.{kind}.all(k, !({is_gpu}))"
 
@@ -230,7 +232,7 @@ class Template(Wire, frozen=True):
     """A partial pod template, merged over the one that gpupack makes."""
 
     metadata: TemplateMetadata | None = None
-    # Annotated around the union: inside of it, msgspec drops what is said about a struct.
+    # Annotated is around the union: inside it, msgspec drops the description of a struct.
     spec: Annotated[
         TemplateSpec | None,
         described(

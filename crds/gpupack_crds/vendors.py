@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of each vendor's GPUs: the chart's table `vendors`, read once at a part's start.
+"""Data about each vendor's GPUs: the chart's table `vendors`, read once at a component's start.
 
-It describes; which resources are observed stands in `observedResources`. A vendor that it lacks can
-be observed all the same: its GPUs are then counted, and their models unknown.
+The table only describes GPUs; `observedResources` lists the observed resources. A vendor without an
+entry can still be observed: its GPUs are counted, and their models are unknown.
 """
 
 import re
@@ -24,12 +24,12 @@ _VARIABLE: Final = re.compile("[A-Z][A-Z0-9_]*")
 class VendorModel(
     msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, forbid_unknown_fields=True
 ):
-    """A model, for nodes whose labels do not tell its name or its memory.
+    """A model, for nodes whose labels do not give its name or its memory.
 
     Attributes:
-        name: as GPUNode shows it and people ask for it.
-        memory_mib: of one GPU; 0: not known.
-        labels: values of a model label that mean it.
+        name: name that GPUNode shows and that users request.
+        memory_mib: memory of one GPU in MiB; 0: unknown.
+        labels: values of a model label that mean this model.
         pci: its PCI device ids.
     """
 
@@ -45,15 +45,15 @@ class Vendor(
     """One vendor's GPUs.
 
     Attributes:
-        resources: by which its device plugin hands out whole GPUs.
-        visible_devices: the variable by which a process narrows down which of its GPUs it uses.
-        runtime_variables: by which the vendor's container runtime shows GPUs to whoever names them.
-        library: that tells of the GPUs, where it can be loaded; empty: node labels alone.
-        pci_vendor: for labels of Node Feature Discovery.
-        model_labels: keys of node labels that name the model, the first that is there counts.
-        memory_labels: the same of one GPU's memory.
-        pci_labels: the same of the PCI device id.
-        models: what labels do not tell.
+        resources: resources with which its device plugin hands out whole GPUs.
+        visible_devices: the variable with which a process selects among its GPUs.
+        runtime_variables: variables with which the vendor's container runtime exposes GPUs.
+        library: the library that reads the GPUs, where it can be loaded; empty: node labels only.
+        pci_vendor: PCI vendor id, for labels of Node Feature Discovery.
+        model_labels: keys of node labels with the model; the first that exists counts.
+        memory_labels: keys of node labels with one GPU's memory; the first that exists counts.
+        pci_labels: keys of node labels with the PCI device id; the first that exists counts.
+        models: data that labels do not give.
     """
 
     resources: tuple[str, ...]
@@ -67,8 +67,8 @@ class Vendor(
     models: tuple[VendorModel, ...] = ()
 
     def model_of_label(self, value: str) -> VendorModel | None:
-        """The model that a label's value means, or whose name is in it."""
-        # numpy comes with it, and an agent whose GPUs are NVIDIA's needs neither.
+        """Return the model that a label's value means, or whose name it contains."""
+        # gpupack_core imports numpy, which an agent with only NVIDIA GPUs does not need.
         from gpupack_core import matches_model  # noqa: PLC0415
 
         said = (each for each in self.models if value.casefold() in map(str.casefold, each.labels))
@@ -76,36 +76,36 @@ class Vendor(
         return next(said, None) or next(named, None)
 
     def model_of_pci(self, device: str) -> VendorModel | None:
-        """The model of a PCI device id."""
+        """Return the model of a PCI device id."""
         return next((each for each in self.models if device in each.pci), None)
 
 
 class Vendors:
-    """The table."""
+    """The table of vendors."""
 
     def __init__(self, rows: Mapping[str, Vendor] | None = None) -> None:
         self._rows = dict(rows or {})
         self._names = {each: name for name, row in self._rows.items() for each in row.resources}
 
     def name_of(self, resource: str) -> str:
-        """Whose resource it is; empty: of a vendor that the table lacks."""
+        """Return the vendor of a resource; empty: the table lacks that vendor."""
         return self._names.get(resource, "")
 
     def of(self, resource: str) -> Vendor | None:
-        """What is known of the vendor whose resource it is."""
+        """Return the entry of the vendor of a resource."""
         return self._rows.get(self.name_of(resource))
 
     def driver_shows(self, resource: str) -> bool:
-        """Whether the GPUs may be among those that NVIDIA's driver shows."""
+        """Return whether the GPUs may be among those that NVIDIA's driver shows."""
         vendor = self.of(resource)
         return vendor is None or vendor.library == "nvml"
 
 
 def parse_vendors(text: str) -> Vendors:
-    """Read the table as the chart writes it; a vendor that is null is none.
+    """Parse the table as the chart writes it; skip a vendor that is null.
 
     Raises:
-        VendorsInvalid: the message names the vendor, the value and what it may be.
+        VendorsInvalid: the message names the vendor, the value and the allowed values.
     """
     try:
         rows = msgspec.json.decode(text, type=dict[str, Vendor | None])

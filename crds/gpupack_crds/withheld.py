@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources of other device plugins that no node offers, since gpupack hands out those GPUs.
 
-A pod that requests one, from the default scheduler or from gpupack's, stays Pending. Our scheduler
-publishes the names in a ConfigMap, by which an admission policy warns; `gpupack doctor` names such
-pods.
+A pod that requests one, from the default scheduler or from gpupack's, stays Pending. gpupack's
+scheduler publishes the names in a ConfigMap, by which an admission policy warns; `gpupack doctor`
+reports such pods.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
 
 KEY: Final = "resources"
-"""Of the ConfigMap's data: names, separated by spaces."""
+"""Key of the ConfigMap's data: names, separated by spaces."""
 
 NVIDIA: Final = ("nvidia.com/gpu",)
-"""By these names NVIDIA's plugin hands out GPUs that gpupack can hand out instead."""
+"""Names with which NVIDIA's plugin hands out GPUs that gpupack can hand out instead."""
 
 
 def withheld(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> tuple[str, ...]:
-    """Return those that no node offers while gpupack hands out GPUs itself."""
+    """Return the resources that no node offers while gpupack hands out GPUs itself."""
     if not any(each.status.mode == "owned" and each.status.devices for each in gpu_nodes):
         return ()
     offered = {
@@ -34,7 +34,7 @@ def withheld(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> tup
 
 
 def fix(resource: str, number: str, *, scheduler: str = "") -> str:
-    """Tell which lines to change; `scheduler`: the pod's."""
+    """Return the lines to change; `scheduler` is the pod's scheduler."""
     named = scheduler == names.SCHEDULER_NAME
     first = "" if named else f"schedulerName: {names.SCHEDULER_NAME}, and "
     return (

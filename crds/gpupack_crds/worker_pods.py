@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which workers of an attempt share a pod: those of one node that start together.
+"""The workers of an attempt that share a pod: those of one node that start together.
 
 NCCL, gloo and MPI reach a peer through memory or NVLink only within one network and IPC namespace,
-so within one pod. Every part computes the pods from the status: from the placement, and from what
-the entry of the attempt says, which the operator writes together. The spec does not say it: whether
-an absent podPerWorker means a pod for each worker depends on the template and on attempts before.
+so within one pod. Every component computes the pods from the status: from the placement and from
+the attempt's entry, which the operator writes together. The spec does not decide alone: the meaning
+of an absent podPerWorker depends on the template and on earlier attempts.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_worker
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerPod:
-    """A pod of an attempt, and the workers that run in it.
+    """A pod of an attempt with its workers.
 
     Attributes:
         node: name of its node.
-        workers: their indices, ascending.
-        devices: their GPUs, in the order of the workers, as many of each; empty where another
-            device plugin chooses them.
+        workers: indices of the workers, ascending.
+        devices: GPUs of the workers, in their order, as many for each; empty where another device
+            plugin chooses them.
     """
 
     node: str
@@ -49,9 +49,9 @@ def worker_pods(
     """Compute the pods of a placement, in the order of their first workers.
 
     Args:
-        placement: as the status has it.
+        placement: the placement from the status.
         shares: whether workers share pods (`shares_pods`).
-        least: workers below this index start together; each other one has a pod to itself.
+        least: workers below this index start together; each other one has its own pod.
     """
     by_node: dict[tuple[str, int], list[WorkerPlacement]] = defaultdict(list)
     for each in by_worker(placement):
@@ -62,23 +62,23 @@ def worker_pods(
 
 
 class PlacedAttempt(Protocol):
-    """An attempt, as each part reads it from the status."""
+    """An attempt as a component reads it from the status."""
 
     @property
     def shares_pods(self) -> Any:
-        """Whether workers share pods; True alone says so."""
+        """Whether workers share pods; only True means that they do."""
 
 
 class PlacedStatus(Protocol):
-    """A status, as each part reads it."""
+    """A status as a component reads it."""
 
     @property
     def placement(self) -> Iterable[NodePlacement]:
-        """Where the workers of the last attempt are."""
+        """The places of the last attempt's workers."""
 
     @property
     def attempts(self) -> Sequence[PlacedAttempt]:
-        """The newest last."""
+        """The attempts, newest last."""
 
 
 def shares_pods(status: PlacedStatus) -> bool:
@@ -87,7 +87,7 @@ def shares_pods(status: PlacedStatus) -> bool:
 
 
 def pods_of(status: PlacedStatus, *, least: int) -> tuple[WorkerPod, ...]:
-    """Compute the pods of a GPUJob's placement, of which so many workers start together."""
+    """Compute the pods of a GPUJob's placement; `least` workers start together."""
     return worker_pods(status.placement, shares=shares_pods(status), least=least)
 
 

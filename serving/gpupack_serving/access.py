@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls, and whether they may: TokenReview and SubjectAccessReview.
+"""Authentication and authorization of callers: TokenReview and SubjectAccessReview.
 
-Answers are kept for a few seconds, so that an operator that plans sixty jobs costs two reviews;
-a revoked token works on for as long. Tokens are kept as digests. Failed reviews are not kept.
-Who sends no token may be known by a client certificate, where a server takes those.
+Answers are cached for a few seconds, so that an operator that plans sixty jobs costs two reviews; a
+revoked token stays usable for as long. Tokens are cached as digests. Failed reviews are not cached.
+A caller without a token may be identified by a client certificate, where a server accepts those.
 
-Refused tokens are kept for longer, and apart, so that they crowd out nobody's. Who sends tokens
-that are refused, or lacks the right, may have the API server asked once in ten seconds. That is
-the service account for which the API server has signed the token, and the address for all else:
-where addresses are masqueraded a stranger's is also the operator's, but what he forges he does not
-sign. Where the API server's keys cannot be had, a token that was valid of late is reviewed again
-whatever else came from its address.
+Refused tokens are cached for longer and separately, so that they displace no valid entry. A peer
+whose tokens are refused, or that lacks the permission, causes one question to the API server in ten
+seconds. The peer is the service account for which the API server has signed the token, and the
+address for everything else. Where addresses are masqueraded, a stranger and the operator have one
+address, but a stranger's forged token has no valid signature. Where the API server's keys are not
+available, a token that was valid recently is reviewed again, whatever else came from its address.
 """
 
 import functools
@@ -40,22 +40,22 @@ KEPT_ANSWERS = 1024
 REFUSED_SECONDS = 60.0
 REFUSED_ANSWERS = 4096
 REFUSALS_BURST = 5
-"""Tokens of one account or address, or rights of one user, refused before it has to wait."""
+"""Refusals of one account's or address's tokens, or of one user's permissions, before a wait."""
 REFUSALS_SECONDS = 10.0
 
 VALID_SECONDS = 3600.0
-"""As long as the operator's projected token lives (expirationSeconds in the chart)."""
+"""Lifetime of the operator's projected token (expirationSeconds in the chart)."""
 VALID_ANSWERS = 1024
 
 
 class Caller(NamedTuple):
-    """Who calls, as far as the call tells."""
+    """The caller of a request, as far as the request identifies it."""
 
     authorization: str
-    """The header."""
+    """Value of the Authorization header."""
     address: str
     certificate: PeerCertificate | None = None
-    """That he showed to the server he calls."""
+    """Certificate that the caller presented to the server that it calls."""
 
 
 class _TokenStatus(msgspec.Struct):
@@ -77,13 +77,13 @@ class _AccessReview(msgspec.Struct):
 
 
 class Access:
-    """Judges callers by the API server's word.
+    """Authentication and authorization of callers by the API server.
 
     Args:
         api: the API server.
-        clock: seconds.
-        on_allowed: called with the address of each call that had the right.
-        certificates: who tells callers by their certificates; None: they need a token.
+        clock: returns seconds.
+        on_allowed: called with the address of each authorized call.
+        certificates: identifies callers by their certificates; None: callers need a token.
     """
 
     def __init__(
@@ -112,16 +112,16 @@ class Access:
         self._valid: cachetools.TTLCache[tuple[bytes, str], None] = cachetools.TTLCache(
             VALID_ANSWERS, VALID_SECONDS, clock
         )
-        """Digests of tokens that were valid of late; none is believed for that."""
+        """Digests of tokens that were valid recently; such a token is still reviewed."""
         self._rights: cachetools.TTLCache[tuple[bytes, bytes], bool] = cachetools.TTLCache(
             KEPT_ANSWERS, KEPT_SECONDS, clock
         )
 
     async def may_plan(self, caller: Caller, *, namespace: str) -> User:
-        """Say who the caller is; refuse unless the caller may create gpujobs/plan in the namespace.
+        """Return the caller's user; refuse unless it may create gpujobs/plan in the namespace.
 
         Raises:
-            Denied: unknown caller, or no such right.
+            Denied: the caller is unknown, or lacks the permission.
             KubeError: the API server could not be asked.
         """
         return await self._may_use_plan(caller, verb="create", where={"namespace": namespace})
@@ -130,16 +130,16 @@ class Access:
         """Refuse unless the caller may watch gpujobs/plan in all namespaces.
 
         Raises:
-            Denied: unknown caller, or no such right.
+            Denied: the caller is unknown, or lacks the permission.
             KubeError: the API server could not be asked.
         """
         await self._may_use_plan(caller, verb="watch", where={})
 
     async def may_get(self, caller: Caller, *, path: str) -> None:
-        """Refuse unless the caller may get this path; any token for the API server will do.
+        """Refuse unless the caller may get this path; any token for the API server is accepted.
 
         Raises:
-            Denied: unknown caller, or no such right.
+            Denied: the caller is unknown, or lacks the permission.
             KubeError: the API server could not be asked.
         """
         user = await self.known(caller, audience="")
@@ -155,14 +155,14 @@ class Access:
         return user
 
     async def known(self, caller: Caller, *, audience: str) -> User:
-        """Say who the caller is: by his token or, where he sends none, by his certificate.
+        """Return the caller's user: by its token or, where it sends none, by its certificate.
 
-        A token is what this one call is made with, a certificate its connection. That has no
-        audience: where one is asked for it does not count.
+        A token belongs to this one call, a certificate to its connection. A certificate has no
+        audience: where an audience is required, it does not count.
 
         Raises:
-            Denied: no token, or none that the API server takes for this audience, or too many
-                such from its account or this address; or a certificate that does not count now.
+            Denied: no token, or none that the API server accepts for this audience, or too many
+                such from its account or this address; or a certificate that is not valid now.
             KubeError: the API server could not be asked.
         """
         if not caller.authorization and not audience and self._certificates and caller.certificate:
@@ -192,7 +192,7 @@ class Access:
         return user
 
     async def allows(self, user: User, attributes: dict[str, Any]) -> bool:
-        """Whether a user has a right, however often it is denied: for callers that are bounded.
+        """Return whether a user has a permission, however often it is denied: for bounded callers.
 
         Raises:
             KubeError: the API server could not be asked.
@@ -242,10 +242,10 @@ class Access:
 async def _limited(
     review: Callable[[], Awaitable[T]], refusals: TokenBuckets, peer: str, why: str
 ) -> T:
-    """Ask the API server, unless too much was refused to this peer of late.
+    """Ask the API server, unless it refused this peer too often recently.
 
     Args:
-        review: the question; a true answer, or no answer, counts against nobody.
+        review: the question; a true answer, or no answer, does not count as a refusal.
         refusals: how often each peer may still be refused.
         peer: an address, an account or a user.
         why: what was refused, for the message.

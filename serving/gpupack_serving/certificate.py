@@ -3,17 +3,17 @@
 
     a handshake, a scrape ──► last look LOOK_SECONDS ago? ──► read both files ──► other bytes?
                                                                                      │
-          a new TLS context for the handshakes that follow ◄── a pair, valid now ────┤
-          the last pair is served on; log and metric say so ◄── anything else ───────┘
+         a new TLS context for the handshakes that follow ◄── a pair, valid now ────┤
+         the last pair is served on; log and metric say so ◄── anything else ───────┘
 
-Connections that are open keep the context by which they were opened, so a renewal drops none. A
-context is never changed: OpenSSL loads the chain before the key, and a context whose key does not
-fit can serve nobody. No task runs: a server that no caller connects to needs no certificate, and an
-agent at rest stays at rest.
+Open connections keep their context, so that a renewal drops none. A context is never changed:
+OpenSSL loads the chain before the key, and a context whose key does not match cannot serve any
+client. No background task runs: a server without connections needs no certificate, and an idle
+agent stays idle.
 
 The kubelet swaps all files of a Secret at once, but a chain and a key that are read one after the
-other may still be of two Secrets. Then they do not fit, and the next look finds both. What was read
-is what is loaded, and it is kept: another context may be needed while the files hold no pair.
+other may still be of two Secrets. Then they do not match, and the next look finds both. The content
+that was read is loaded and kept: another context may be needed while the files hold no pair.
 """
 
 import contextlib
@@ -34,15 +34,15 @@ from prometheus_client.registry import Collector
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """Where a server's certificate is.
+    """Paths of a server's certificate.
 
     Attributes:
-        chain: path of the certificate chain (PEM), of which the first is the server's own.
+        chain: path of the certificate chain (PEM), whose first certificate is the server's own.
         key: path of its key (PEM).
     """
 
@@ -66,14 +66,14 @@ class ServedCertificate:
     """The last usable certificate of two files.
 
     Args:
-        files: where the certificate is.
+        files: paths of the certificate.
         bare: makes a context without a certificate.
         now: the time by which a certificate is valid.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
 
     Raises:
-        OSError: a file cannot be read, or the key does not fit the certificate.
-        ValueError: a file is no certificate.
+        OSError: a file cannot be read, or the key does not match the certificate.
+        ValueError: a file is not a certificate.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class ServedCertificate:
     ) -> None:
         self._files, self._bare, self._now, self._clock = files, bare, now, clock
         self._served = self._read()
-        # Served whatever its dates say: a server without any certificate says less to its callers.
+        # Served whatever its dates are: without any certificate callers would learn even less.
         self._context, self.good_until = self._load(self._served), _dates(self._served)[1]
         self._looked_at = clock()
         self.rejected = ""
-        """Why the files cannot be served now; empty: they are what is served."""
+        """Why the files cannot be served now; empty: they are being served."""
 
     def context(self) -> ssl.SSLContext:
         """Return the context for the next handshake."""
@@ -99,7 +99,7 @@ class ServedCertificate:
         return self._context
 
     def replace_context(self) -> None:
-        """Serve by another context, as `bare` now makes it, whatever the files hold.
+        """Serve with another context, which `bare` makes now, whatever the files hold.
 
         Raises:
             OSError: there is no memory for it.
@@ -108,7 +108,7 @@ class ServedCertificate:
         self.look()
 
     def look(self) -> None:
-        """Serve what the files hold now, if it can be served."""
+        """Serve the current content of the files, if it can be served."""
         self._looked_at = self._clock()
         try:
             found = self._read()
@@ -141,7 +141,7 @@ class ServedCertificate:
         """Load a pair into a new context; raises OSError or ValueError."""
         context = self._bare()
         with _in_memory(pair.chain) as chain, _in_memory(pair.key) as key:
-            # Without a password an encrypted key would be asked for on the terminal.
+            # Without a password OpenSSL would prompt for that of an encrypted key on the terminal.
             context.load_cert_chain(chain, key, password=lambda: b"")
         return context
 
@@ -163,7 +163,7 @@ class ServedCertificate:
 
 @contextlib.contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """Yield the path of a file in memory: Python's ssl reads nothing else, and there is no /tmp."""
+    """Yield the path of a file in memory: Python's ssl reads only files, and there is no /tmp."""
     descriptor = os.memfd_create("gpupack-certificate")
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -174,19 +174,19 @@ def _in_memory(content: bytes) -> Iterator[str]:
 
 
 def _dates(pair: _Pair) -> tuple[dt.datetime, dt.datetime]:
-    """Return between which moments the certificate is valid; raises ValueError."""
+    """Return the start and end of the certificate's validity; raises ValueError."""
     certificate = x509.load_pem_x509_certificate(pair.chain)
     return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
 
 class CertificateMetrics(Collector):
-    """What a scrape is shown of a server's certificate."""
+    """A collector of metrics about a server's certificate."""
 
     def __init__(self, certificate: ServedCertificate) -> None:
         self._certificate = certificate
 
     def collect(self) -> Iterator[Metric]:
-        """Look at the files, so that a server without callers shows what it would serve."""
+        """Check the files first, so that a server without callers reports what it would serve."""
         self._certificate.context()
         yield GaugeMetricFamily(
             "gpupack_certificate_expiry_timestamp_seconds",

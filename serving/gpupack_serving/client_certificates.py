@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callers with client certificates of the cluster's client CA, as its API server knows them.
+"""Callers with client certificates of the cluster's client CA, as for its API server.
 
     ConfigMap kube-system/extension-apiserver-authentication, client-ca-file
         └► a TLS context that asks for a certificate of it ──► each handshake
                                                                   │ the holder has the key
-    a call ──► opened by the context that counts now? valid now? ──► CN and O's as user and groups
+    a call ──► opened by the current context? valid now? ──► CN and O's as user and groups
 
-TLS proves that the caller holds the certificate's key, which no header can: none is looked at, an
-aggregator's (X-Remote-User) or a proxy's neither. Who comes through a proxy that ends TLS shows
-none.
+TLS proves that the caller holds the certificate's key, which no header can prove. Therefore no
+header is read, neither an aggregator's (X-Remote-User) nor a proxy's. A caller behind a proxy that
+terminates TLS presents no certificate.
 
-Kubernetes revokes no certificate: one is good until it ends, or its CA is taken out of the
-ConfigMap. Both end what connections that are open already may do, streams too. For the same
-reason a TLS session is never resumed: a ticket would be good for longer than either.
+Kubernetes revokes no certificate: one is valid until it expires, or its CA is removed from the
+ConfigMap. Both also end the permissions of open connections, including streams. For the same reason
+a TLS session is never resumed: a ticket would be valid for longer than either.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ log = logging.getLogger(__name__)
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "extension-apiserver-authentication"
-"""Where the API server publishes by which CAs it knows clients; for aggregated API servers."""
+"""Where the API server publishes its CAs for clients; intended for aggregated API servers."""
 KEY: Final = "client-ca-file"
 
 LOOK_SECONDS: Final = 60.0
-"""For so long a CA that was taken out may still count."""
+"""Seconds for which a removed CA may still count."""
 AGAIN_SECONDS: Final = 10.0
-"""After a look without an answer."""
+"""Seconds until the next try after a read without an answer."""
 
 MAX_BYTES: Final = 16 << 10
-"""Of a certificate: its names stand in what is remembered of each of its holder's rights."""
+"""Maximum size of a certificate: its names are part of each cached permission of its holder."""
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
@@ -59,15 +59,15 @@ CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 
 
 class PeerCertificate(NamedTuple):
-    """What a caller showed in his handshake, and the key to which he holds."""
+    """The certificate that a caller presented in its handshake; the caller holds its key."""
 
     der: bytes
     context: ssl.SSLContext
-    """By which the connection was opened, which says whose certificates were taken then."""
+    """Context with which the connection was opened; it identifies the CAs at that time."""
 
 
 class AuthenticationConfig(objects.Object, frozen=True):
-    """The ConfigMap."""
+    """The ConfigMap with the API server's settings for authentication."""
 
     data: dict[str, str] = {}
 
@@ -76,19 +76,19 @@ AUTHENTICATION_CONFIGS: Final = Resource("/api/v1", "configmaps", Authentication
 
 
 class ClientCertificates:
-    """Who callers are by their certificates.
+    """The identities of callers by their certificates.
 
-    Until the CA is known, and where the cluster has none, no certificate is asked for.
+    Until the CA is known, and where the cluster has none, no certificate is requested.
 
     Args:
-        api: the API server, of which the ConfigMap is read.
-        files: of the server that callers connect to.
+        api: the API server from which the ConfigMap is read.
+        files: certificate of the server that callers connect to.
         now: the time by which certificates are valid.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
 
     Raises:
-        OSError: a file of the server's cannot be read, or is no certificate or key.
-        ValueError: a file of the server's is no certificate.
+        OSError: a file of the server's cannot be read, or is not a certificate or key.
+        ValueError: a file of the server's is not a certificate.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class ClientCertificates:
         self._api, self._now = api, now
         self._authority = ""
         self._authorities = weakref.WeakKeyDictionary[ssl.SSLContext, str]()
-        """The CAs of each context by which connections are open."""
+        """CAs of each context with which connections are open."""
         self._served = ServedCertificate(files, bare=self._context, clock=clock)
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next handshake."""
+        """The context for the next handshake."""
         return self._served.context()
 
     async def run(self) -> None:
-        """Look at the ConfigMap for ever."""
+        """Read the ConfigMap repeatedly, without end."""
         while True:
             seconds = LOOK_SECONDS
             try:
@@ -122,12 +122,12 @@ class ClientCertificates:
             await asyncio.sleep(seconds)
 
     def trust(self, authority: str) -> None:
-        """Take certificates of these CAs from now on, and none that was shown before.
+        """Accept certificates of these CAs from now on, and none that was presented before.
 
-        What is no certificate changes nothing, and the log says so.
+        Invalid content changes nothing and is logged.
 
         Args:
-            authority: certificates (PEM); empty: none is taken.
+            authority: certificates (PEM); empty: no certificate is accepted.
         """
         if authority == self._authority:
             return
@@ -144,10 +144,10 @@ class ClientCertificates:
         log.info("the cluster's client CA is %s from now on", told)
 
     def user(self, shown: PeerCertificate) -> User:
-        """Say whose it is, as the API server would.
+        """Return the user of a certificate, by the API server's rules.
 
         Raises:
-            Denied: it does not count any more or yet, or names nobody.
+            Denied: the certificate is not valid now, or names no user.
         """
         if self._authorities.get(shown.context) != self._authority:
             raise _unknown("the cluster's client CA has changed meanwhile; connect anew")
@@ -179,7 +179,7 @@ class ClientCertificates:
         return context
 
     async def _published(self) -> str:
-        """Empty: there is none."""
+        """Return the published CA; empty: there is none."""
         try:
             found = await self._api.get(AUTHENTICATION_CONFIGS, NAME, namespace=NAMESPACE)
         except NotFound:
@@ -188,19 +188,19 @@ class ClientCertificates:
 
 
 def _asking_for(authority: str) -> ssl.SSLContext:
-    """TLS 1.3 alone, in which certificates travel encrypted.
+    """Return a context for TLS 1.3 only, in which certificates are sent encrypted.
 
-    A certificate that was shown and is none of these CAs' ends the handshake; event loops
-    tell the caller nothing of why.
+    A certificate of any other CA ends the handshake; event loops do not report the reason to the
+    caller.
     """
     context = tls_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
     if authority:
-        # Beside certificates there may be remarks in any script, which OpenSSL passes over.
+        # Comments between certificates may be in any script; OpenSSL skips them.
         ascii_alone = authority.encode("ascii", errors="replace").decode("ascii")
         context.load_verify_locations(cadata=ascii_alone)
-        # An intermediate CA may stand in the ConfigMap without its root, as for the API server.
+        # An intermediate CA may be in the ConfigMap without its root, as for the API server.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
@@ -211,7 +211,7 @@ def _values(certificate: x509.Certificate, kind: ObjectIdentifier) -> list[str]:
 
 
 def _with_authenticated(name: str, groups: list[str]) -> tuple[str, ...]:
-    """As the API server's own rule has it."""
+    """Add the group of authenticated users, by the API server's rule."""
     has_one = {AUTHENTICATED, UNAUTHENTICATED} & {*groups}
     more = () if name == ANONYMOUS or has_one else (AUTHENTICATED,)
     return (*groups, *more)

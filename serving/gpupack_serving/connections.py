@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection: uvicorn's protocol, with bounds on what comes before our code runs.
+"""One connection: uvicorn's protocol, with limits that apply before gpupack's code runs.
 
-uvicorn on httptools waits for ever for a head or a body, keeps as many headers as are sent, and
+uvicorn on httptools waits without end for a head or a body, keeps as many headers as are sent, and
 answers in plain text. Here every refusal is a Problem, and:
 
-    first byte     5 s where pods can connect; then the connection is closed
-    head           64 KiB and 100 headers, no trailers, no upgrade
-    whole call     10 s from its first byte to its last; then 408
-    answer         10 s in which nothing of it is read; then the connection is dropped
+    first byte         5 s where pods can connect; then the connection is closed
+    head               64 KiB and 100 headers, no trailers, no upgrade
+    whole call         10 s from its first byte to its last; then 408
+    answer             10 s in which nothing of it is read; then the connection is dropped
 
-A call's scope tells the certificate that its caller showed in the handshake.
+A call's scope holds the certificate that its caller presented in the handshake.
 
-A refused caller is given a second to read why before the connection is closed: closed at once
-with bytes unread, TCP may throw the answer away.
+A refused caller has a second to read the reason before the connection is closed. If it were closed
+at once with bytes unread, TCP might discard the answer.
 """
 
 import asyncio
@@ -34,25 +34,27 @@ from gpupack_serving.peer_limits import Slot
 HEAD_BYTES: Final = 64 << 10
 HEADERS: Final = 100
 CALL_SECONDS: Final = 10.0
-"""kube-scheduler gives up after 5 s, the operator after 10."""
+"""Time limit of a call: kube-scheduler gives up after 5 s, the operator after 10."""
 LINGER_SECONDS: Final = 1.0
 UNREAD_SECONDS: Final = 10.0
-"""An answer that waits for its reader is in memory, and its connection is nobody else's."""
+"""Time limit for reading: an unread answer takes memory and keeps its connection busy."""
 FIRST_BYTE_SECONDS: Final = 5.0
 
 PEER_CERTIFICATE: Final = "gpupack.dev/peer-certificate"
-"""The extension of a call's scope that holds a PeerCertificate. ASGI's own (`tls`) has the chain
-alone, which says nothing about when it was verified."""
+"""The extension of a call's scope with a PeerCertificate.
+
+ASGI's own (`tls`) has only the chain, which does not say when it was verified.
+"""
 
 _UNREADABLE: Final = (http.HTTPStatus.BAD_REQUEST, "the request is no HTTP/1.1 that can be read")
 
 
 class _HeadRefused(Exception):
-    """Ends the parsing; what is answered stands in the connection."""
+    """Ends the parsing; the connection holds the answer."""
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that bounds what its caller sends."""
+    """A connection that limits what its caller sends."""
 
     def __init__(
         self,
@@ -75,7 +77,7 @@ class Connection(HttpToolsProtocol):
         self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first call."""
+        """Start to wait for the first call."""
         super().connection_made(transport)
         self._certificate = _shown(transport)
         seconds = min(FIRST_BYTE_SECONDS, self.timeout_keep_alive) if self._slot else None
@@ -84,7 +86,7 @@ class Connection(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel all timers and free the slot."""
         self._disarm()
         self._is_read()
         if self._slot:
@@ -92,18 +94,18 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Wait for the caller to read; not for ever."""
+        """Wait for the caller to read, for a limited time."""
         super().pause_writing()
         self._is_read()
         self._await_reader()
 
     def resume_writing(self) -> None:
-        """The caller reads."""
+        """Stop the timer: the caller reads."""
         self._is_read()
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; count what is neither head nor body yet."""
+        """Parse the data; count bytes that are not yet part of a head or body."""
         if self._is_refused:
             return
         self._arm()
@@ -113,7 +115,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(*_head_too_large())
 
     def on_message_begin(self) -> None:
-        """Wait for the rest of the call."""
+        """Start to wait for the rest of the call."""
         self._arm()
         self._in_body, self._head_bytes = False, 0
         super().on_message_begin()
@@ -121,7 +123,7 @@ class Connection(HttpToolsProtocol):
             self.scope["extensions"] = {PEER_CERTIFICATE: {"shown": self._certificate}}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header of the head."""
+        """Accept one header of the head."""
         self._head_bytes += len(name) + len(value)
         if self._in_body:
             self._stop(http.HTTPStatus.BAD_REQUEST, "headers after the body are not read here")
@@ -147,18 +149,18 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body; what the answered call still sends is thrown away."""
+        """Accept a part of the body; discard what an answered call still sends."""
         self._unused_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Nothing is awaited until the next call begins."""
+        """Stop the timer until the next call begins."""
         self._unused_bytes = 0
         self._disarm()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Say what the parser or one of the bounds found wrong."""
+        """Answer what the parser or a limit found wrong."""
         del msg
         self._refuse(*self._refusal)
 
@@ -184,7 +186,7 @@ class Connection(HttpToolsProtocol):
         self._deadline = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
     def _abandon_call(self) -> bool:
-        """Let the call under way write nothing more; whether half an answer is out."""
+        """Let the current call write nothing more; return whether half an answer is sent."""
         if self.cycle is None or self.cycle.response_complete:
             return False
         self.cycle.disconnected = True
@@ -201,7 +203,7 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
     def _await_reader(self, before: float = math.inf) -> None:
-        """Come again as long as less is left each time."""
+        """Drop the connection unless fewer bytes are left than before; check again later."""
         left = self.transport.get_write_buffer_size()
         if left >= before:
             self.transport.abort()
@@ -222,7 +224,7 @@ class Connection(HttpToolsProtocol):
 
 
 def _shown(transport: asyncio.Transport) -> PeerCertificate | None:
-    """What the caller showed and TLS verified; unasked nobody shows any."""
+    """Return the certificate that the caller presented and TLS verified; none without a request."""
     tls = transport.get_extra_info("ssl_object")
     if tls is None or tls.context.verify_mode is ssl.CERT_NONE:
         return None
@@ -231,7 +233,7 @@ def _shown(transport: asyncio.Transport) -> PeerCertificate | None:
 
 
 def certificate_of(scope: Mapping[str, Any]) -> PeerCertificate | None:
-    """What the caller showed when the connection of this call was opened."""
+    """Return the certificate that the caller presented when this call's connection was opened."""
     found = (scope.get("extensions") or {}).get(PEER_CERTIFICATE) or {}
     shown = found.get("shown")
     return shown if isinstance(shown, PeerCertificate) else None
@@ -252,5 +254,5 @@ def _answer(status: http.HTTPStatus, message: str) -> bytes:
 
 
 def reason(status: http.HTTPStatus) -> str:
-    """A status as a Problem's reason, such as `NotFound`."""
+    """Return a status as a Problem's reason, such as `NotFound`."""
     return status.phrase.title().replace(" ", "")

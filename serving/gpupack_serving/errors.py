@@ -2,7 +2,7 @@
 """Errors of serving.
 
 ServingError
-├── Denied        the caller is unknown, lacks the right, or was unknown too often
+├── Denied        the caller is unknown, lacks the permission, or was unknown too often
 └── TaskEnded     a server or an essential task ended by itself; the process ends non-zero
 """
 
@@ -14,7 +14,7 @@ class ServingError(Exception):
 
 
 class Denied(ServingError):
-    """The caller is unknown, lacks the right, or was unknown too often.
+    """The caller is unknown, lacks the permission, or was unknown too often.
 
     Attributes:
         status: 401, 403 or 429.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose TLS handshake is next: it costs time on the loop before anything is known of the caller.
+"""The order of TLS handshakes, which take time on the loop before the caller is known.
 
-    of one address   PEER_BURST at once, then PEER_PER_SECOND
-    of all           BURST at once, then PER_SECOND
+    of one address       PEER_BURST at once, then PEER_PER_SECOND
+    of all               BURST at once, then PER_SECOND
 
-Addresses take turns, and every other turn is for those from which an allowed call came of late:
-addresses without number keep those waiting for two turns, not for all. Who has no turn waits and is
-not refused: behind a masqueraded address are the operator and strangers alike.
+Addresses take turns, and every other turn is for addresses that made an allowed call recently: any
+number of other addresses delays those by two turns only. A caller without a turn waits and is not
+refused: the operator and strangers may be behind one masqueraded address.
 """
 
 import asyncio
@@ -21,12 +21,15 @@ from gpupack_serving.peer_limits import PEERS, TokenBuckets
 
 PEER_BURST: Final = 32
 PEER_PER_SECOND: Final = 20.0
-"""An operator needs one in 15 s, whoever scrapes metrics one in 30."""
+"""Rate of one address. An operator needs one in 15 s, a metrics scraper one in 30."""
 
 BURST: Final = 64
 PER_SECOND: Final = 64.0
-"""An eighth of a core with an RSA-2048 key (2.1 ms each);
-with the chart's on P-256 less than half."""
+"""Rate of all addresses.
+
+It takes an eighth of a core with an RSA-2048 key (2.1 ms each), and less than half of that with the
+chart's key on P-256.
+"""
 
 WAIT_SECONDS: Final = 5.0
 WELCOME_SECONDS: Final = 3600.0
@@ -35,11 +38,11 @@ _ALL: Final = ""
 
 Waiting = collections.OrderedDict[asyncio.Future[None], None]
 Lane = collections.OrderedDict[str, Waiting]
-"""By address, the next one first."""
+"""Waiting handshakes by address, the next one first."""
 
 
 class Handshakes:
-    """Gives turns; one event loop's."""
+    """A scheduler of turns, for one event loop."""
 
     def __init__(
         self,
@@ -57,13 +60,13 @@ class Handshakes:
             PEERS, WELCOME_SECONDS, clock
         )
         self._lanes: tuple[Lane, Lane] = (Lane(), Lane())
-        """Of addresses that are welcome, and of all others."""
+        """Waiting handshakes of known addresses, and of all others."""
         self._first = 0
-        """The lane whose turn it is."""
+        """The lane with the next turn."""
         self._timer: asyncio.TimerHandle | None = None
 
     def welcome(self, peer: str) -> None:
-        """An allowed call came from this address."""
+        """Record that an allowed call came from this address."""
         self._welcome[peer] = None
 
     async def turn(self, peer: str) -> None:
@@ -83,7 +86,7 @@ class Handshakes:
             _leave(lane, peer, mine)
 
     def _give(self) -> None:
-        """Give all the turns that there are now, and come again while somebody waits."""
+        """Give all turns that are available now, and run again while a handshake waits."""
         while self._all.take(_ALL):
             given = self._next()
             if given is None:

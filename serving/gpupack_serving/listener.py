@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accepts connections within limits, before TLS has cost anything.
+"""A listener that accepts connections within limits, before TLS takes any time.
 
-asyncio's own server counts a connection once its handshake is done, and waits a minute for that:
-whoever opens connections and says nothing holds a descriptor and buffers for each. Here a slot is
-taken before the handshake, which waits for its turn and then has HANDSHAKE_SECONDS.
+asyncio's own server counts a connection after its handshake, and waits a minute for that: a silent
+client holds a descriptor and buffers for each connection. Here a slot is taken before the
+handshake, which waits for its turn and then has HANDSHAKE_SECONDS.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 HANDSHAKE_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.1
-"""After an accept that failed, as when descriptors have run out."""
+"""Pause after a failed accept, for example when descriptors have run out."""
 
 Protocols = Callable[[Slot], Connection]
 
@@ -32,10 +32,10 @@ class Listener:
     Args:
         listening: the socket.
         protocols: makes the protocol of a connection that has a slot.
-        tls: asked for each connection; None: plain HTTP.
-        limits: who may have how many connections.
-        handshakes: whose TLS handshake is next.
-        on_failed: called when accepting ended by an error, after which nobody is let in any more.
+        tls: called for each connection; None: plain HTTP.
+        limits: maximum connections, in total and for each address.
+        handshakes: order of the TLS handshakes.
+        on_failed: called when accepting ended with an error; no connection is accepted after that.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Listener:
         handshakes: Handshakes,
         on_failed: Callable[[], None],
     ) -> None:
-        listening.setblocking(False)  # noqa: FBT003 - the standard library's
+        listening.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self.sockets = (listening,)
         self._protocols, self._tls, self._limits = protocols, tls, limits
         self._opening: set[asyncio.Task[None]] = set()
@@ -58,7 +58,7 @@ class Listener:
         self._accepting.add_done_callback(self._ended)
 
     def close(self) -> None:
-        """Accept no more; connections that are open stay so."""
+        """Accept no more connections; open ones stay open."""
         self._accepting.cancel()
         for task in self._opening:
             task.cancel()
@@ -66,7 +66,7 @@ class Listener:
             each.close()
 
     async def wait_closed(self) -> None:
-        """Until nothing is being accepted."""
+        """Wait until nothing is being accepted."""
         await asyncio.gather(self._accepting, *self._opening, return_exceptions=True)
 
     def _ended(self, accepting: asyncio.Task[None]) -> None:
@@ -114,10 +114,10 @@ class Listener:
     async def _establish(
         self, protocol: Connection, connected: socket.socket, tls: ssl.SSLContext | None
     ) -> None:
-        """Hand the connection to its protocol, which frees the slot when it is lost.
+        """Pass the connection to its protocol, which frees the slot when it is lost.
 
         Raises:
-            OSError: the caller went away, sent no TLS, or took too long.
+            OSError: the caller left, sent no TLS, or took too long.
         """
         deadlines = {"ssl_handshake_timeout": HANDSHAKE_SECONDS} if tls else {}
         await asyncio.get_running_loop().connect_accepted_socket(
@@ -131,7 +131,7 @@ def _give_up(slot: Slot, connected: socket.socket) -> None:
 
 
 def listening_socket(host: str, port: int, *, backlog: int) -> socket.socket:
-    """A TCP socket on this address; `host` empty: on all, IPv6 among them where there is any."""
+    """Return a TCP socket on this address; `host` empty: on all, with IPv6 where available."""
     if host or not socket.has_dualstack_ipv6():
         return socket.create_server((host, port), backlog=backlog)
     return socket.create_server(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/metrics over HTTPS, for whoever may get it: what controller-runtime's filter asks, too.
+"""/metrics over HTTPS for authorized callers, with the same checks as controller-runtime's filter.
 
     GET /metrics ─► TokenReview, SubjectAccessReview (get /metrics) ─► the registry's text
 
-For parts that serve nothing else. Its certificate is its own, for all of them: whoever scrapes by a
-pod's address tells it the name that stands in it.
+It is for components that serve nothing else. They share one certificate: a scraper connects by a
+pod's address and sends the name in the certificate.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ log = logging.getLogger(__name__)
 PATH: Final = "/metrics"
 
 TICK_SECONDS: Final = 1.0
-"""uvicorn looks ten times a second whether it is to end, which an agent at rest would notice."""
+"""Seconds between checks for the end: uvicorn's ten a second cost an idle agent CPU time."""
 
 IDLE_SECONDS: Final = 65
-"""Prometheus asks every 15 to 60 s on the connection that it has."""
+"""Prometheus scrapes every 15 to 60 s on its open connection."""
 
 CONNECTIONS: Final = 32
 PEER_CONNECTIONS: Final = 8
-"""Two Prometheus servers and a person need four."""
+"""Two Prometheus servers and a user need four."""
 
 
 class MetricsApp:
     """The ASGI application; a framework would cost each agent megabytes for one path.
 
     Args:
-        registry: what is shown; read on the loop, whose state it tells of, within milliseconds.
-        access: who judges callers.
+        registry: metrics to expose; read on the loop, whose state it reports, within milliseconds.
+        access: authorizes callers.
     """
 
     def __init__(self, registry: prometheus_client.CollectorRegistry, access: Access) -> None:
@@ -87,11 +87,11 @@ class MetricsApp:
 
 
 class RestingServer(Server):
-    """A server that costs nearly nothing while nobody calls."""
+    """A server that uses nearly no CPU time while there are no calls."""
 
     async def main_loop(self) -> None:
-        """Until it is to end; the `Date` of answers is as old as this at most."""
-        while not await self.on_tick(0):  # noqa: ASYNC110 - what uvicorn tells it by is a flag
+        """Run until the server has to end; the `Date` of answers is at most this old."""
+        while not await self.on_tick(0):  # noqa: ASYNC110 - uvicorn signals the end with a flag
             await asyncio.sleep(TICK_SECONDS)
 
 
@@ -99,16 +99,16 @@ class RestingServer(Server):
 async def shown(
     collectors: Iterable[Collector], *, api: Api, settings: MetricsSettings
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Answer GET /metrics meanwhile; yields a task that ends only where nobody listens any more.
+    """Answer GET /metrics inside the context; yield a task that ends only when listening failed.
 
     Args:
-        collectors: of what there is to show beside the connection and the certificate.
-        api: who is asked about callers.
-        settings: where.
+        collectors: collectors in addition to those of the connection and the certificate.
+        api: the API server that authorizes callers.
+        settings: port and certificate.
 
     Raises:
         OSError: the port is taken, or a file of the certificate cannot be read.
-        ValueError: the certificate is none.
+        ValueError: the certificate is not valid.
     """
     if not settings.port:
         idle = asyncio.create_task(_nothing(), name="no metrics")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of servers and of tasks that must go on beside them: it runs until a signal comes.
+"""A process with servers and essential tasks, which runs until a signal arrives.
 
-A process without one of its parts must not seem well, so it ends when a part does.
+A process without one of its parts must not seem healthy, so it ends when a part ends.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gpupack_serving.server import Server
 def run_until_signal(
     work: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, log_level: str
 ) -> None:
-    """Run `work(stop)` on uvloop; `stop` is set when the process is told to end."""
+    """Run `work(stop)` on uvloop; a termination signal sets `stop`."""
     logging.basicConfig(level=log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     async def begun() -> None:
@@ -36,7 +36,7 @@ async def serve(server: Server, stop: asyncio.Event) -> None:
     """Serve until `stop`.
 
     Raises:
-        TaskEnded: it ended before.
+        TaskEnded: the server ended before.
     """
     try:
         await server.serve()
@@ -47,10 +47,10 @@ async def serve(server: Server, stop: asyncio.Event) -> None:
 
 
 async def essential(name: str, work: Coroutine[Any, Any, None]) -> None:
-    """Do work that never ends.
+    """Run work that never ends.
 
     Raises:
-        TaskEnded: it did.
+        TaskEnded: it ended.
     """
     await work
     raise TaskEnded(f"{name} ended by itself")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what DCGM exporter or an agent shows of GPUs: by prometheus_client's own parser.
+"""A reader of the GPU metrics of DCGM exporter or an agent, with prometheus_client's parser.
 
-The parser is handed the lines of fields that are wanted and no others, so what a hostile server
-may make it work on is bounded by lines, their length and their number. A line that cannot be read
-spoils itself alone.
+The parser gets only the lines of wanted fields, so that lines, their length and their number limit
+the work that a hostile server can cause. A line that cannot be read affects no other line.
 """
 
 import math
@@ -13,29 +12,32 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 MAX_LINES: Final = 16_384
-"""Of wanted fields: 128 GPUs with as many fields each as there are, and some slices."""
+"""Maximum lines of wanted fields: 128 GPUs with all fields each, and some slices."""
 
 LINE_CHARACTERS: Final = 4_096
-"""Of one series with its labels; DCGM exporter's have some 500, with a pod's names."""
+"""Maximum length of a series with its labels; DCGM exporter's have some 500, with a pod's names."""
 
 SLICE_LABEL: Final = "GPU_I_ID"
-"""Of a MIG slice's series, which says nothing about the whole GPU."""
+"""Label of a MIG slice's series, which says nothing about the whole GPU."""
 
 BLANKS: Final = (2147483632.0, 140737488355328.0, 9223372036854775792.0)
-"""Where DCGM has no value it writes one of these or up to 15 more, by type (dcgm_structs.h:
-DCGM_INT32_BLANK, DCGM_FP64_BLANK, DCGM_INT64_BLANK); the exporter should leave those out."""
+"""Blank values.
+
+Without a value DCGM writes one of these or up to 15 more, by type (dcgm_structs.h:
+DCGM_INT32_BLANK, DCGM_FP64_BLANK, DCGM_INT64_BLANK). The exporter should leave those out.
+"""
 BLANK_KINDS: Final = 15
 
 
 Figures = Mapping[str, Mapping[str, float]]
-"""By GPU and field."""
+"""Values by GPU and field."""
 
 
 def figures(text: str, wanted: Collection[str]) -> Figures:
-    """What is told of whole GPUs.
+    """Return the values of whole GPUs.
 
-    A GPU that several pods share has the same figure once for each of them: the largest counts, so
-    of error counters the worst.
+    A GPU that several pods share has the same value once for each of them. The largest counts, so
+    the worst of error counters.
     """
     found: dict[str, dict[str, float]] = {}
     for line in _lines(text, wanted):
@@ -46,7 +48,7 @@ def figures(text: str, wanted: Collection[str]) -> Figures:
 
 
 def _lines(text: str, wanted: Collection[str]) -> Iterator[str]:
-    """Without comments: of types the parser needs to know nothing here."""
+    """Yield the lines of wanted fields, without comments: the parser does not need types here."""
     names, left = frozenset(wanted), MAX_LINES
     for line in text.splitlines():
         name = line[:LINE_CHARACTERS].partition("{")[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server beside others in one process, by uvicorn."""
+"""A uvicorn server that is one of several in a process."""
 
 import contextlib
 import socket
@@ -16,10 +16,10 @@ from gpupack_serving.peer_limits import ConnectionLimits, Slot
 
 
 class Server(uvicorn.Server):
-    """A server that leaves signals to the process, of which it is one of several.
+    """A server that leaves signals to the process.
 
-    With `limits` it is reachable from pods, and accepts connections within them. `tls` is asked for
-    each of these, since a certificate may be renewed (certificate.py); None: plain HTTP.
+    With `limits` it is reachable from pods, and accepts connections within them. `tls` is called
+    for each connection, since a certificate may be renewed (certificate.py); None: plain HTTP.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class Server(uvicorn.Server):
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         super().__init__(config)
-        # Set when it listens; whoever closes one that cannot must hear why it cannot.
+        # Set when it listens. Closing a server that cannot listen must report why it cannot.
         self.servers = []
         self._limits = limits
         self._handshakes = handshakes or Handshakes()
         self._tls: Callable[[], ssl.SSLContext | None] = tls or _no_tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         if self._limits is None:
             await super().startup(sockets)
             return
@@ -55,7 +55,7 @@ class Server(uvicorn.Server):
         self.started = True
 
     def _fail(self) -> None:
-        """End by itself: a process without one of its servers must not seem well."""
+        """End the server: a process without one of its servers must not seem healthy."""
         self.should_exit = True
 
     def _protocol(self, slot: Slot) -> Connection:
@@ -63,11 +63,11 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
     def close(self) -> None:
-        """Stop listening at once, as when the rest of the process has died."""
+        """Stop listening at once, for example when the rest of the process has failed."""
         for listener in self.servers:
             listener.close()
 
@@ -77,7 +77,7 @@ def _no_tls() -> None:
 
 
 def configured(app: Any, *, host: str, port: int) -> uvicorn.Config:
-    """Settings of a server for an ASGI application, without TLS."""
+    """Return the settings of a server for an ASGI application, without TLS."""
     return uvicorn.Config(
         app,
         host=host,
@@ -89,8 +89,8 @@ def configured(app: Any, *, host: str, port: int) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        # By default uvicorn believes whoever comes from loopback, as by a port-forward, which
-        # address is his; limits count by that.
+        # By default uvicorn trusts the client address that a caller on loopback sends, for example
+        # through a port-forward; limits count by that address.
         proxy_headers=False,
         timeout_graceful_shutdown=10,
     )

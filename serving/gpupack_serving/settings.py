@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a part that shows its metrics on a port of their own."""
+"""Settings of a component that exposes its metrics on a separate port."""
 
 import dataclasses
 
@@ -10,10 +10,10 @@ MAX_PORT = 65535
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Where /metrics is."""
+    """Port and certificate of /metrics."""
 
     port: int = 0
-    """GPUPACK_METRICS_PORT, HTTPS on all addresses; 0: nobody listens."""
+    """GPUPACK_METRICS_PORT, HTTPS on all addresses; 0: no port is opened."""
     tls_cert: str = ""
     """GPUPACK_METRICS_TLS_CERT: path of the certificate chain (PEM)."""
     tls_key: str = ""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys by which the API server signs tokens of service accounts, as it publishes them.
+"""The API server's public keys for service account tokens.
 
-Whose token a caller sends is known from the token alone where one of these keys has signed it; they
-stand at /openid/v1/jwks, which every service account may read. A signature says who is to be
-charged for a question to the API server, and no more: whether a token is still good, and for whom,
-is for TokenReview to say.
+A token that one of these keys has signed identifies its account without a question. The keys are at
+/openid/v1/jwks, which every service account may read. A signature only decides which account is
+charged for a question to the API server. TokenReview decides whether a token is still valid, and
+for which user.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from gpupack_kube.resources import JWKS
 log = logging.getLogger(__name__)
 
 REFRESH_SECONDS: Final = 60.0
-"""Between two looks for a key that is not known: so long a key that is new may go unnoticed."""
+"""Seconds between two reads for an unknown key; a new key may go unnoticed for as long."""
 
 LONGEST_TOKEN: Final = 16 << 10
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512")
@@ -37,7 +37,7 @@ class _Claims(msgspec.Struct):
 
 
 class SigningKeys:
-    """The API server's keys; asked for anew when a token names another one."""
+    """The API server's keys; read again when a token names an unknown one."""
 
     def __init__(self, api: Api, *, clock: Callable[[], float]) -> None:
         self._api, self._clock = api, clock
@@ -46,7 +46,10 @@ class SigningKeys:
         self._asking = asyncio.Lock()
 
     async def subject(self, token: str) -> str | None:
-        """For whom the API server signed the token; None: it did not, or it shows no keys."""
+        """Return the account for which the API server signed the token.
+
+        None: it did not sign the token, or publishes no keys.
+        """
         if len(token) > LONGEST_TOKEN:
             return None
         try:

@@ -5,7 +5,7 @@ import msgspec
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who the API server says it is."""
+    """A user with the attributes that the API server returns."""
 
     username: str = ""
     uid: str = ""
