@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m gpupack_devcluster`."""
+"""Entry point of `python -m gpupack_devcluster`."""
 
 from gpupack_devcluster.cli import main
 

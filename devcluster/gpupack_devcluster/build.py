@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the cluster's binaries from the Go module in the folder `go`.
+"""Build of the cluster's binaries from the Go module in the folder `go`.
 
-One module and one call of the compiler: Kubernetes, containerd and helm have hundreds of packages
-in common, which are compiled once, and no core waits while another one links.
+There is one module and one call of the compiler: Kubernetes, containerd and helm have hundreds of
+packages in common, which are compiled once, and no core idles while another one links.
 
 go.sum pins every source by hash. A target is skipped while the hash of its inputs (the module's
-files and the build's flags) is the one that its binaries were built from.
+files and the build's flags) equals the hash from which its binaries were built.
 
-It needs nothing but Python and Go, so that it can begin before any library is installed:
-`python -m gpupack_devcluster.build FOLDER [TARGET...]`.
+It needs only Python and Go, so that it can start before any library is installed: `python -m
+gpupack_devcluster.build FOLDER [TARGET...]`.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ LAUNCHER = MODULE.parent.parent / "launcher"
 
 
 def required(module: str) -> str:
-    """Return the version of a Go module, such as v1.2.3, that our go.mod requires.
+    """Return the version of a Go module, such as v1.2.3, that go.mod requires.
 
     Raises:
-        BuildFailed: it requires no such module.
+        BuildFailed: go.mod does not require the module.
     """
     path = MODULE / "go.mod"
     found = re.search(rf"^\s*{re.escape(module)} (v\S+)$", path.read_text(), re.MULTILINE)
@@ -45,7 +45,7 @@ def required(module: str) -> str:
 
 
 KUBERNETES = required("k8s.io/kubernetes")
-"""The one place that says it is go.mod; what cannot read that is held to it by a test."""
+"""Version from go.mod, the only source; a test compares files that cannot read it."""
 CONTAINERD = required("github.com/containerd/containerd/v2")
 VARIABLES = {
     "k8s.io/component-base/version.gitVersion": KUBERNETES,
@@ -53,8 +53,10 @@ VARIABLES = {
     "k8s.io/component-base/version.gitMinor": KUBERNETES.split(".")[1],
     "github.com/containerd/containerd/v2/version.Version": CONTAINERD,
 }
-"""Versions that the linker writes: without them they read v0.0.0. It skips those of other
-binaries."""
+"""Versions that the linker writes; without them they are v0.0.0.
+
+It skips those of other binaries.
+"""
 TOLD_EVERY_SECONDS = 10
 COMPONENTS = (
     "coredns",
@@ -65,8 +67,8 @@ COMPONENTS = (
     "kube-scheduler",
     "kubelet",
 )
-# What `node-initialize` and its like do is data of the kwok module; without `pod-complete`, which
-# would end every Job's pod at once.
+# The kwok module defines what `node-initialize` and the other stages do. `pod-complete` is left
+# out, since it would end every Job's pod at once.
 KWOK_STAGES = (
     "kustomize/stage/node/fast/node-initialize.yaml",
     "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -76,7 +78,7 @@ KWOK_STAGES = (
 
 @dataclass(frozen=True)
 class Target:
-    """Binaries that are wanted together."""
+    """Binaries that are built together."""
 
     name: str
     packages: tuple[str, ...]
@@ -84,9 +86,9 @@ class Target:
     links: tuple[str, ...] = ()
     """Other names of the first binary."""
     sources: Path | None = field(default=None, repr=False)
-    """A folder with Go files that the target is made from besides those of the module."""
+    """A folder with further Go files that the target is built from."""
     stages: tuple[str, ...] = field(default=(), repr=False)
-    """Files of kwok's module that say what becomes of simulated nodes and pods."""
+    """Files of kwok's module that define the behaviour of simulated nodes and pods."""
 
     @property
     def binaries(self) -> tuple[str, ...]:
@@ -116,7 +118,7 @@ TARGETS = {
 
 
 def build(folder: Path, names: Sequence[str] = ()) -> None:
-    """Build what is out of date: of these targets, or of all."""
+    """Build these targets, or all, where they are out of date."""
     for name in names:
         if name not in TARGETS:
             raise UnknownName(f"no target {name!r}: {', '.join(TARGETS)}")
@@ -130,14 +132,14 @@ def build(folder: Path, names: Sequence[str] = ()) -> None:
 
 
 def is_built(target: Target, folder: Path) -> bool:
-    """Whether the folder has all binaries of a target, and they are of its inputs."""
+    """Return whether the folder has all binaries of a target, built from its present inputs."""
     stamp = folder / f".{target.name}.stamp"
     complete = all((folder / name).exists() for name in (*target.binaries, *target.links))
     return complete and stamp.exists() and stamp.read_text() == hash_inputs(target)
 
 
 def build_targets(targets: Sequence[Target], folder: Path) -> None:
-    """Compile targets, and stamp them when all binaries, links and stages are there."""
+    """Compile targets, and write their stamps when all binaries, links and stages exist."""
     folder.mkdir(parents=True, exist_ok=True)
     with phase(f"{', '.join(target.name for target in targets)} built"):
         compile_packages([each for target in targets for each in target.packages], folder)
@@ -150,7 +152,7 @@ def build_targets(targets: Sequence[Target], folder: Path) -> None:
 
 
 def hash_inputs(target: Target) -> str:
-    """Hash of all that a target is made from."""
+    """Return the hash of all inputs of a target."""
     digest = hashlib.sha256("".join((repr(target), *target.stages, *flags())).encode())
     sources = [MODULE / "go.mod", MODULE / "go.sum", *sorted(MODULE.rglob("*.go"))]
     if target.sources:
@@ -161,7 +163,7 @@ def hash_inputs(target: Target) -> str:
 
 
 def compile_packages(packages: Sequence[str], folder: Path) -> None:
-    """Run the Go compiler; binaries appear only when all are whole."""
+    """Run the Go compiler; binaries appear only when all are complete."""
     fresh = folder / ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
@@ -187,14 +189,14 @@ def compile_packages(packages: Sequence[str], folder: Path) -> None:
 
 
 def go_environment() -> dict[str, str]:
-    """Variables of Go's, with which any since 1.21 fetches the one that go.mod names."""
+    """Return variables with which Go 1.21 or later fetches the version that go.mod names."""
     ours = {"GOTOOLCHAIN": "auto", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-    # The compiler collects its garbage less often: that is a tenth of its time, for some 100 MB.
+    # The compiler collects its garbage less often, which saves a tenth of its time for some 100 MB.
     return {"GOGC": "400", **os.environ, **ours}
 
 
 def told(lines: Iterable[str]) -> Iterator[str]:
-    """Pass on what the compiler says, and log now and then how many packages it has named."""
+    """Pass on the compiler's output, and log now and then how many packages it has compiled."""
     compiled, next_seconds = 0, time.monotonic() + TOLD_EVERY_SECONDS
     for line in lines:
         yield line
@@ -205,9 +207,9 @@ def told(lines: Iterable[str]) -> Iterator[str]:
 
 
 def flags() -> list[str]:
-    """Static, small and reproducible.
+    """Return flags for static, small and reproducible binaries.
 
-    What debuggers need is not even compiled: that is a quarter of the compiler's time.
+    Debug data is not even compiled, which saves a quarter of the compiler's time.
     """
     variables = [f"-X {name}={value}" for name, value in VARIABLES.items()]
     return [
@@ -219,7 +221,7 @@ def flags() -> list[str]:
 
 
 def make_link(link: Path, binary: str) -> None:
-    """Point a name at a binary of the same folder."""
+    """Make a symbolic link to a binary of the same folder."""
     link.unlink(missing_ok=True)
     link.symlink_to(binary)
 
@@ -233,7 +235,7 @@ def write_kwok_stages(wanted: Sequence[str], output: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build into a folder: all targets, or those that are named; returns the exit status."""
+    """Build all targets, or those that are named, into a folder; return the exit status."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     folder, *names = arguments
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates and kubeconfigs; elliptic-curve keys, since those of RSA take seconds.
+"""Certificates and kubeconfigs; with elliptic-curve keys, since RSA keys take seconds.
 
-What has less than `RENEWED_BEFORE` left is signed anew for the key that it has. So a certificate
-that a daemon holds stays in order under a renewed authority.
+A certificate with less than `RENEWED_BEFORE` left is signed again for its existing key, so that a
+daemon's certificate stays valid under a renewed authority.
 """
 
 import base64
@@ -23,18 +23,18 @@ RENEWED_BEFORE = dt.timedelta(days=30)
 
 @dataclass(frozen=True)
 class Identity:
-    """Whom a certificate speaks for."""
+    """The user or server that a certificate identifies."""
 
     file: str
     """Base name of the files: FILE.crt, FILE.key, FILE.kubeconfig."""
     user: str
     groups: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    """DNS names and addresses that it may serve as."""
+    """DNS names and addresses of a server."""
 
 
 def control_plane_identities(*, host: str, service: str) -> tuple[Identity, ...]:
-    """What the control plane needs; `admin` is also the API server's identity towards kubelets."""
+    """Return the control plane's identities; `admin` also identifies the API server to kubelets."""
     names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
     masters = ("system:masters",)
     return (
@@ -60,7 +60,7 @@ def control_plane_identities(*, host: str, service: str) -> tuple[Identity, ...]
 
 
 def node_identity(name: str, address: str) -> Identity:
-    """The kubelet of a node."""
+    """Return the identity of a node's kubelet."""
     return Identity(name, f"system:node:{name}", groups=("system:nodes",), hosts=(name, address))
 
 
@@ -72,11 +72,11 @@ class Authority:
         self._server = server
 
     def is_due(self) -> bool:
-        """Whether a certificate, the authority's own or another, ends soon or has ended."""
+        """Return whether the authority's own or another certificate expires soon or has expired."""
         return any(ends_soon(path) for path in self._folder.glob("*.crt"))
 
     def prepare(self) -> None:
-        """Make the authority and the key of service accounts, unless they stand."""
+        """Create the authority and the key of service accounts, unless they exist."""
         certificate = self._folder / "ca.crt"
         if certificate.exists() and not ends_soon(certificate):
             return
@@ -91,18 +91,18 @@ class Authority:
         write_certificate(certificate, builder.sign(key, hashes.SHA256()))
 
     def issue(self, identity: Identity) -> None:
-        """Write certificate, key and kubeconfig of an identity, unless they stand."""
+        """Write certificate, key and kubeconfig of an identity, unless they exist."""
         certificate = self._folder / f"{identity.file}.crt"
         if not certificate.exists() or ends_soon(certificate):
             write_certificate(certificate, self._sign(identity, self._key(identity.file)))
-        # Each time: it holds the authority's certificate, which may be another by now.
+        # Written each time: it holds the authority's certificate, which may have changed.
         kubeconfig = self._folder / f"{identity.file}.kubeconfig"
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(self.kubeconfig(identity.file))
         kubeconfig.chmod(0o600)
 
     def kubeconfig(self, file: str) -> str:
-        """A kubeconfig with everything inside: it can be copied anywhere."""
+        """Return a kubeconfig that contains all its data, so that it can be copied anywhere."""
         authority, certificate, key = (
             base64.b64encode((self._folder / name).read_bytes()).decode()
             for name in ("ca.crt", f"{file}.crt", f"{file}.key")
@@ -131,7 +131,7 @@ class Authority:
         return builder.sign(self._key("ca"), hashes.SHA256())
 
     def _key(self, file: str) -> ec.EllipticCurvePrivateKey:
-        """The key of an identity, made where there is none."""
+        """Return the key of an identity; create it where there is none."""
         path = self._folder / f"{file}.key"
         if not path.exists():
             write_key(path, ec.generate_private_key(ec.SECP256R1()))
@@ -150,13 +150,13 @@ class Authority:
 
 
 def subject(identity: Identity) -> x509.Name:
-    """Kubernetes reads the user from the common name and groups from the organisations."""
+    """Return a subject: Kubernetes reads the user from CN and the groups from the organisations."""
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in identity.groups]
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, identity.user)])
 
 
 def host_name(host: str) -> x509.GeneralName:
-    """An address or a DNS name."""
+    """Return an address or a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -164,13 +164,13 @@ def host_name(host: str) -> x509.GeneralName:
 
 
 def ends_soon(path: Path) -> bool:
-    """Whether a certificate has to be renewed now."""
+    """Return whether a certificate has to be renewed now."""
     certificate = x509.load_pem_x509_certificate(path.read_bytes())
     return certificate.not_valid_after_utc - dt.datetime.now(dt.UTC) < RENEWED_BEFORE
 
 
 def start(name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    """Begin a certificate; an hour back, for clocks that disagree."""
+    """Start a certificate that is valid from an hour ago, for clocks that differ."""
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
@@ -183,7 +183,7 @@ def start(name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBu
 
 
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """PEM, readable by root alone."""
+    """Write a key as PEM that only root can read."""
     data = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -194,5 +194,5 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
 
 
 def write_certificate(path: Path, certificate: x509.Certificate) -> None:
-    """PEM."""
+    """Write a certificate as PEM."""
     path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

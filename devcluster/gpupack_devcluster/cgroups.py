@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node's control groups, for cgroup v1 and v2.
 
-A node is accounted for in a group of its own, NAME, directly below the root. Its processes join
-that group before they enter the node's namespaces; the cgroup namespace is made there, so inside
-the node the group is the root of all it sees, and the kubelet makes its `kubepods` in it.
+Each node has its own group, NAME, directly below the root. Its processes join that group before
+they enter the node's namespaces. The cgroup namespace is created there, so that inside the node the
+group is the root, and the kubelet creates its `kubepods` in it.
 
-v1: one group in each hierarchy that the host has mounted; inside, each is mounted afresh.
-v2: one group. A group with processes of its own cannot hand controllers down, so after the cgroup
-    namespace is made, the node's daemons live in the leaf NAME/daemons.
+v1: one group in each hierarchy that the host has mounted; inside, each is mounted again.
+v2: one group. A group with processes of its own cannot delegate controllers, so after the cgroup
+    namespace is created, the node's daemons live in the leaf NAME/daemons.
 """
 
 import os
@@ -24,36 +24,39 @@ DAEMONS = "daemons"
 
 
 class Cgroups(Protocol):
-    """What a node needs of the host's control groups."""
+    """The operations on the host's control groups that a node needs."""
 
     def create(self, name: str) -> None:
-        """Make the node's group."""
+        """Create the node's group."""
 
     def join(self, name: str) -> str:
-        """Shell commands that put the shell itself into the group that becomes the root."""
+        """Return shell commands with which the shell joins the group that becomes the root."""
 
     def settle(self, name: str) -> None:
-        """Arrange the group once the node's cgroup namespace is made."""
+        """Arrange the group after the node's cgroup namespace is created."""
 
     def join_daemons(self, name: str) -> str:
-        """Shell commands that put the shell itself where daemons live once the node has booted."""
+        """Return shell commands with which the shell joins the daemons' group of a booted node."""
 
     def mount(self, name: str) -> str:
-        """Shell commands, run inside the node as root, that mount the node's own view."""
+        """Return shell commands, run inside the node as root, that mount the node's own view."""
 
     def groups(self, name: str) -> list[Path]:
-        """Top folders of the node's group that exist."""
+        """Return top folders of the node's group that exist."""
 
 
 class CgroupsV1:
-    """Several hierarchies, some with several controllers (`cpu,cpuacct`) or only a name."""
+    """Control groups v1.
+
+    There are several hierarchies, some with several controllers (`cpu,cpuacct`) or only a name.
+    """
 
     def __init__(self, root: Path = ROOT, *, mounts: str | None = None) -> None:
         self._root = root
         self._hierarchies = v1_hierarchies(mounts or Path("/proc/self/mounts").read_text(), root)
 
     def create(self, name: str) -> None:
-        """Make the group everywhere; a new cpuset is empty and nothing can join it."""
+        """Create the group everywhere; fill its cpuset, since no process can join an empty one."""
         for folder in self._hierarchies:
             group = folder / name
             group.mkdir(exist_ok=True)
@@ -63,18 +66,18 @@ class CgroupsV1:
                     (group / resource).write_text((folder / resource).read_text())
 
     def join(self, name: str) -> str:
-        """Join every hierarchy."""
+        """Return commands that join every hierarchy."""
         return "".join(f"echo $$ > {f}/{name}/cgroup.procs\n" for f in self._hierarchies)
 
     def settle(self, name: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def join_daemons(self, name: str) -> str:
-        """Join the same groups: v1 lets a group have both processes and children."""
+        """Return the same commands: v1 allows a group with both processes and children."""
         return self.join(name)
 
     def mount(self, name: str) -> str:
-        """Mount each hierarchy with the options that the host uses."""
+        """Return commands that mount each hierarchy with the options that the host uses."""
         del name
         lines = [f"mount -t tmpfs -o mode=755 cgroup {self._root}"]
         for folder, options in self._hierarchies.items():
@@ -82,55 +85,55 @@ class CgroupsV1:
         return "\n".join(lines) + "\n"
 
     def groups(self, name: str) -> list[Path]:
-        """The group in each hierarchy."""
+        """Return the group in each hierarchy."""
         return [folder / name for folder in self._hierarchies if (folder / name).is_dir()]
 
 
 class CgroupsV2:
-    """One hierarchy."""
+    """Control groups v2: one hierarchy."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
 
     def create(self, name: str) -> None:
-        """Make the group, with all the controllers that the host has."""
+        """Create the group, with all controllers that the host has."""
         try:
             hand_down(self._root)
         except OSError:
-            # The root that we see is a container's, with processes in it.
+            # The visible root is a container's, with processes in it.
             move_processes(self._root, self._root / "host")
             hand_down(self._root)
         (self._root / name).mkdir(exist_ok=True)
 
     def join(self, name: str) -> str:
-        """Join the group itself."""
+        """Return commands that join the group itself."""
         return f"echo $$ > {self._root}/{name}/cgroup.procs\n"
 
     def settle(self, name: str) -> None:
-        """Empty the group into its leaf, then hand the controllers down."""
+        """Move the group's processes into its leaf, then delegate the controllers."""
         group = self._root / name
         move_processes(group, group / DAEMONS)
         hand_down(group)
 
     def join_daemons(self, name: str) -> str:
-        """Join the leaf."""
+        """Return commands that join the leaf."""
         return f"echo $$ > {self._root}/{name}/{DAEMONS}/cgroup.procs\n"
 
     def mount(self, name: str) -> str:
-        """Mount the node's view: the namespace makes the group its root."""
+        """Return commands that mount the node's view: the namespace makes the group its root."""
         del name
         return f"mount -t cgroup2 cgroup {self._root}\n"
 
     def groups(self, name: str) -> list[Path]:
-        """The one group."""
+        """Return the one group."""
         return [self._root / name] if (self._root / name).is_dir() else []
 
 
 def move_processes(group: Path, leaf: Path) -> None:
-    """Move what runs in a v2 group itself into a leaf below it."""
+    """Move the processes of a v2 group into a leaf below it."""
     leaf.mkdir(exist_ok=True)
     for pid in (group / "cgroup.procs").read_text().split():
-        with suppress(OSError):  # gone meanwhile, or a kernel thread
+        with suppress(OSError):  # it has ended, or is a kernel thread
             (leaf / "cgroup.procs").write_text(pid)
 
 
@@ -142,7 +145,7 @@ def hand_down(group: Path) -> None:
 
 
 def v1_hierarchies(mounts: str, root: Path) -> dict[Path, str]:
-    """Mounted v1 hierarchies below the root, with the options that name them.
+    """Return mounted v1 hierarchies below the root, with the options that name them.
 
     >>> v1_hierarchies("cgroup /c/cpu cgroup rw,relatime,cpu,cpuacct 0 0", Path("/c"))
     {PosixPath('/c/cpu'): 'cpu,cpuacct'}
@@ -161,12 +164,12 @@ def v1_hierarchies(mounts: str, root: Path) -> dict[Path, str]:
 
 
 def host_cgroups(root: Path = ROOT) -> Cgroups:
-    """The version that this host uses: v2 shows its controllers at the very top."""
+    """Return this host's version: v2 has its list of controllers at the root."""
     return CgroupsV2(root) if (root / "cgroup.controllers").exists() else CgroupsV1(root)
 
 
 def remove(groups: list[Path]) -> None:
-    """Remove groups from the leaves up; the kernel empties them a moment after their processes."""
+    """Remove groups from the leaves up; the kernel empties them shortly after their processes."""
     deadline = time.monotonic() + REMOVAL_SECONDS
     while remaining := [group for group in groups if group.is_dir()]:
         for group in remaining:
@@ -177,7 +180,7 @@ def remove(groups: list[Path]) -> None:
 
 
 def remove_tree(group: Path) -> None:
-    """Try once; files in control groups cannot be removed and need not be."""
+    """Try once to remove a tree; files in control groups cannot be removed and need not be."""
     for folder, _, _ in os.walk(group, topdown=False):
         with suppress(OSError):
             Path(folder).rmdir()

@@ -19,7 +19,7 @@ from gpupack_devcluster.settings import ClusterSettings, Paths
 
 
 class OneLineErrors(click.Group):
-    """Our own errors are told in one line; any other is a bug and keeps its traceback."""
+    """A command group that reports our errors in one line; any other error keeps its traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
@@ -31,7 +31,7 @@ class OneLineErrors(click.Group):
 
 @dataclass(frozen=True)
 class Session:
-    """What the commands work with."""
+    """The settings and the driver of a command."""
 
     settings: ClusterSettings
     cluster: ClusterDriver

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster as a whole: a ClusterDriver on this host's own kernel.
 
-`up` observes what runs and starts the rest, so it also finishes an `up` that was interrupted.
-`down` ends every marked process by SIGKILL. That is no rudeness: a node that goes down loses its
-power anyway, etcd and the API server are made to survive it, and nobody holds a Lease.
+`up` observes what runs and starts the rest, so it also completes an interrupted `up`. `down` ends
+every marked process with SIGKILL. That is safe: a node that goes down loses its power anyway, etcd
+and the API server survive it, and no Lease is held.
 """
 
 import re
@@ -46,7 +46,7 @@ BINARIES = (
 
 
 class Cluster:
-    """One cluster on this host, known by its state folder."""
+    """One cluster on this host, identified by its state folder."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
@@ -62,30 +62,30 @@ class Cluster:
         return self._paths.kubeconfig
 
     def nodes(self) -> tuple[str, ...]:
-        """Names of the real nodes that `up` made."""
+        """Return names of the real nodes that `up` created."""
         return tuple(node_name(index) for index in self._indexes())
 
     def up(self, *, nodes: int = 2, kwok_nodes: int = 0) -> None:
-        """Start what is not running; returns when all nodes are Ready."""
+        """Start what is not running; return when all nodes are Ready."""
         self._check(nodes)
         with locked(self._paths.lock):
             self._up(nodes, kwok_nodes)
 
     def down(self) -> None:
-        """Stop everything; what stays is files below the state folder."""
+        """Stop everything; only files below the state folder remain."""
         require_root()
         with locked(self._paths.lock), phase("stopped"):
             self._down()
 
     def reset(self) -> None:
-        """Like down, and forget etcd, certificates and the nodes' disks."""
+        """Stop everything, and delete the data of etcd, certificates and the nodes' disks."""
         self.down()
         with locked(self._paths.lock), phase("data deleted"):
             shutil.rmtree(self._paths.cluster, ignore_errors=True)
             self._paths.kubeconfig.unlink(missing_ok=True)
 
     def load(self, images: Sequence[str]) -> None:
-        """Give images to every node that runs, and to the others when they boot."""
+        """Load images into every running node, and into the others when they boot."""
         require_root()
         for image in images:
             self._require_image(image)
@@ -98,12 +98,12 @@ class Cluster:
                 for_all(running, partial(self._give, image=image))
 
     def power_off(self, node: str) -> None:
-        """Pull the plug of a node."""
+        """Cut the power of a node."""
         require_root()
         self.node(node).power_off()
 
     def power_on(self, node: str) -> None:
-        """Boot a node; returns when it is Ready."""
+        """Boot a node; return when it is Ready."""
         require_root()
         start = time.time()
         index = self.node(node).config.index
@@ -112,7 +112,7 @@ class Cluster:
         self._wait_ready([node], since=start)
 
     def kill(self, target: str, component: str) -> None:
-        """`kill -9` one daemon of a node or of the host."""
+        """Kill one daemon of a node or of the host with `kill -9`."""
         require_root()
         if target == HOST:
             self._control_plane.kill(host_component(component))
@@ -128,7 +128,7 @@ class Cluster:
             self.node(target).start(node_component(component))
 
     def entry(self, node: str) -> list[str]:
-        """Command line prefix that enters a node."""
+        """Return the command line prefix that enters a node."""
         require_root()
         return self.node(node).entry()
 
@@ -138,20 +138,20 @@ class Cluster:
         return self.node(node).execute(command)
 
     def node(self, name: str) -> Node:
-        """A node by its name."""
+        """Return a node by its name."""
         for index in self._indexes():
             if node_name(index) == name:
                 return self._node(index)
         raise UnknownName(f"no node {name!r}: {', '.join(self.nodes()) or 'the cluster has none'}")
 
     def running_units(self) -> dict[str, int]:
-        """Daemons that run now, with their process identifiers."""
+        """Return the running daemons, with their process identifiers."""
         found = processes.scan(self._paths.state)
         return {p.unit: p.pid for p in sorted(found, key=lambda p: p.unit) if p.is_daemon}
 
     def describe(self) -> list[str]:
-        """Daemons with their process identifiers, then nodes."""
-        require_root()  # others cannot see what is ours
+        """Return daemons with their process identifiers, then nodes."""
+        require_root()  # other users cannot see root's processes
         units = self.running_units()
         if not units:
             return []
@@ -165,7 +165,7 @@ class Cluster:
     def _up(self, nodes: int, kwok_nodes: int) -> None:
         self._check_images()
         if self._authority.is_due():
-            # Daemons and kubelets read their kubeconfigs when they start.
+            # Daemons and kubelets read their kubeconfigs only at their start.
             logger.warning("certificates end soon: everything is stopped and started with new ones")
             self._down()
         self._prepare_host()
@@ -191,16 +191,16 @@ class Cluster:
             cgroups.remove(cgroups.host_cgroups().groups(node_name(index)))
 
     def _end(self, state: Path) -> None:
-        """Kill what runs with this state folder and give the host back its network."""
+        """Kill all processes with this state folder and restore the host's network."""
         while running := processes.scan(state):
             processes.kill(running)
         network.take_down(self.settings.addresses, state)
         host.restore()
 
     def _end_abandoned(self) -> None:
-        """End another cluster that no `down` ended: its checkout is deleted, or nothing of it runs.
+        """End another cluster that was not stopped: its checkout is deleted, or none of it runs.
 
-        The bridge outlives the processes where a container or a session is ended with all in it.
+        The bridge outlives the processes where a container or a session ends with everything in it.
         """
         owner = network.owner(self.settings.addresses)
         if not owner or Path(owner) == self._paths.state:
@@ -209,7 +209,7 @@ class Cluster:
             logger.warning("removing what is left of the cluster of deleted folder %s", owner)
             self._end(Path(owner))
             return
-        # Who holds the lock may be about to start the first process.
+        # The holder of the lock may be about to start the first process.
         with locked_if_free(Paths(Path(owner)).lock) as free:
             if free and not processes.scan(Path(owner)):
                 logger.warning("removing the bridge of %s, a cluster of which nothing runs", owner)
@@ -224,9 +224,9 @@ class Cluster:
             raise UnknownName(f"--nodes {nodes}: between 1 and {maximum}")
 
     def _check_images(self) -> None:
-        """Insist on the sandbox image alone; others may have left the store."""
+        """Require only the sandbox image; others may have left the store."""
         remembered = loaded.read(self._paths.loaded_images)
-        if not any(loaded.is_archive(image) for image in remembered):  # one may well hold it
+        if not any(loaded.is_archive(image) for image in remembered):  # an archive may contain it
             self._require_image(SANDBOX_IMAGE)
         wanted = dict.fromkeys([SANDBOX_IMAGE, *remembered])
         found = [image for image in wanted if self._has_image(image)]
@@ -253,7 +253,7 @@ class Cluster:
             self._control_plane.prepare(self._authority)
 
     def _boot(self, index: int) -> None:
-        """Everything of a node that needs no API server."""
+        """Start everything of a node that needs no API server."""
         node = self._node(index)
         node.boot(self._authority)
         node.start(NodeComponent.CONTAINERD)
@@ -282,7 +282,7 @@ class Cluster:
             self._node(index).power_off()
             self._kubectl("delete", "node", node_name(index), "--ignore-not-found")
             shutil.rmtree(self._paths.node(node_name(index)))
-            # Nobody renews its certificate any more, so none of it may be found due.
+            # Its certificate is no longer renewed, so it must not be found due.
             for path in self._paths.pki.glob(f"{node_name(index)}.*"):
                 path.unlink()
 
@@ -304,7 +304,7 @@ class Cluster:
         )
 
     def _without_kubelet(self) -> list[str]:
-        """Nodes whose heartbeats in the API are from before."""
+        """Return nodes whose heartbeats in the API are from before."""
         units = self.running_units()
         return [name for name in self.nodes() if f"{name}/{NodeComponent.KUBELET}" not in units]
 
@@ -318,7 +318,7 @@ class Cluster:
         return Node(config, cgroups.host_cgroups())
 
     def _indexes(self) -> list[int]:
-        """Indexes of the nodes that have a disk."""
+        """Return indexes of the nodes that have a disk."""
         folders = (self._paths.cluster / "nodes").glob("gpupack-*")
         matches = (re.fullmatch(r"gpupack-(\d+)", folder.name) for folder in folders)
         return sorted(int(match[1]) for match in matches if match)

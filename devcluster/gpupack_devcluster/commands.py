@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run programs of the host and report their failure in words."""
+"""Runner of the host's programs, with failures as text."""
 
 import os
 import shutil
@@ -44,21 +44,21 @@ def run(
 
 
 def succeeds(command: Sequence[str | Path]) -> bool:
-    """Whether a program ends well; its output is nobody's business."""
+    """Return whether a program succeeds; its output is discarded."""
     words = [str(word) for word in command]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 def require_root() -> None:
-    """Refuse to go on without root, in one line."""
+    """Refuse to continue without root, with one line."""
     if os.geteuid() != 0:
         raise NotRoot("this needs root (namespaces, mounts, cgroups): run it with sudo")
 
 
 def require_tools(binaries: Path) -> None:
-    """Check the host's programs at once, with the packages that bring the missing ones.
+    """Check all of the host's programs, and name the packages of missing ones.
 
-    A folder of binaries that was carried here may hold them too.
+    A folder of binaries that was copied here may contain them too.
     """
     missing = [name for name in DEBIAN_PACKAGE if find_tool(name, binaries) is None]
     packages = {DEBIAN_PACKAGE[name] for name in missing}
@@ -78,19 +78,19 @@ def require_binaries(folder: Path, names: Iterable[str]) -> None:
 
 
 def find_tool(name: str, binaries: Path) -> str | None:
-    """Path of a program: among our binaries, else where the host keeps its own."""
+    """Return the path of a program: among our binaries, or else on the host."""
     return shutil.which(name, path=f"{binaries}:{os.environ.get('PATH', os.defpath)}")
 
 
 def find_cni_folder(binaries: Path) -> Path | None:
-    """The folder that holds all plugins that a node needs: carried, else the host's."""
+    """Return the folder with all plugins that a node needs: a copied one, or else the host's."""
     folders = (binaries / CARRIED_CNI, *CNI_FOLDERS)
     found = (f for f in folders if all((f / name).exists() for name in CNI_PLUGINS))
     return next(found, None)
 
 
 def cni_folder(binaries: Path) -> Path:
-    """The folder with the CNI plugins."""
+    """Return the folder with the CNI plugins."""
     folder = find_cni_folder(binaries)
     if folder is None:
         raise ToolMissing("no CNI plugins: apt-get install containernetworking-plugins")

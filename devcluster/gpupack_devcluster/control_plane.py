@@ -19,10 +19,10 @@ ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
 POD_END = Path(__file__).with_name("kwok_pod_end.yaml")
 
-# Started together: the API server waits for etcd by itself.
+# These start together: the API server waits for etcd by itself.
 STORE = (HostComponent.ETCD, HostComponent.API_SERVER)
-# Started when the API server is ready: kube-controller-manager gives up on it after 20 s, which a
-# busy machine exceeds, and ends for good.
+# These start when the API server is ready: kube-controller-manager gives up on it after 20 s, which
+# a busy machine exceeds, and then ends for good.
 CONTROLLERS = (
     HostComponent.CONTROLLER_MANAGER,
     HostComponent.SCHEDULER,
@@ -50,7 +50,7 @@ class ControlPlane:
         give_to_caller(paths.kubeconfig)
 
     def daemon(self, component: HostComponent) -> Process | None:
-        """A daemon, if it runs."""
+        """Return a daemon, if it runs."""
         return processes.find(self._settings.paths.state, component)
 
     def start(self, component: HostComponent) -> None:
@@ -66,7 +66,7 @@ class ControlPlane:
         )
 
     def kill(self, component: HostComponent) -> None:
-        """Kill -9 a daemon."""
+        """Kill a daemon with `kill -9`."""
         running = self.daemon(component)
         if running is None:
             raise NotUp(f"{component} does not run")
@@ -83,13 +83,13 @@ class ControlPlane:
 
 
 def give_to_caller(path: Path) -> None:
-    """Under sudo, let the person who called use a file that only its owner may read."""
+    """Let the caller of sudo use a file that only its owner may read."""
     if "SUDO_UID" in os.environ:
         os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
 
 
 def host_component(name: str) -> HostComponent:
-    """A component by its name."""
+    """Return a component by its name."""
     try:
         return HostComponent(name)
     except ValueError:
@@ -98,7 +98,7 @@ def host_component(name: str) -> HostComponent:
 
 
 def arguments(component: HostComponent, settings: ClusterSettings) -> list[str]:
-    """Arguments of a daemon."""
+    """Return the arguments of a daemon."""
     match component:
         case HostComponent.ETCD:
             return etcd(settings)
@@ -115,7 +115,7 @@ def arguments(component: HostComponent, settings: ClusterSettings) -> list[str]:
 
 
 def etcd(settings: ClusterSettings) -> list[str]:
-    """etcd; without fsync: a test cluster need not survive a crash of the machine."""
+    """Return etcd's arguments; without fsync: a test cluster need not survive a machine crash."""
     return [
         f"--data-dir={settings.paths.cluster}/etcd",
         f"--listen-client-urls={ETCD}",
@@ -128,7 +128,10 @@ def etcd(settings: ClusterSettings) -> list[str]:
 
 
 def api_server(settings: ClusterSettings) -> list[str]:
-    """kube-apiserver; kubelets are asked by address, since the host's DNS knows no nodes."""
+    """Return kube-apiserver's arguments.
+
+    It calls kubelets by address, since the host's DNS does not know the nodes.
+    """
     pki, host = settings.paths.pki, settings.addresses.host
     return [
         f"--etcd-servers={ETCD}",
@@ -151,7 +154,10 @@ def api_server(settings: ClusterSettings) -> list[str]:
 
 
 def controller_manager(settings: ClusterSettings) -> list[str]:
-    """kube-controller-manager, quick to see a dead node; pod ranges are fixed, not handed out."""
+    """Return kube-controller-manager's arguments.
+
+    It detects a dead node fast. Pod ranges are fixed and not assigned by it.
+    """
     pki = settings.paths.pki
     return [
         f"--kubeconfig={pki}/controller-manager.kubeconfig",
@@ -170,7 +176,10 @@ def controller_manager(settings: ClusterSettings) -> list[str]:
 
 
 def scheduler(settings: ClusterSettings) -> list[str]:
-    """kube-scheduler; one that lost a Lease would end, and on a busy host it would."""
+    """Return kube-scheduler's arguments.
+
+    It uses no Lease: after losing one it would end, which happens on a busy host.
+    """
     return [
         f"--kubeconfig={settings.paths.pki}/scheduler.kubeconfig",
         "--leader-elect=false",
@@ -179,7 +188,10 @@ def scheduler(settings: ClusterSettings) -> list[str]:
 
 
 def kwok(settings: ClusterSettings, kubeconfig: str) -> list[str]:
-    """Kwok, for the nodes that carry its annotation; our own stages say which pods end."""
+    """Return kwok's arguments.
+
+    It manages the nodes with its annotation; our own stages define which pods end.
+    """
     return [
         f"--kubeconfig={kubeconfig}",
         "--manage-all-nodes=false",
@@ -193,7 +205,7 @@ def kwok(settings: ClusterSettings, kubeconfig: str) -> list[str]:
 
 
 def corefile(settings: ClusterSettings) -> str:
-    """Cluster DNS; no cache, which would remember for seconds that a new name does not exist."""
+    """Return the configuration of cluster DNS; a cache would keep negative answers for seconds."""
     forward = "  forward . /etc/resolv.conf\n" if settings.masquerade else ""
     return (
         ".:53 {\n"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabulary of a test cluster: what tests may ask of any of them.
+"""The interface of a test cluster: what tests may ask of any of them.
 
-`Cluster` (cluster.py) is our own; `KindCluster` (kind.py) is plain kind. Where a method takes a
-`target`, it is a node's name or HOST, where the control plane runs.
+`Cluster` (cluster.py) is our own; `KindCluster` (kind.py) is plain kind. A `target` is a node's
+name or HOST, where the control plane runs.
 """
 
 from collections.abc import Sequence
@@ -39,37 +39,37 @@ class ClusterDriver(Protocol):
         """The administrator's kubeconfig."""
 
     def nodes(self) -> tuple[str, ...]:
-        """Names of the real nodes that pods run on, whether on or off."""
+        """Return names of the real nodes that pods run on, whether on or off."""
 
     def up(self, *, nodes: int, kwok_nodes: int) -> None:
-        """Start what is not running; returns when all nodes are Ready."""
+        """Start what is not running; return when all nodes are Ready."""
 
     def down(self) -> None:
-        """Stop everything and leave nothing behind but files below the state folder."""
+        """Stop everything and leave only files below the state folder."""
 
     def reset(self) -> None:
-        """Like down, and forget the cluster's contents."""
+        """Stop everything, and delete the cluster's contents."""
 
     def load(self, images: Sequence[str]) -> None:
-        """Give images (a name in the local store, or an archive file) to every node."""
+        """Load images (a name in the local store, or an archive file) into every node."""
 
     def power_off(self, node: str) -> None:
-        """Pull the plug: every process of the node is gone at once."""
+        """Cut the power: every process of the node ends at once."""
 
     def power_on(self, node: str) -> None:
-        """Boot a node that is off; returns when it is Ready."""
+        """Boot a node that is off; return when it is Ready."""
 
     def kill(self, target: str, component: str) -> None:
-        """`kill -9` one daemon."""
+        """Kill one daemon with `kill -9`."""
 
     def start(self, target: str, component: str) -> None:
         """Start a daemon that is not running."""
 
     def entry(self, node: str) -> list[str]:
-        """Command line that, put before another one, runs it in a node."""
+        """Return a command line prefix that runs a command in a node."""
 
     def execute(self, node: str, command: Sequence[str]) -> CompletedProcess[str]:
-        """Run a command in a node; its output is captured and its status not checked."""
+        """Run a command in a node; capture its output and do not check its status."""
 
     def describe(self) -> list[str]:
-        """What runs, for people, one line each; nothing if the cluster is down."""
+        """Return what runs, for users, one line each; nothing if the cluster is down."""

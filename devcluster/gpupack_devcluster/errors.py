@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, in one tree.
+"""Errors of the devcluster, as one tree.
 
 DevclusterError
 ├── NotRoot            namespaces, mounts and cgroups need root
-├── ToolMissing        a program of the host, or a binary of `build`, is not there
-├── CommandFailed      a program was run and failed; carries its last words
+├── ToolMissing        a program of the host, or a binary of `build`, is missing
+├── CommandFailed      a program was run and failed; holds the end of its output
 ├── BuildFailed        a Go build failed; its output is in the log
 ├── NotUp              the command needs a running cluster or node
 ├── Occupied           another cluster holds this host's bridge
-├── NotInTime          something did not become ready; says what and where its log is
+├── NotInTime          something did not become ready; names it and its log
 ├── UnknownName        no such node or component
 └── ImageProblem
     ├── ImageMissing   the store has no image of that name
@@ -25,7 +25,7 @@ class NotRoot(DevclusterError):
 
 
 class ToolMissing(DevclusterError):
-    """A program of the host or of `build` is not there."""
+    """A program of the host or of `build` is missing."""
 
 
 class CommandFailed(DevclusterError):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster changes on the host outside its own folders, and how that is undone.
+"""Changes to the host outside the cluster's own folders, and their undoing.
 
-The kubelet sets kernel variables that have no namespace, and a node's mounts need folders to be
-mounted on. The old values are kept in /run: like the values themselves they last until the next
+The kubelet sets kernel variables that have no namespace, and a node's mounts need folders as mount
+points. The old values are recorded in /run: like the values themselves they last until the next
 boot, and they survive a deleted state folder.
 """
 
@@ -29,7 +29,7 @@ SYSCTL = Path("/proc/sys")
 
 
 def prepare(*, forward: bool, record: Path = RECORD) -> None:
-    """Note the old state once, then make what is needed."""
+    """Record the old state once, then make the changes."""
     if not record.exists():
         missing = [str(folder) for folder in MOUNT_POINTS if not folder.exists()]
         values = {name: (SYSCTL / name).read_text().strip() for name in VARIABLES}
@@ -41,7 +41,7 @@ def prepare(*, forward: bool, record: Path = RECORD) -> None:
 
 
 def restore(*, record: Path = RECORD) -> None:
-    """Give the host back as it was; a folder that someone has filled meanwhile stays."""
+    """Restore the host; a folder that has been filled since then stays."""
     if not record.exists():
         return
     noted = json.loads(record.read_text())

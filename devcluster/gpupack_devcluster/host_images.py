@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images made of this host's own files, where nothing can be downloaded and nothing built.
+"""Images from this host's own files, where no download and no build is possible.
 
 A layer is a folder of hard links to the host's files (copies where it lies on another file system),
-so an image of 8 GB takes a second and no space. Layers and records are written as buildah writes
-them: whoever reads the store (images.py) sees no difference.
+so an image of 8 GB takes a second and no space. Layers and records have buildah's format, so that a
+reader of the store (images.py) sees no difference.
 
-Linked files are shared with the host, and never written: a container writes to its own folder.
+Linked files are shared with the host and never written: a container writes to its own folder.
 """
 
 import errno
@@ -33,13 +33,13 @@ UNLINKABLE = {errno.EXDEV, errno.EPERM, errno.EMLINK}
 
 @dataclass(frozen=True)
 class Tree:
-    """Files of the host and where they stand in the image."""
+    """Files of the host and their place in the image."""
 
     source: Path
     target: str
     """Absolute path in the image."""
     leave_out: tuple[str, ...] = ()
-    """Patterns of paths below the source; a folder that fits is left out with all it holds."""
+    """Patterns of paths below the source; a matching folder is left out with all its content."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class HostLayer:
     name: str
     trees: tuple[Tree, ...]
     links: Mapping[str, str]
-    """Absolute path in the image -> what the symbolic link says."""
+    """Absolute path in the image -> target of the symbolic link."""
     folders: Mapping[str, int]
-    """Folders that it adds, with their permissions."""
+    """Folders that the layer adds, with their permissions."""
     loader_cache: bool = False
-    """Write the dynamic loader's cache of the libraries in this layer, which programs also read."""
+    """Write the dynamic loader's cache for the libraries in this layer; programs read it, too."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class HostImage:
 
 
 class HostStore:
-    """A containers-storage root that holds images of the host alone."""
+    """A containers-storage root with only images of host files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def write(self, images: Sequence[HostImage]) -> None:
-        """Replace what the store holds."""
+        """Replace the content of the store."""
         if self._root.exists() and not (self._root / MARK).exists():
             raise StoreInvalid(
                 f"{self._root} holds images that were built: remove it, or use these images"
@@ -86,7 +86,7 @@ class HostStore:
         write_json(self._root / "overlay-images" / "images.json", records)
 
     def _fill(self, layer: HostLayer) -> str:
-        """Make the layer's folder unless it stands; returns the digest of what is in it."""
+        """Create the layer's folder unless it exists; return the digest of its content."""
         folder = self._root / "overlay" / layer.name / "diff"
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -142,7 +142,7 @@ def fill(folder: Path, layer: HostLayer) -> None:
 
 
 def inside(folder: Path, path: str) -> Path:
-    """Where an absolute path of the image lies."""
+    """Return the location of an image's absolute path."""
     return folder / path.lstrip("/")
 
 
@@ -155,7 +155,7 @@ def link(source: Path, target: Path, leave_out: Sequence[str] = ()) -> None:
 
 
 def link_folder(source: Path, target: Path, leave_out: Sequence[str], *, device: int) -> None:
-    """Link what a folder holds; sockets and device nodes are nobody's to share."""
+    """Link the content of a folder; skip sockets and device nodes."""
     target.mkdir(exist_ok=True)
     shutil.copymode(source, target)
     for entry in os.scandir(source):
@@ -171,17 +171,17 @@ def link_folder(source: Path, target: Path, leave_out: Sequence[str], *, device:
 
 
 def names_in(patterns: Sequence[str]) -> list[str]:
-    """The patterns that judge names of this very folder."""
+    """Return the patterns for names in this folder."""
     return [pattern.removeprefix("**/") for pattern in patterns if is_local(pattern)]
 
 
 def is_local(pattern: str) -> bool:
-    """Whether a pattern judges a name, not a path further down."""
+    """Return whether a pattern is for a name, not for a path further down."""
     return "/" not in pattern.removeprefix("**/")
 
 
 def below(patterns: Sequence[str], name: str) -> list[str]:
-    """The patterns that hold in a folder below; `**/` holds everywhere.
+    """Return the patterns that apply in a folder below; `**/` applies everywhere.
 
     >>> below(["local/cuda*", "**/libcuda*", "share/man"], "local")
     ['cuda*', '**/libcuda*']
@@ -209,7 +209,7 @@ def link_file(source: Path, target: Path) -> None:
 
 
 def digest_of(folder: Path) -> str:
-    """A digest that changes with any file below, as far as name, size and time tell.
+    """Return a digest that changes with the name, size or time of any file below.
 
     The content is not read: that would take a minute for a Python with CUDA in it.
     """
@@ -220,7 +220,7 @@ def digest_of(folder: Path) -> str:
 
 
 def describe(folder: Path, prefix: str) -> Iterator[str]:
-    """One line for each entry below a folder, in a fixed order."""
+    """Yield one line for each entry below a folder, in a fixed order."""
     for entry in sorted(os.scandir(folder), key=lambda each: each.name):
         status = entry.stat(follow_symlinks=False)
         path = f"{prefix}/{entry.name}"
@@ -234,7 +234,7 @@ def describe(folder: Path, prefix: str) -> Iterator[str]:
 
 
 def config_of(image: HostImage, stack: Sequence[str]) -> bytes:
-    """The image's configuration (OCI)."""
+    """Return the image's configuration (OCI)."""
     return encode(
         {
             "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
@@ -246,7 +246,7 @@ def config_of(image: HostImage, stack: Sequence[str]) -> bytes:
 
 
 def manifest_of(config: bytes, stack: Sequence[str]) -> bytes:
-    """The image's manifest (OCI). Its layers' blobs exist nowhere, so they have no size."""
+    """Return the image's manifest (OCI). Its layers' blobs do not exist, so they have no size."""
     described = {
         "mediaType": CONFIG_TYPE,
         "digest": f"sha256:{hashlib.sha256(config).hexdigest()}",
@@ -259,7 +259,7 @@ def manifest_of(config: bytes, stack: Sequence[str]) -> bytes:
 
 
 def encode(content: Mapping[str, Any]) -> bytes:
-    """JSON, always the same for the same content."""
+    """Return JSON that is always the same for the same content."""
     return json.dumps(content, sort_keys=True).encode()
 
 

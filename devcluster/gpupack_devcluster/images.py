@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images stand on disk once: the layers that buildah unpacked are the layers that nodes use.
+"""Images that are on disk once: nodes use the layers that buildah unpacked.
 
 buildah keeps images in a containers-storage (driver overlay): every layer is a folder
 `overlay/ID/diff` of unpacked files, with whiteouts and opaque folders in the form that overlayfs
-itself reads. containerd's overlayfs snapshotter wants exactly that. So an image is loaded by
-hard links (image-seed does it inside containerd's bookkeeping), not by export and import: an
-image of 5 GB takes seconds and no space, and a changed layer costs what is in that layer.
+reads. containerd's overlayfs snapshotter needs exactly that form. So an image is loaded by hard
+links (image-seed makes them inside containerd's bookkeeping), not by export and import: an image of
+5 GB takes seconds and no space, and a changed layer costs only the content of that layer.
 
 Files are shared between store and nodes and never written: a container writes to its own upper
 folder, and overlayfs copies a file before it changes it.
@@ -35,12 +35,12 @@ class Layer:
     parent: str
     """Digest of the stack below; empty for the lowest layer."""
     folder: str
-    """Where its files lie."""
+    """Folder of its files."""
 
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """All that a node's containerd must be told about an image."""
+    """The data about an image that a node's containerd needs."""
 
     names: tuple[str, ...]
     media_type: str
@@ -49,7 +49,7 @@ class ImagePlan:
     layers: tuple[Layer, ...]
 
     def to_json(self) -> str:
-        """The form that image-seed reads."""
+        """Return the form that image-seed reads."""
         return json.dumps(
             {
                 "names": self.names,
@@ -62,13 +62,13 @@ class ImagePlan:
 
 
 class ImageStore:
-    """A containers-storage root, read only."""
+    """A containers-storage root that is only read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def plan(self, name: str) -> ImagePlan:
-        """How to load the image of this name."""
+        """Return the plan that loads the image of this name."""
         record = self._record(name)
         manifest = self._big_data(record, manifest_key(record))
         content = json.loads(manifest)
@@ -84,7 +84,7 @@ class ImageStore:
         )
 
     def has(self, name: str) -> bool:
-        """Whether the store has an image of this name."""
+        """Return whether the store has an image of this name."""
         return any(stored_name(name, r.get("names") or []) for r in self._records())
 
     def _record(self, name: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class ImageStore:
 
 
 def chain_ids(digests: Sequence[str]) -> list[str]:
-    """Digests of the stacks that layers make, from the lowest up (OCI image specification)."""
+    """Return digests of the stacks of layers, from the lowest up (OCI image specification)."""
     chains: list[str] = []
     for digest in digests:
         if not chains:
@@ -132,7 +132,7 @@ def chain_ids(digests: Sequence[str]) -> list[str]:
 
 
 def layer_stack(layers: dict[str, dict[str, Any]], top: str, digests: Sequence[str]) -> list[str]:
-    """Identifiers of an image's layers, lowest first, checked against its configuration."""
+    """Return identifiers of an image's layers, lowest first, checked against its configuration."""
     found: list[str] = []
     identifier = top
     while identifier:
@@ -147,27 +147,27 @@ def layer_stack(layers: dict[str, dict[str, Any]], top: str, digests: Sequence[s
 
 
 def manifest_key(record: dict[str, Any]) -> str:
-    """Name of the manifest among an image's data."""
+    """Return the manifest's name among an image's data."""
     names = record.get("big-data-names") or []
     exact = f"manifest-{record.get('digest', '')}"
     return exact if exact in names else "manifest"
 
 
 def big_data_file(key: str) -> str:
-    """File name that containers-storage gives a piece of data: only plain keys stay."""
+    """Return the file name that containers-storage gives to data: only plain keys are unchanged."""
     if re.fullmatch(r"[0-9a-z.]+", key):
         return key
     return "=" + base64.b64encode(key.encode()).decode()
 
 
 def stored_name(name: str, names: Sequence[str]) -> str:
-    """The store's spelling of an image's name, or nothing: `x:1` may stand as `localhost/x:1`."""
+    """Return the store's spelling of an image's name, or nothing: `x:1` may be `localhost/x:1`."""
     spellings = (name, f"localhost/{name}", f"docker.io/{name}", f"docker.io/library/{name}")
     return next((spelling for spelling in spellings if spelling in names), "")
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """One of the store's lists; a store that was never written to has none."""
+    """Return one of the store's lists; a store without any write has none."""
     if not path.exists():
         return []
     records: list[dict[str, Any]] = json.loads(path.read_text())
@@ -175,10 +175,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def seed(binary: Path, state: Path, socket: Path, plan: ImagePlan) -> int:
-    """Load an image into the containerd behind a socket; returns how many layers were new.
+    """Load an image into the containerd behind a socket; return how many layers were new.
 
     Hard links cannot cross mounts, not even within a file system, and buildah mounts its folder of
-    layers onto itself. So this happens in a mount namespace where the state folder is one mount.
+    layers onto itself. So this runs in a mount namespace where the state folder is one mount.
     """
     one_mount = 'mount --bind "$1" "$1" && shift && exec "$@"'
     shell = ["unshare", "--mount", "sh", "-ec", one_mount, "sh"]
@@ -186,5 +186,5 @@ def seed(binary: Path, state: Path, socket: Path, plan: ImagePlan) -> int:
 
 
 def import_archive(ctr: Path, socket: Path, archive: Path) -> None:
-    """Load an image archive (docker save, OCI) in the ordinary way, with a copy of its files."""
+    """Load an image archive (docker save, OCI) with containerd's import, which copies its files."""
     run([ctr, "--address", socket, "--namespace", "k8s.io", "images", "import", archive])

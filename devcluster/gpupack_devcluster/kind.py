@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same vocabulary on plain kind, where Docker is.
+"""The same interface on plain kind, where Docker is available.
 
-Differences that a test may notice: the host's components run in the control-plane node and come
-back by themselves; a dead node is NotReady after kube-controller-manager's default of 50 s; kind
-must be installed, and pulls its node image (KIND_IMAGE names another one).
+Differences that a test may notice: the host's components run in the control-plane node and restart
+by themselves; a dead node is NotReady after kube-controller-manager's default of 50 s; kind must be
+installed, and pulls its node image (KIND_IMAGE names another one).
 """
 
 import json
@@ -34,7 +34,7 @@ SERVICES_OF_A_NODE = ("containerd", "kubelet")
 
 
 SHARED_FOLDERS = ("locks", "volumes")
-"""Of the state folder: what the judge's containers lock, and volumes that all nodes mount."""
+"""Folders of the state folder: locks of the judge's containers, and volumes of all nodes."""
 
 
 class KindCluster:
@@ -53,7 +53,7 @@ class KindCluster:
         return self.settings.paths.kubeconfig
 
     def nodes(self) -> tuple[str, ...]:
-        """The workers."""
+        """Return the workers."""
         found = run(["kind", "get", "nodes", "--name", NAME]).split()
         return tuple(sorted(name for name in found if name != CONTROL_PLANE))
 
@@ -79,14 +79,14 @@ class KindCluster:
         run(["kind", "delete", "cluster", "--name", NAME])
 
     def reset(self) -> None:
-        """Like down."""
+        """Delete the cluster and its kubeconfig."""
         self.down()
         self.kubeconfig.unlink(missing_ok=True)
 
     def load(self, images: Sequence[str]) -> None:
         """Copy images of the Docker daemon, or archives, to the nodes if a worker lacks them.
 
-        The workloads go to workers alone: on torch they take 12 GB of a node, and minutes.
+        The workloads go only to workers: with torch they take 12 GB of a node, and minutes.
         """
         workers = self.nodes()
         for image in images:
@@ -110,7 +110,7 @@ class KindCluster:
         self._wait_ready([node], since=start)
 
     def kill(self, target: str, component: str) -> None:
-        """`kill -9` one daemon; CoreDNS runs on any node."""
+        """Kill one daemon with `kill -9`; CoreDNS runs on any node."""
         everywhere = component == HostComponent.COREDNS
         containers = [CONTROL_PLANE, *self.nodes()] if everywhere else [self._container(target)]
         pattern = process_pattern(component)
@@ -119,12 +119,12 @@ class KindCluster:
             raise NotUp(f"{component} does not run on {target}")
 
     def start(self, target: str, component: str) -> None:
-        """Start a service of a node; what runs in pods is started by the kubelet."""
+        """Start a service of a node; the kubelet starts what runs in pods."""
         if component in SERVICES_OF_A_NODE:
             run(["docker", "exec", self._container(target), "systemctl", "start", component])
 
     def entry(self, node: str) -> list[str]:
-        """Command line prefix that enters a node."""
+        """Return the command line prefix that enters a node."""
         return ["docker", "exec", "-i", self._container(node)]
 
     def execute(self, node: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -133,7 +133,7 @@ class KindCluster:
         return subprocess.run(words, capture_output=True, text=True, check=False)
 
     def describe(self) -> list[str]:
-        """The containers that are kind's nodes."""
+        """Return the containers that are kind's nodes."""
         label = f"label=io.x-k8s.kind.cluster={NAME}"
         shown = run(["docker", "ps", "--all", "--filter", label, "--format", SHOWN])
         return sorted(shown.splitlines())
@@ -174,7 +174,7 @@ class KindCluster:
         self._kubectl.wait_ready(names, since=since, seconds=seconds, hint="kind export logs")
 
     def _container(self, target: str) -> str:
-        """A node's container has the node's name."""
+        """Return a node's container, which has the node's name."""
         if target == HOST:
             return CONTROL_PLANE
         if target not in self.nodes():
@@ -184,21 +184,21 @@ class KindCluster:
 
 @dataclass(frozen=True)
 class Archived:
-    """What an archive as `docker save` writes it holds: IDs of images, and their names."""
+    """The content of a `docker save` archive: IDs of images, and their names."""
 
     ids: tuple[str, ...]
     tags: tuple[str, ...]
 
     def is_workload(self) -> bool:
-        """Whether only pods with GPUs run it."""
+        """Return whether only pods with GPUs run it."""
         return any(tag.rpartition("/")[2].startswith("workloads") for tag in self.tags)
 
 
 def read_archive(archive: Path) -> Archived:
-    """Read what an archive says of itself.
+    """Read an archive's manifest.
 
     Raises:
-        StoreInvalid: it has no manifest.
+        StoreInvalid: the archive has no manifest.
     """
     with tarfile.open(archive) as tar:
         manifest = tar.extractfile("manifest.json")
@@ -215,14 +215,14 @@ def read_archive(archive: Path) -> Archived:
 
 
 def process_pattern(component: str) -> str:
-    """What `pkill -f` looks for: names longer than 15 characters are cut in the process table."""
+    """Return a pattern for `pkill -f`: the process table cuts names after 15 characters."""
     return f"^([^ ]*/)?{re.escape(component)}( |$)"
 
 
 def cluster_config(settings: ClusterSettings, nodes: int) -> dict[str, object]:
-    """Configuration for kind: kubelets as quick to renew their leases as in our own cluster.
+    """Return kind's configuration, with kubelets that renew leases as fast as in our own cluster.
 
-    Each node has the host's folders that tests look into from both sides.
+    Each node has the host's folders that tests read from both sides.
     """
     kubelet = {
         "kind": "KubeletConfiguration",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl as a library: the few questions that the driver itself asks."""
+"""kubectl as a library, for the few questions of the driver itself."""
 
 import json
 import time
@@ -13,35 +13,35 @@ from gpupack_devcluster.errors import NotInTime
 
 
 class Kubectl:
-    """The API server, asked with the administrator's rights."""
+    """A client of the API server with the administrator's permissions."""
 
     def __init__(self, binary: Path, kubeconfig: Path) -> None:
         self._command: list[str | Path] = [binary, "--kubeconfig", kubeconfig]
 
     def __call__(self, *arguments: str, text_input: str | None = None) -> str:
-        """Run kubectl; returns its output."""
+        """Run kubectl; return its output."""
         return run([*self._command, *arguments], text_input=text_input)
 
     def api_is_ready(self) -> bool:
-        """Whether the API server answers and has finished starting."""
+        """Return whether the API server answers and has finished starting."""
         return succeeds([*self._command, "--request-timeout=3s", "get", "--raw", "/readyz"])
 
     def nodes(self) -> list[dict[str, Any]]:
-        """All Node objects."""
+        """Return all Node objects."""
         items: list[dict[str, Any]] = json.loads(self("get", "nodes", "-o", "json"))["items"]
         return items
 
     def ready_nodes(self, *, since: float = 0.0) -> set[str]:
-        """Nodes that are Ready by a heartbeat not older than a moment (seconds since 1970).
+        """Return nodes that are Ready by a heartbeat since a time (seconds since 1970).
 
-        After a restart with etcd kept, nodes read Ready from before.
+        After a restart with etcd's data kept, nodes still appear Ready from before.
         """
         return {n["metadata"]["name"] for n in self.nodes() if is_ready(n, since=since)}
 
     def wait_ready(
         self, names: Sequence[str], *, seconds: float, since: float = 0.0, hint: str
     ) -> None:
-        """Wait until all these nodes are Ready; says which were not, and where to look."""
+        """Wait until all these nodes are Ready; report which are not, and where their logs are."""
 
         def late() -> set[str]:
             return set(names) - self.ready_nodes(since=since)
@@ -54,7 +54,7 @@ class Kubectl:
 
 
 def is_ready(node: dict[str, Any], *, since: float) -> bool:
-    """Judge one Node object; heartbeats are written in whole seconds."""
+    """Return whether one Node object is Ready; heartbeats have whole seconds."""
     for condition in node.get("status", {}).get("conditions", []):
         if condition["type"] == "Ready" and condition["status"] == "True":
             heartbeat = condition.get("lastHeartbeatTime")
@@ -65,7 +65,7 @@ def is_ready(node: dict[str, Any], *, since: float) -> bool:
 def wait_until(
     condition: Callable[[], bool], *, what: str, seconds: float, pause_seconds: float = 0.1
 ) -> None:
-    """Ask again and again, for a limited time."""
+    """Check a condition repeatedly, for a limited time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

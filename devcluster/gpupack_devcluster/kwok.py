@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated nodes: Node objects that kwok keeps Ready, for tests of scale.
 
-Their taint keeps ordinary pods and DaemonSets away; what wants to run there tolerates it.
+Their taint keeps ordinary pods and DaemonSets away; pods for these nodes tolerate it.
 """
 
 import json
@@ -14,7 +14,7 @@ LABEL = "type=kwok"
 
 
 def node(index: int) -> dict[str, Any]:
-    """One simulated node; kwok keeps the allocatable that it finds."""
+    """Return one simulated node; kwok keeps its allocatable."""
     resources = {"cpu": "64", "memory": "512Gi", "pods": "200"}
     return {
         "apiVersion": "v1",
@@ -30,7 +30,7 @@ def node(index: int) -> dict[str, Any]:
 
 
 def set_nodes(kubectl: Kubectl, count: int) -> None:
-    """Make the simulated nodes 1..count, and remove those beyond."""
+    """Create the simulated nodes 1..count, and delete those beyond."""
     present = set(kubectl("get", "nodes", "-l", LABEL, "-o", "name").split())
     wanted = {f"node/kwok-{index}": index for index in range(1, count + 1)}
     if surplus := sorted(present - set(wanted)):

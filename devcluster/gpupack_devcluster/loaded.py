@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of images that every node gets, also one that boots later."""
+"""The list of images that every node gets, including nodes that boot later."""
 
 import json
 from collections.abc import Iterable
@@ -7,19 +7,19 @@ from pathlib import Path
 
 
 def is_archive(image: str) -> bool:
-    """Whether an argument of `load` is a file rather than a name: names never end like this."""
+    """Return whether an argument of `load` is a file; names never end like this."""
     return image.endswith((".tar", ".tar.gz", ".tgz"))
 
 
 def read(record: Path) -> tuple[str, ...]:
-    """What has been loaded so far, in order."""
+    """Return the images that have been loaded so far, in order."""
     if not record.exists():
         return ()
     return tuple(json.loads(record.read_text()))
 
 
 def add(record: Path, images: Iterable[str]) -> None:
-    """Remember images; an archive by its full path."""
+    """Add images to the list; an archive by its full path."""
     named = [str(Path(image).resolve()) if is_archive(image) else image for image in images]
     write(record, dict.fromkeys([*read(record), *named]))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One change of the cluster at a time: two drivers would each start what the other is starting."""
+"""A lock for changes of the cluster: two drivers would start the same daemons."""
 
 import fcntl
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from gpupack_devcluster.timing import logger
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock, waiting for it if need be; the kernel lets go of a dead driver's."""
+    """Hold the lock, and wait for it if necessary; the kernel releases a dead driver's lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         try:
@@ -24,7 +24,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock if nobody else does; yields whether it is held."""
+    """Hold the lock if it is free; yield whether it is held."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         try:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's side of the network: a bridge, a cable to each node, and a fence.
+"""The host's side of the network: a bridge, a veth pair for each node, and a fence.
 
-Nothing of the cluster may leave the machine. Until kube-proxy has its rules, packets to Service
-addresses follow the default route; so do packets to pods of a node that is off. Therefore the
-whole range is unreachable on the host, from before anything starts until all is gone: a node's
-only way out is this host's bridge. What goes from the bridge to another interface is refused, or,
-with masquerade, sent in the host's name.
+No packet of the cluster may leave the machine. Until kube-proxy has its rules, packets to Service
+addresses follow the default route; so do packets to pods of a node that is off. Therefore the whole
+range is unreachable on the host, from before anything starts until everything has ended: a node's
+only way out is this host's bridge. Packets from the bridge to another interface are rejected, or,
+with masquerade, sent with the host's address.
 
-The bridge carries the cluster's state folder as its alias: that is how another checkout's cluster
-is told from ours.
+The bridge has the cluster's state folder as its alias, which distinguishes another checkout's
+cluster from this one.
 """
 
 import json
@@ -24,12 +24,12 @@ BRIDGE_MAC = "02:67:70:75:70:01"  # locally administered
 
 
 def put_up(addresses: Addresses, state: Path, *, masquerade: bool) -> None:
-    """Make fence, bridge and rules; idempotent."""
+    """Create fence, bridge and rules; idempotent."""
     check_owner(addresses, state)
     run(["ip", "route", "replace", "unreachable", str(addresses.everything)])
     if not link_exists(addresses.bridge):
-        # Of itself a bridge takes the lowest address of its ports: it would change as nodes go,
-        # and the others would talk to the old one until they ask again.
+        # By default a bridge takes the lowest address of its ports. It would change as nodes go,
+        # and the others would use the old one until their next lookup.
         run(["ip", "link", "add", addresses.bridge, "address", BRIDGE_MAC, "type", "bridge"])
         run(["ip", "link", "set", addresses.bridge, "alias", str(state)])
     gateway = f"{addresses.host}/{addresses.nodes.prefixlen}"
@@ -39,7 +39,7 @@ def put_up(addresses: Addresses, state: Path, *, masquerade: bool) -> None:
 
 
 def rules(addresses: Addresses, *, masquerade: bool) -> str:
-    """Our nftables table, replaced as a whole."""
+    """Return our nftables table, which is replaced as a whole."""
     beyond = f"ip daddr != {addresses.everything}"
     chain = (
         "chain outward { type nat hook postrouting priority srcnat;"
@@ -52,7 +52,7 @@ def rules(addresses: Addresses, *, masquerade: bool) -> str:
 
 
 def connect(addresses: Addresses, index: int, pid: int) -> None:
-    """Plug a cable into the network namespace of a node's first process."""
+    """Connect a veth pair to the network namespace of a node's first process."""
     veth = addresses.veth(index)
     if link_exists(veth):
         run(["ip", "link", "delete", veth])
@@ -63,7 +63,7 @@ def connect(addresses: Addresses, index: int, pid: int) -> None:
 
 
 def node_script(addresses: Addresses, index: int) -> str:
-    """Shell commands that bring the network up inside a node."""
+    """Return shell commands that bring the network up inside a node."""
     address = f"{addresses.node(index)}/{addresses.nodes.prefixlen}"
     return (
         "ip link set lo up\n"
@@ -76,7 +76,7 @@ def node_script(addresses: Addresses, index: int) -> str:
 
 
 def peer_routes(addresses: Addresses, index: int, running: list[int]) -> str:
-    """A batch for `ip`, run in a node: the pods of every other node, straight over the bridge."""
+    """Return a batch for `ip`, run in a node: routes over the bridge to the pods of other nodes."""
     others = [other for other in running if other != index]
     return "".join(
         f"route replace {addresses.pods_of(other)} via {addresses.node(other)}\n"
@@ -85,7 +85,7 @@ def peer_routes(addresses: Addresses, index: int, running: list[int]) -> str:
 
 
 def take_down(addresses: Addresses, state: Path) -> None:
-    """Remove what put_up made; the fence last. Routes over the bridge go with it."""
+    """Remove what put_up created; the fence last. Routes over the bridge go with it."""
     if owner(addresses) not in {None, str(state)}:
         return
     for link in links():
@@ -107,7 +107,7 @@ def check_owner(addresses: Addresses, state: Path) -> None:
 
 
 def owner(addresses: Addresses) -> str | None:
-    """State folder of the cluster whose bridge stands; None without a bridge."""
+    """Return the state folder of the cluster that owns the bridge; None without a bridge."""
     if not link_exists(addresses.bridge):
         return None
     shown = json.loads(run(["ip", "-json", "link", "show", addresses.bridge]))
@@ -115,10 +115,10 @@ def owner(addresses: Addresses) -> str | None:
 
 
 def link_exists(name: str) -> bool:
-    """Whether the host has a network interface of this name."""
+    """Return whether the host has a network interface of this name."""
     return name in links()
 
 
 def links() -> list[str]:
-    """Names of the host's network interfaces."""
+    """Return names of the host's network interfaces."""
     return [name for _, name in socket.if_nameindex()]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node: one PID namespace with its own mounts, network, host name and control groups.
 
-The first process is `pause`: it does nothing but reap. kubelet, containerd, the shims, kube-proxy
-and all pods live below it, so killing it is a power cut: the kernel ends every process at once and
-takes mounts, cables and nftables along.
+The first process is `pause`, which only reaps. kubelet, containerd, the shims, kube-proxy and all
+pods live below it, so that killing it is a power cut: the kernel ends every process at once and
+removes mounts, veth pairs and nftables.
 
-Daemons join the node's control groups first and enter its namespaces then; those restarted later
-are accounted for like the first ones.
+Daemons join the node's control groups first and then enter its namespaces; restarted daemons are
+accounted for like the first ones.
 """
 
 import socket
@@ -42,15 +42,15 @@ class Node:
         return self.config.name
 
     def first_process(self) -> Process | None:
-        """The process that is the node's power, if it is on."""
+        """Return the node's first process, if the node is on."""
         return processes.find(self._paths.state, f"{self.name}/init")
 
     def daemon(self, component: NodeComponent) -> Process | None:
-        """A daemon of the node, if it runs."""
+        """Return a daemon of the node, if it runs."""
         return processes.find(self._paths.state, f"{self.name}/{component}")
 
     def boot(self, authority: Authority) -> None:
-        """Make the namespaces; idempotent. A node that was left half booted is booted anew."""
+        """Create the namespaces; idempotent. A half-booted node is booted again."""
         first = self.first_process()
         if first is not None and root_of(first, BOOTED).exists():
             return
@@ -79,14 +79,14 @@ class Node:
             self._wait_for_containerd()
 
     def kill(self, component: NodeComponent) -> None:
-        """Kill -9 a daemon."""
+        """Kill a daemon with `kill -9`."""
         running = self.daemon(component)
         if running is None:
             raise NotUp(f"{component} does not run on {self.name}")
         processes.kill([running])
 
     def power_off(self) -> None:
-        """Cut the power; returns when every process and control group of the node is gone."""
+        """Cut the power; return when every process and control group of the node is gone."""
         mine = [p for p in processes.scan(self._paths.state) if p.unit.startswith(f"{self.name}/")]
         processes.kill(mine)
         cgroups.remove(self._cgroups.groups(self.name))
@@ -98,7 +98,7 @@ class Node:
         run(["nsenter", "--target", pid, "--net", "ip", "-batch", "-"], text_input=batch)
 
     def seed(self, plan: ImagePlan) -> int:
-        """Link an image of the store into containerd; returns how many layers were new."""
+        """Link an image of the store into containerd; return how many layers were new."""
         return seed(self._paths.bin / "image-seed", self._paths.state, self._socket(), plan)
 
     def import_archive(self, archive: Path) -> None:
@@ -116,7 +116,7 @@ class Node:
         )
 
     def entry(self) -> list[str]:
-        """Command line that enters the node."""
+        """Return the command line that enters the node."""
         return enter(self._power().pid)
 
     def _power(self) -> Process:
@@ -165,7 +165,7 @@ class Node:
 
 
 def node_component(name: str) -> NodeComponent:
-    """A component by its name."""
+    """Return a component by its name."""
     try:
         return NodeComponent(name)
     except ValueError:
@@ -173,17 +173,17 @@ def node_component(name: str) -> NodeComponent:
 
 
 def enter(pid: int) -> list[str]:
-    """Command line prefix that enters all namespaces of a process."""
+    """Return the command line prefix that enters all namespaces of a process."""
     return ["nsenter", f"--target={pid}", "-m", "-n", "-p", "-u", "-i", "-C", "--"]
 
 
 def shell(preparation: str, command: Sequence[str]) -> list[str]:
-    """Run shell commands first, then become the command."""
+    """Return a command that runs shell commands first, then becomes the command."""
     return ["sh", "-ec", f'{preparation}exec "$@"', "sh", *command]
 
 
 def accepts(path: Path) -> bool:
-    """Whether a daemon listens on a socket: containerd does once its plugins are loaded."""
+    """Return whether a daemon listens on a socket: containerd does after loading its plugins."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
@@ -193,5 +193,5 @@ def accepts(path: Path) -> bool:
 
 
 def root_of(process: Process, path: str) -> Path:
-    """A path as a process sees it."""
+    """Return a path as a process sees it."""
     return Path(f"/proc/{process.pid}/root{path}")

@@ -16,7 +16,7 @@ from gpupack_devcluster.settings import SANDBOX_IMAGE, ClusterSettings, node_nam
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 BOOTED = "/run/booted"
 
-# What the node keeps over a power cut, and where its programs look for it.
+# The folders that a node keeps over a power cut, and their mount points.
 DISK_MOUNTS = {
     "kubelet": "/var/lib/kubelet",
     "cni-cache": "/var/lib/cni",
@@ -27,7 +27,7 @@ DISK_MOUNTS = {
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """Everything about one node that can be known without touching the host."""
+    """The configuration of one node that is known without touching the host."""
 
     settings: ClusterSettings
     index: int
@@ -50,7 +50,7 @@ class NodeConfig:
         return self.settings.paths.node(self.name)
 
     def files(self) -> dict[str, str]:
-        """Contents of the files on the node's disk, by name."""
+        """Return contents of the files on the node's disk, by name."""
         return {
             "containerd.toml": self.containerd(),
             "kubelet.yaml": yaml.safe_dump(self.kubelet()),
@@ -60,7 +60,7 @@ class NodeConfig:
         }
 
     def command(self, component: NodeComponent) -> list[str]:
-        """Command line of a daemon."""
+        """Return the command line of a daemon."""
         paths = self.settings.paths
         match component:
             case NodeComponent.CONTAINERD:
@@ -77,10 +77,11 @@ class NodeConfig:
         return [str(paths.bin / component), *arguments]
 
     def containerd(self) -> str:
-        """containerd: sockets and state in the node's own /run, CDI by its defaults.
+        """Return containerd's configuration: sockets and state in the node's own /run.
 
-        CDI looks in /etc/cdi, which is the host's, and /var/run/cdi, which is the node's own.
-        A host without CAP_SYS_RESOURCE cannot lower oom_score_adj: restrict_oom_score_adj.
+        CDI reads its default folders: /etc/cdi, which is the host's, and /var/run/cdi, which is the
+        node's own. A host without CAP_SYS_RESOURCE cannot lower oom_score_adj:
+        restrict_oom_score_adj.
         """
         return f"""\
 version = 3
@@ -113,7 +114,10 @@ disabled_plugins = [
 """
 
     def kubelet(self) -> dict[str, Any]:
-        """The kubelet; it never deletes images, since nothing could pull them again."""
+        """Return the kubelet's configuration.
+
+        It never deletes images, since they could not be pulled again.
+        """
         settings = self.settings
         authority = str(settings.paths.pki / "ca.crt")
         return {
@@ -145,7 +149,7 @@ disabled_plugins = [
             "nodeLeaseDurationSeconds": settings.node_lease_seconds,
             "syncFrequency": "10s",
             # By default a container that was killed five times in ten minutes waits for five
-            # minutes; tests kill more than that.
+            # minutes; tests kill more often.
             "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
             "serializeImagePulls": False,
             "registryPullQPS": 0,
@@ -157,7 +161,7 @@ disabled_plugins = [
         }
 
     def kube_proxy(self) -> dict[str, Any]:
-        """kube-proxy, with nftables in the node's own network namespace."""
+        """Return kube-proxy's configuration, with nftables in the node's own network namespace."""
         return {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
@@ -168,9 +172,10 @@ disabled_plugins = [
         }
 
     def pod_network(self) -> dict[str, Any]:
-        """Pods hang on cables of their own: `ptp` needs no bridge inside the node.
+        """Return the CNI configuration: each pod has a veth pair.
 
-        Addresses are leased in /run: after a power cut all are free, as all pods are gone.
+        `ptp` needs no bridge inside the node. Addresses are leased in /run: after a power cut all
+        are free, as all pods are gone.
         """
         pods = self.settings.addresses.pods_of(self.index)
         leases = {
@@ -185,10 +190,10 @@ disabled_plugins = [
         return {"cniVersion": "0.4.0", "name": "pods", "plugins": plugins}
 
     def boot_script(self, cgroup_mounts: str) -> str:
-        """Shell commands that turn fresh namespaces into a machine.
+        """Return shell commands that turn new namespaces into a machine.
 
-        The order matters: the network last, because BOOTED says that all of it is done, and the
-        mounts become shared only when they all stand (the host's own stay out of it).
+        The order matters: the network is last, because BOOTED means that all of it is done, and the
+        mounts become shared only when they all exist (the host's own stay out of it).
         """
         binds = "".join(
             f"mount --bind {self.disk}/{folder} {target}\n"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start daemons, find them again, and end them for certain.
+"""Daemons: how they are started, found again, and reliably ended.
 
-Every process that we start carries two environment variables: MARK, the cluster's state folder,
-and UNIT, what it is (`etcd`, `gpupack-1/kubelet`). Children inherit both, so a process is the
-unit's daemon only if it is also named like it. /proc is thus the only record of what runs: there
-are no pid files that could be stale, be lost, or name a stranger.
+Every process that we start has two environment variables: MARK, the cluster's state folder, and
+UNIT, its unit (`etcd`, `gpupack-1/kubelet`). Children inherit both, so a process is the unit's
+daemon only if it also has its name. /proc is thus the only record of what runs: no pid file can be
+stale, be lost, or name a foreign process.
 
-Processes are ended through pidfds: they cannot hit a process that took over a number, and they
-become readable when the process is gone, so nothing polls.
+Processes are ended through pidfds. These cannot hit a process that reused a number, and they become
+readable when the process is gone, so that no polling is needed.
 """
 
 import os
@@ -30,13 +30,13 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Process:
-    """A live process that belongs to the cluster."""
+    """A live process of the cluster."""
 
     pid: int
     name: str
-    """What it was called by (argv[0], without folders)."""
+    """Its name (argv[0], without folders)."""
     unit: str
-    """The unit that it, or an ancestor, was started as."""
+    """The unit as which it, or an ancestor, was started."""
 
     @property
     def is_daemon(self) -> bool:
@@ -45,22 +45,22 @@ class Process:
 
 
 def daemon_name(unit: str) -> str:
-    """Program name of a unit; a node's first process is `pause`."""
+    """Return the program name of a unit; a node's first process is `pause`."""
     component = unit.rpartition("/")[2]
     return "pause" if component == "init" else component
 
 
 def scan(state: Path, *, proc: Path = PROC) -> list[Process]:
-    """All live processes of the cluster with this state folder.
+    """Return all live processes of the cluster with this state folder.
 
-    A zombie has no environment any more: it is gone, as it should be.
+    A zombie no longer has an environment, so it counts as gone.
     """
     found = (read_process(folder, state) for folder in proc.iterdir() if folder.name.isdigit())
     return [process for process in found if process is not None]
 
 
 def read_process(folder: Path, state: Path) -> Process | None:
-    """One folder of /proc, if that process is ours; it may vanish at any moment."""
+    """Read one folder of /proc, if the process is ours; it may vanish at any time."""
     try:
         environment = parse_environment((folder / "environ").read_bytes())
         if environment.get(MARK) != str(state):
@@ -73,18 +73,18 @@ def read_process(folder: Path, state: Path) -> Process | None:
 
 
 def parse_environment(block: bytes) -> dict[str, str]:
-    """Environment of a process as the kernel shows it."""
+    """Parse a process's environment from the kernel's form."""
     pairs = (item.partition(b"=") for item in block.split(b"\0") if b"=" in item)
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, _, v in pairs}
 
 
 def find(state: Path, unit: str) -> Process | None:
-    """The unit's daemon, if it runs."""
+    """Return the unit's daemon, if it runs."""
     return next((p for p in scan(state) if p.unit == unit and p.is_daemon), None)
 
 
 def daemon_environment(state: Path, unit: str, binaries: Path) -> dict[str, str]:
-    """A small environment: a proxy or PYTHON variable of the caller must not reach a daemon."""
+    """Return a small environment for a daemon, without the caller's proxy or PYTHON variables."""
     return {
         "PATH": f"{binaries}:{SEARCH_PATH}",
         "HOME": "/root",
@@ -95,7 +95,7 @@ def daemon_environment(state: Path, unit: str, binaries: Path) -> dict[str, str]
 
 
 def spawn(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
-    """Start a daemon that outlives us; what it is called later tells `find` where it is."""
+    """Start a daemon that outlives this process; `find` finds it by its name."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         subprocess.run(
@@ -110,7 +110,7 @@ def spawn(command: Sequence[str], *, environment: Mapping[str, str], log: Path) 
 
 
 def terminate(processes: Iterable[Process], *, grace_seconds: float) -> None:
-    """SIGTERM, and SIGKILL for those that are still there after the grace."""
+    """Send SIGTERM, and SIGKILL to processes that remain after the grace time."""
     with ExitStack() as stack:
         handles = open_handles(processes, stack)
         send(handles, signal.SIGTERM)
@@ -120,7 +120,7 @@ def terminate(processes: Iterable[Process], *, grace_seconds: float) -> None:
 
 
 def kill(processes: Iterable[Process]) -> None:
-    """SIGKILL; returns when they are gone.
+    """Send SIGKILL; return when the processes are gone.
 
     The first process of a PID namespace is gone only after everything in that namespace.
     """
@@ -131,7 +131,7 @@ def kill(processes: Iterable[Process]) -> None:
 
 
 def open_handles(processes: Iterable[Process], stack: ExitStack) -> dict[int, Process]:
-    """Pidfds of those that still live."""
+    """Open pidfds of the processes that are still alive."""
     handles: dict[int, Process] = {}
     for process in processes:
         with suppress(ProcessLookupError):
@@ -142,14 +142,14 @@ def open_handles(processes: Iterable[Process], stack: ExitStack) -> dict[int, Pr
 
 
 def send(handles: Iterable[int], number: signal.Signals) -> None:
-    """Signal all; those that have just gone are fine."""
+    """Send a signal to all; ignore processes that have just ended."""
     for handle in handles:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(handle, number)
 
 
 def require_gone(handles: Mapping[int, Process]) -> None:
-    """Wait for killed processes; one that stays hangs in the kernel."""
+    """Wait for killed processes; one that remains hangs in the kernel."""
     stuck = wait_gone(handles, seconds=20)
     if stuck:
         names = ", ".join(f"{p.unit} (pid {p.pid})" for p in stuck.values())
@@ -157,7 +157,7 @@ def require_gone(handles: Mapping[int, Process]) -> None:
 
 
 def wait_gone(handles: Mapping[int, Process], seconds: float) -> dict[int, Process]:
-    """Wait until all are gone; returns those that are not."""
+    """Wait until all are gone; return those that are not."""
     remaining = dict(handles)
     poller = select.poll()
     for handle in remaining:

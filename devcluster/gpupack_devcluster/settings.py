@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where things lie and which addresses are used."""
+"""Paths and addresses of the cluster."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ PODS = ipaddress.IPv4Network("198.19.0.0/16")
 
 
 def node_name(index: int) -> str:
-    """Name of the node with this index, counted from 1."""
+    """Return the name of the node with this index, counted from 1."""
     return f"gpupack-{index}"
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Everything that the cluster keeps, below one folder."""
+    """Paths of all the cluster's files, below one folder."""
 
     state: Path
-    """The `.dev` folder; also the mark by which the cluster's processes are known."""
+    """The `.dev` folder; also the mark that identifies the cluster's processes."""
 
     @property
     def bin(self) -> Path:
@@ -43,12 +43,12 @@ class Paths:
 
     @property
     def cluster(self) -> Path:
-        """What `reset` deletes."""
+        """The folder that `reset` deletes."""
         return self.state / "cluster"
 
     @property
     def lock(self) -> Path:
-        """Locked while the cluster as a whole is changed."""
+        """The lock that is held while the cluster as a whole changes."""
         return self.state / "cluster.lock"
 
     @property
@@ -63,38 +63,38 @@ class Paths:
 
     @property
     def loaded_images(self) -> Path:
-        """The images that every node gets, also those that start later."""
+        """The list of images that every node gets, including nodes that start later."""
         return self.cluster / "images.json"
 
     def node(self, name: str) -> Path:
-        """One node's disk."""
+        """Return one node's disk."""
         return self.cluster / "nodes" / name
 
     def unit_log(self, unit: str) -> Path:
-        """Log of a daemon, such as `etcd` or `gpupack-1/kubelet`."""
+        """Return the log of a daemon, such as `etcd` or `gpupack-1/kubelet`."""
         return self.log / f"{unit}.log"
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Ranges from 198.18.0.0/15, which is set aside for tests and routed nowhere."""
+    """Ranges from 198.18.0.0/15, which is reserved for tests and routed nowhere."""
 
     everything: ipaddress.IPv4Network = TEST_RANGE
-    """All ranges below; unreachable on the host except where a more precise route stands."""
+    """All ranges below; unreachable on the host except where there is a more precise route."""
     nodes: ipaddress.IPv4Network = NODES
-    """The bridge and the nodes."""
+    """Range of the bridge and the nodes."""
     services: ipaddress.IPv4Network = SERVICES
-    """ClusterIPs."""
+    """Range of ClusterIPs."""
     simulated_pods: ipaddress.IPv4Network = SIMULATED_PODS
     """Addresses that kwok writes into the status of pods that do not exist."""
     pods: ipaddress.IPv4Network = PODS
-    """Pods: one /24 for each node."""
+    """Range of pods: one /24 for each node."""
     bridge: str = "gpupack0"
     """Name of the host's bridge; one cluster can be up on a host."""
 
     @property
     def host(self) -> str:
-        """The host on the bridge: API server, cluster DNS, the nodes' gateway."""
+        """Address of the host on the bridge: API server, cluster DNS, the nodes' gateway."""
         return str(self.nodes[1])
 
     @property
@@ -104,19 +104,19 @@ class Addresses:
 
     @property
     def maximum_nodes(self) -> int:
-        """How many nodes the ranges hold."""
+        """Maximum nodes in the ranges."""
         return 200
 
     def node(self, index: int) -> str:
-        """Address of a node."""
+        """Return the address of a node."""
         return str(self.nodes[10 + index])
 
     def pods_of(self, index: int) -> str:
-        """Pod range of a node."""
+        """Return the pod range of a node."""
         return str(list(self.pods.subnets(new_prefix=24))[index])
 
     def veth(self, index: int) -> str:
-        """The host's end of a node's cable."""
+        """Return the host's end of a node's veth pair."""
         return f"{self.bridge}-{index}"
 
 
@@ -127,13 +127,13 @@ class ClusterSettings:
     paths: Paths
     addresses: Addresses = field(default_factory=Addresses)
     masquerade: bool = False
-    """Let pods reach beyond this machine. Off: whatever leaves the bridge is refused."""
+    """Let pods reach beyond this machine. Off: packets that leave the bridge are rejected."""
     ready_seconds: float = 90.0
-    """How long `up` waits for a daemon or a node."""
+    """Seconds that `up` waits for a daemon or a node."""
     node_grace_seconds: int = 8
-    """Silence after which a node is NotReady. Kubernetes' default is 50 s: too slow for tests."""
+    """Seconds of silence until a node is NotReady. Kubernetes' default, 50 s, is slow for tests."""
     node_lease_seconds: int = 4
-    """Duration of a node's lease; the kubelet renews it four times as often."""
+    """Seconds of a node's lease; the kubelet renews it four times as often."""
 
     @property
     def api_server(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say what took how long."""
+"""Durations of steps, in the log."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ logger = logging.getLogger("gpupack_devcluster")
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Log the seconds of a step once it is done."""
+    """Log the seconds of a step after it is done."""
     start = time.monotonic()
     yield
     logger.info("%6.2f s  %s", time.monotonic() - start, name)

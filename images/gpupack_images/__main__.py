@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m gpupack_images`."""
+"""Entry point of `python -m gpupack_images`."""
 
 from gpupack_images.cli import main
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base image where no registry can be reached: Debian packages under the same name.
 
-The result is what debian:bookworm-slim is: the packages of the smallest variant, without
-documentation. It holds nothing of the host: no resolver, no host name and, where the host's own
-package sources were used, no sources at all (builds bring them as a secret).
+The result equals debian:bookworm-slim: the packages of the smallest variant, without documentation.
+It holds no host data: no resolver, no host name and, where the host's own package sources were
+used, no sources at all (builds bring them as a secret).
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ TRACES = ("etc/resolv.conf", "etc/hostname", "etc/apt/apt.conf.d/99mmdebstrap")
 
 
 def ensure_base(engine: Engine, *, host: HostSettings, shell: Shell, state: Path) -> str:
-    """Have the base image in the engine's store; return how it came there."""
+    """Provide the base image in the engine's store; return where it came from."""
     if engine.has(BASE):
         return "there"
     if engine.pull(BASE):

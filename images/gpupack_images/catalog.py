@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every image that the Dockerfile makes."""
+"""Images that the Dockerfile builds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,22 @@ BASE = "docker.io/library/debian:bookworm-slim"
 
 @dataclass(frozen=True)
 class Image:
-    """A target of the Dockerfile and the name that its result gets."""
+    """A target of the Dockerfile and the name of its image."""
 
     target: str
     name: str
     on_request: bool = False
-    """It is built where it is named, and else left out: it needs what not every host can reach."""
+    """The image is built only where it is named: it needs what not every host can reach."""
     large: bool = False
-    """It has gigabytes of libraries. Such images are built one after another: while a layer is
-    committed there are three copies of it."""
+    """The image has gigabytes of libraries.
+
+    Such images are built one after another: while a layer is committed there are three copies of
+    it.
+    """
 
 
-# In building order: what many images stand on first.
-# `torch`, `dashboard` and `launcher` are never run; their names keep them out of reach of pruning.
+# In building order: bases of many images come first. `torch`, `dashboard` and `launcher` are never
+# run; their names protect them from pruning.
 IMAGES = (
     Image("operator", "docker.io/gpupack/operator:dev"),
     Image("extender", "docker.io/gpupack/extender:dev"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: build, identify, export, list, uv-environment.
 
-It imports nothing but Python's own. So images are built from the first second of a set-up, while
-the libraries of everything else are still being downloaded.
+It imports only Python's standard library. So images are built from the first second of a set-up,
+while the libraries of everything else are still being downloaded.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def identify(options: argparse.Namespace) -> None:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Print what kind is to load."""
+    """Print what kind has to load."""
     images = select(options.targets)
     workshop = open_workshop(options.engine, options.root)
     for image in images:
@@ -105,7 +105,7 @@ def export(options: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where images are built and with what."""
+    """The folder, shell and engine with which images are built."""
 
     state: Path
     shell: Shell
@@ -113,7 +113,7 @@ class Workshop:
 
 
 def open_workshop(engine: str, root: Path) -> Workshop:
-    """Prepare the state folder and find the engine."""
+    """Prepare the state folder and choose the engine."""
     state = root.resolve() / ".dev" / "images"
     state.mkdir(parents=True, exist_ok=True)
     shell = Shell(folder=root.resolve(), log=state / "build.log", environ=os.environ)
@@ -121,9 +121,10 @@ def open_workshop(engine: str, root: Path) -> Workshop:
 
 
 def build_images(images: Sequence[Image], workshop: Workshop) -> None:
-    """Bring the base, then build each image, printing its seconds.
+    """Provide the base, then build each image and print its seconds.
 
-    Those with torch or TensorFlow, whose downloads take longest, beside the others.
+    Images with torch or TensorFlow, whose downloads take longest, are built in parallel with the
+    others.
     """
     engine, state = workshop.engine, workshop.state
     engine.recover()
@@ -143,7 +144,7 @@ def build_images(images: Sequence[Image], workshop: Workshop) -> None:
 
 
 def exported(image: Image, workshop: Workshop) -> str:
-    """Return what `kind load` is to be told of an image; an archive is written once per content."""
+    """Return what `kind load` needs for an image; an archive is written once per content."""
     if isinstance(workshop.engine, Docker):
         return image.name
     folder = workshop.state / "archives"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is there room? Asked before anything is downloaded, so it imports nothing but Python's own.
+"""A check for free disk space before any download; it imports only the standard library.
 
-The torch image is 6 GB; while its layer is committed there are three copies of it: then a set-up
-from nothing takes the most, 30 GB as measured. The same three copies of TensorFlow's 1.3 GB are the
-most that a checkout with torch's image takes.
+The torch image is 6 GB; while its layer is committed there are three copies of it. A set-up from
+nothing then needs the most, 30 GB as measured. The same three copies of TensorFlow's 1.3 GB are the
+most that a checkout with torch's image needs.
 """
 
 import shutil
@@ -16,7 +16,7 @@ NEEDED_LATER_GB = 6
 
 
 def missing_room(*, free_bytes: int, set_up: bool) -> str | None:
-    """Say what is missing, or nothing when there is room."""
+    """Return what is missing, or nothing when there is enough space."""
     needed_gb = NEEDED_LATER_GB if set_up else NEEDED_FROM_NOTHING_GB
     if free_bytes >= needed_gb * GB:
         return None
@@ -28,7 +28,7 @@ def missing_room(*, free_bytes: int, set_up: bool) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the disk under the folder given; `--set-up` when the big image is already there."""
+    """Check the disk of the given folder; `--set-up` when the big image already exists."""
     folder = Path(arguments[0])
     problem = missing_room(
         free_bytes=shutil.disk_usage(folder).free, set_up="--set-up" in arguments[1:]

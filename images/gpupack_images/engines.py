@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two programs that can build: Docker where it has BuildKit, else buildah.
 
-Debian's docker.io comes without buildx, and the builder that it falls back to knows no secrets.
+Debian's docker.io comes without buildx, and its fallback builder does not support secrets.
 
 buildah keeps its store under .dev/images (settings: storage.conf there) with one plain folder per
 layer (no metacopy, no redirected folders), because the dev cluster hard-links those folders into
-its nodes: an image stands on disk once, and nothing is exported or imported.
+its nodes: an image is on disk once, without export or import.
 """
 
 from collections.abc import Mapping
@@ -34,28 +34,28 @@ ARGUMENTS = ("LAUNCHER",)
 
 
 class Engine(Protocol):
-    """What building needs of Docker or buildah."""
+    """The operations of Docker or buildah that building needs."""
 
     def has(self, image: str) -> bool:
         """Tell whether the image is in the local store."""
 
     def identify(self, image: str) -> str:
-        """Return the ID of an image in the local store: another content has another."""
+        """Return the ID of an image in the local store; it changes with the content."""
 
     def pull(self, image: str) -> bool:
-        """Fetch an image from its registry; False when that cannot be done."""
+        """Fetch an image from its registry; return False when that is not possible."""
 
     def adopt(self, image: str, archive: Path) -> None:
         """Make a one-layer image from a tar archive of a root file system."""
 
     def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
-        """Build one target of the Dockerfile, reusing every layer that still holds."""
+        """Build one target of the Dockerfile, and reuse every layer that is still valid."""
 
     def recover(self) -> None:
-        """Drop what an interrupted build has left; nobody else may be building."""
+        """Remove what an interrupted build has left; no other build may be running."""
 
     def prune(self) -> None:
-        """Drop layers that no named image needs."""
+        """Remove layers that no named image needs."""
 
     def export(self, image: str, archive: Path) -> None:
         """Write an image, under its name, to an archive that `kind load image-archive` reads."""
@@ -88,16 +88,16 @@ class Docker:
         given = [name for name in PROXY_VARIABLES if name in self.shell.environ]
         arguments = [option for name in given for option in ("--build-arg", name)]
         shell = replace(self.shell, environ={**self.shell.environ, "DOCKER_BUILDKIT": "1"})
-        # The host's network, as with buildah: a mirror or proxy may listen on the host alone.
+        # The host's network, as with buildah: a mirror or proxy may listen only on the host.
         network = ("--network", "host")
         options = _options(image, secrets, shell)
         shell.run("docker", "build", *network, *arguments, *options, ".")
 
     def recover(self) -> None:
-        """Do nothing: the daemon keeps its own house."""
+        """Do nothing: the daemon cleans up by itself."""
 
     def prune(self) -> None:
-        """Drop untagged images; the build cache is BuildKit's own and bounded by it."""
+        """Remove untagged images; BuildKit limits its build cache itself."""
         self.shell.run("docker", "image", "prune", "--force")
 
     def export(self, image: str, archive: Path) -> None:
@@ -107,13 +107,13 @@ class Docker:
 
 @dataclass(frozen=True)
 class Buildah:
-    """buildah with a store of our own."""
+    """buildah with its own store."""
 
     shell: Shell
     state: Path
 
     def has(self, image: str) -> bool:
-        """Tell whether the image is in our store."""
+        """Tell whether the image is in this store."""
         return self.shell.succeeds(*self._command("inspect", "--type", "image", image))
 
     def identify(self, image: str) -> str:
@@ -138,17 +138,17 @@ class Buildah:
             self._run("rm", container)
 
     def build(self, image: Image, secrets: Mapping[str, Path]) -> None:
-        """Build one target without ever asking a registry."""
+        """Build one target without a question to a registry."""
         isolation = ("--isolation", "chroot", "--pull-never", "--layers", "--force-rm")
         self._run("build", *isolation, *_options(image, secrets, self.shell), ".")
 
     def recover(self) -> None:
-        """Drop working containers and half-written layers: up to 10 GB of torch."""
+        """Remove working containers and half-written layers: up to 10 GB of torch."""
         self._run("rm", "--all")
         self.shell.run(*as_root("find", str(self.state / "tmp"), "-mindepth", "1", "-delete"))
 
     def prune(self) -> None:
-        """Drop untagged images that no tagged one stands on; one that is in use just stays."""
+        """Remove untagged images that no tagged one is based on; one that is in use stays."""
         self.shell.succeeds(*self._command("rmi", "--prune"), timeout_seconds=PRUNE_TIMEOUT_SECONDS)
 
     def export(self, image: str, archive: Path) -> None:
@@ -168,7 +168,7 @@ class Buildah:
 
 
 def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
-    """Return the engine asked for; with `auto`, Docker where its daemon answers and has buildx."""
+    """Return the requested engine; with `auto`, Docker where its daemon answers and has buildx."""
     docker = wanted in ("auto", "docker") and shell.succeeds("docker", "version")
     if docker and shell.succeeds("docker", "buildx", "version"):
         return Docker(shell)

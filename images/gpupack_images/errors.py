@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong while images are built.
+"""Errors of building images.
 
 ImagesError
 ├── CommandFailed       a program ended with an error
-├── UnknownImage        the command line names an image that the Dockerfile does not make
+├── UnknownImage        the command line names an image that the Dockerfile does not build
 └── NoEngine            neither Docker nor buildah can be used
 """
 
@@ -26,7 +26,7 @@ class CommandFailed(ImagesError):
 
 
 class UnknownImage(ImagesError):
-    """The command line names an image that the Dockerfile does not make."""
+    """The command line names an image that the Dockerfile does not build."""
 
 
 class NoEngine(ImagesError):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build needs to know of the host in order to download: mirrors, proxies, certificates.
+"""The host's settings for downloads that a build needs: mirrors, proxies, certificates.
 
-The host's settings reach the build as secrets, files under /run/secrets while a layer is made, so
-neither the repository nor an image keeps them. Every secret is always given, empty when the host
-has nothing to say, because buildah refuses a secret that is not there.
+The settings reach the build as secrets, files under /run/secrets while a layer is built, so neither
+the repository nor an image keeps them. Every secret is always given, empty when the host has no
+setting, because buildah refuses a secret that is missing.
 
-apt's sources are taken over only from a host of the images' own release; another host's would not
-fit, and the base image then has its own.
+apt's sources are used only from a host of the images' own release; another release's would not fit,
+and the base image then has its own.
 """
 
 import ast
@@ -25,11 +25,11 @@ APT_FILES = {
     "apt.list": Path("/etc/apt/sources.list"),
     "apt.sources": Path("/etc/apt/sources.list.d/debian.sources"),
 }
-# Settings of pip that mean the same inside a container.
+# Settings of pip that are valid inside a container.
 PIP_KEYS = frozenset(
     ("extra-index-url", "index-url", "no-index", "proxy", "retries", "timeout", "trusted-host")
 )
-# Variables by which uv, which does not read pip's settings, does the same.
+# Variables of uv, which does not read pip's settings, with the same effect.
 UV_VARIABLES = {
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
@@ -40,13 +40,13 @@ UV_VARIABLES = {
     "timeout": "UV_HTTP_TIMEOUT",
     "trusted-host": "UV_INSECURE_HOST",
 }
-# Settings of npm that mean the same inside a container, and how those of one registry begin.
+# Settings of npm that are valid inside a container, and the prefix of a registry's settings.
 NPM_KEYS = frozenset(
     ("fetch-retries", "fetch-timeout", "https-proxy", "noproxy", "proxy", "registry", "strict-ssl")
 )
 NPM_REGISTRY = "//"
 NPM_VARIABLE = "npm_config_"
-# Settings of apt that mean the same inside a container; paths of certificates do not.
+# Settings of apt that are valid inside a container; paths of certificates are not.
 APT_PREFIXES = ("Acquire::http", "Acquire::Check", "Acquire::Retries", "Acquire::ForceIPv4")
 
 
@@ -62,7 +62,7 @@ class HostSettings:
 
 
 def read_host(environ: Mapping[str, str]) -> HostSettings:
-    """Ask pip, apt, npm's file and the environment how this host downloads."""
+    """Read this host's settings for downloads from pip, apt, npm's file and the environment."""
     pip = parse_pip_config(_output(sys.executable, "-m", "pip", "config", "list"))
     return HostSettings(
         pip={key: value for key, value in pip.items() if key in PIP_KEYS},
@@ -74,16 +74,16 @@ def read_host(environ: Mapping[str, str]) -> HostSettings:
 
 
 def parse_pip_config(listing: str) -> dict[str, str]:
-    """Read `pip config list`: `section.key='value'`; the environment's values win."""
+    """Parse `pip config list`: `section.key='value'`; the environment's values win."""
     pairs = [line.split("=", 1) for line in listing.splitlines() if "=" in line]
     pairs.sort(key=lambda pair: pair[0].startswith(":env:"))
     return {name.rpartition(".")[2]: str(ast.literal_eval(value)) for name, value in pairs}
 
 
 def select_npm_settings(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Keep what a container can use of an .npmrc and of npm's variables, which win.
+    """Return what a container can use of an .npmrc and of npm's variables, which win.
 
-    npm itself need not be there. As it does, ${NAME} becomes the variable's value.
+    npm itself need not be installed. As in npm, ${NAME} becomes the variable's value.
     """
     lines = [line.split("=", 1) for line in text.splitlines() if "=" in line]
     written = {name.strip(): _expanded(value.strip(), environ) for name, value in lines}
@@ -100,7 +100,7 @@ def select_npm_settings(text: str, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def select_apt_options(dump: str) -> tuple[str, ...]:
-    """Keep the lines of `apt-config dump` that a container can use."""
+    """Return the lines of `apt-config dump` that a container can use."""
     return tuple(
         line
         for line in dump.splitlines()
@@ -132,7 +132,7 @@ def write_secrets(host: HostSettings, folder: Path) -> dict[str, Path]:
 
 
 def render_pip_config(host: HostSettings) -> str:
-    """Write pip's settings as they hold inside the build."""
+    """Return pip's settings for the inside of the build."""
     settings = {"disable-pip-version-check": "1", **host.pip}
     if host.ca_bundle:
         settings["cert"] = f"{MOUNT}/ca.crt"
@@ -141,14 +141,14 @@ def render_pip_config(host: HostSettings) -> str:
 
 
 def render_uv_environment(pip: Mapping[str, str], certificates: str | None) -> str:
-    """Write pip's settings as assignments of uv's variables, which a shell can source."""
+    """Return pip's settings as assignments of uv's variables, which a shell can source."""
     variables = {
         UV_VARIABLES[key]: " ".join(value.split())
         for key, value in pip.items()
         if key in UV_VARIABLES
     }
     if "extra-index-url" in pip:
-        # As with pip, every index may serve a version: all are locked by hash.
+        # As with pip, every index may provide a version: all are locked by hash.
         variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if certificates:
         variables["SSL_CERT_FILE"] = certificates
@@ -157,14 +157,14 @@ def render_uv_environment(pip: Mapping[str, str], certificates: str | None) -> s
 
 
 def read_uv_environment(environ: Mapping[str, str]) -> str:
-    """Ask pip how this host downloads, and write it as uv's variables for this host."""
+    """Return this host's pip settings as uv's variables."""
     pip = parse_pip_config(_output(sys.executable, "-m", "pip", "config", "list"))
     bundle = find_ca_bundle(pip, environ)
     return render_uv_environment(pip, str(bundle) if bundle else None)
 
 
 def render_npm_config(host: HostSettings) -> str:
-    """Write npm's settings as they hold inside the build."""
+    """Return npm's settings for the inside of the build."""
     settings = dict(host.npm)
     if host.ca_bundle:
         settings["cafile"] = f"{MOUNT}/ca.crt"
@@ -172,7 +172,7 @@ def render_npm_config(host: HostSettings) -> str:
 
 
 def render_apt_config(host: HostSettings) -> str:
-    """Write apt's settings as they hold inside the build."""
+    """Return apt's settings for the inside of the build."""
     lines = list(host.apt)
     if host.ca_bundle:
         lines.append(f'Acquire::https::CAInfo "{MOUNT}/ca.crt";')
@@ -183,7 +183,7 @@ def render_apt_config(host: HostSettings) -> str:
 
 
 def _npm_file(environ: Mapping[str, str]) -> str:
-    """The user's .npmrc; nothing where there is none."""
+    """Return the content of the user's .npmrc; nothing where there is none."""
     named = environ.get("NPM_CONFIG_USERCONFIG") or environ.get("npm_config_userconfig")
     path = Path(named) if named else Path(environ.get("HOME", "/")) / ".npmrc"
     return path.read_text() if path.is_file() else ""

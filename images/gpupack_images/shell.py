@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs programs: what they say goes to a log file, whose end is shown when they fail."""
+"""A runner of programs: output goes to a log file, whose end is shown on failure."""
 
 import os
 import subprocess
@@ -14,14 +14,14 @@ TAIL_LINES = 25
 
 @dataclass(frozen=True)
 class Shell:
-    """Where programs run and where their output goes."""
+    """The folder, log and environment of programs."""
 
     folder: Path
     log: Path
     environ: Mapping[str, str]
 
     def run(self, *command: str) -> None:
-        """Run a program to its end; raise `CommandFailed` with the end of what it said."""
+        """Run a program to its end; raise `CommandFailed` with the end of its output."""
         with self.log.open("ab") as log:
             log.write(f"$ {' '.join(command)}\n".encode())
             log.flush()
@@ -34,7 +34,7 @@ class Shell:
             )
 
     def succeeds(self, *command: str, timeout_seconds: float = 60) -> bool:
-        """Tell whether a program is there and ends well in time."""
+        """Tell whether a program exists and succeeds in time."""
         try:
             self.read(*command, timeout_seconds=timeout_seconds)
         except (OSError, subprocess.TimeoutExpired, CommandFailed):
@@ -64,5 +64,5 @@ class Shell:
 
 
 def as_root(*command: str) -> Sequence[str]:
-    """Put sudo before a command when we are not root."""
+    """Put sudo before a command where the user is not root."""
     return command if os.geteuid() == 0 else ("sudo", *command)
