@@ -7,7 +7,7 @@
         with manager.allocate_gpu_resources(TrainingGPUConfig(gpu_count=2)) as gpus:
             print(gpus.node_name, gpus.environment["CUDA_VISIBLE_DEVICES"])
 
-Names are imported when they are asked for: what computes settings alone needs neither numpy nor
+Names are imported on first use: a program that only computes settings needs neither numpy nor
 httpx.
 """
 
@@ -123,7 +123,7 @@ _MODULES = (
 _HOME = {name: f"gpupack.{module}" for module, names in _MODULES for name in names.split()}
 
 
-if not TYPE_CHECKING:  # for whom any name would be there
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that are held for this process, until it gives them back."""
+"""GPUs that are held for this process until it releases them."""
 
 import datetime as dt
 import os
@@ -13,22 +13,22 @@ from gpupack.views import WorkerGpus
 
 
 class Allocation:
-    """GPUs that are held: a context manager that gives them back at its end.
+    """GPUs that are held: a context manager that releases them at its end.
 
     Attributes:
-        allocation_id: by which it can be looked at and released.
-        config: what was asked for.
+        allocation_id: ID with which the allocation is read and released.
+        config: the request.
         workers: node and GPUs of each worker.
-        environment: for a process on the node of the first worker: CUDA_VISIBLE_DEVICES by UUID
-            and what a container of gpupack's finds, `GPUPACK_DEVICES` and its like.
+        environment: variables for a process on the first worker's node: CUDA_VISIBLE_DEVICES by
+            UUID, and the variables of gpupack's containers, such as `GPUPACK_DEVICES`.
         simulated: nothing computes on these GPUs.
-        expires: when the cluster ends it by itself; None: not by a clock.
-        pass_fds: of this machine: a child that is given these open files (`pass_fds` of
-            subprocess) goes on holding the GPUs where this process ends without releasing them.
-            release() takes them from the child, too: wait for it before.
+        expires: when the cluster ends the allocation by itself; None: there is no time limit.
+        pass_fds: on this machine: open files for `pass_fds` of subprocess. A child that gets them
+            keeps the GPUs where this process ends without releasing them. release() also takes the
+            GPUs from the child: wait for the child first.
     """
 
-    def __init__(  # noqa: PLR0913 - what there is to say of it, each by its name
+    def __init__(  # noqa: PLR0913 - one keyword for each attribute
         self,
         *,
         allocation_id: str,
@@ -54,23 +54,24 @@ class Allocation:
 
     @property
     def node_name(self) -> str:
-        """Of the first worker."""
+        """Node of the first worker."""
         return self.workers[0].node_name
 
     @property
     def device_uuids(self) -> tuple[str, ...]:
-        """Of the first worker."""
+        """UUIDs of the first worker's GPUs."""
         return self.workers[0].device_uuids
 
     @property
     def held(self) -> bool:
-        """Whether this process has not given it back. After a fork it is the parent's alone."""
+        """Whether this process still holds the GPUs. After a fork only the parent does."""
         return self._held and self._of_process == os.getpid()
 
     def apply(self, environ: MutableMapping[str, str] | None = None) -> None:
-        """Set these variables, so that CUDA finds these GPUs alone; release() takes them back.
+        """Set the variables, so that CUDA finds only these GPUs; release() restores the old values.
 
-        It counts for libraries that have not looked for GPUs yet, and for processes started later.
+        The variables affect libraries that have not initialized their GPUs yet, and processes that
+        start later.
         """
         environ = os.environ if environ is None else environ
         before = {name: environ.get(name) for name in self.environment}
@@ -78,10 +79,10 @@ class Allocation:
         self._applied.append((environ, before))
 
     def release(self) -> None:
-        """Give the GPUs back; a second time it does nothing.
+        """Release the GPUs; a second call does nothing.
 
         Raises:
-            GpupackError: they may be held still; it can be tried again.
+            GpupackError: they may still be held; the call can be repeated.
         """
         if self._of_process != os.getpid():
             return
@@ -93,7 +94,7 @@ class Allocation:
         self._take_variables_back()
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape that `POST allocate` answers."""
+        """Return the allocation in the form of the answer of `POST allocate`."""
         return {
             "success": self.held,
             "allocation_id": self.allocation_id,
@@ -115,7 +116,7 @@ class Allocation:
         }
 
     def _take_variables_back(self) -> None:
-        """But not those that somebody has set anew."""
+        """Restore variables, except those that the program has changed since."""
         while self._applied:
             environ, before = self._applied.pop()
             for name, value in before.items():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager for programs with an event loop.
 
-Its calls are those of GPUResourceManager, in threads: locks of files and NVML's calls block, and
-what is to be shared by both must not be written twice. A call that is cancelled while it waits for
-GPUs stops waiting, and holds none afterwards.
+Its calls run those of GPUResourceManager in threads: file locks and NVML's calls block, and code
+that both share must not be written twice. A call that is cancelled while it waits for GPUs stops
+waiting, and holds none afterwards.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
 T = TypeVar("T")
 MAX_WAITING: Final = 1024
-"""At once, for GPUs."""
+"""Maximum calls that wait for GPUs at once."""
 
 
 class AsyncAllocation:
-    """An allocation whose end is awaited; all else of it is at `gpus`."""
+    """An allocation whose release is awaited; `gpus` is the allocation itself."""
 
     def __init__(self, gpus: Allocation) -> None:
         self.gpus = gpus
 
     async def release(self) -> None:
-        """Give the GPUs back.
+        """Release the GPUs.
 
         Raises:
-            GpupackError: they may be held still.
+            GpupackError: they may still be held.
         """
         await asyncio.to_thread(self.gpus.release)
 
@@ -54,19 +54,19 @@ class AsyncAllocation:
 
 
 class AsyncJobs:
-    """As Jobs; what each call does and raises stands there."""
+    """The asynchronous form of Jobs, which documents each call and its errors."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
 
     async def queue(self, *, namespace: str = "", all_namespaces: bool = False) -> list[QueueRow]:
-        """List what waits for GPUs."""
+        """List GPUJobs and pods that wait for GPUs."""
         return await asyncio.to_thread(
             self._jobs.queue, namespace=namespace, all_namespaces=all_namespaces
         )
 
     async def explain(self, name: str, *, namespace: str = "") -> Explanation:
-        """Say why a GPUJob waits, or what became of it."""
+        """Return why a GPUJob waits, or how it ended."""
         return await asyncio.to_thread(self._jobs.explain, name, namespace=namespace)
 
     async def suspend(self, name: str, *, namespace: str = "") -> WrittenJob:
@@ -74,51 +74,51 @@ class AsyncJobs:
         return await asyncio.to_thread(self._jobs.suspend, name, namespace=namespace)
 
     async def resume(self, name: str, *, namespace: str = "") -> WrittenJob:
-        """Let a GPUJob wait again."""
+        """Let a GPUJob wait for GPUs again."""
         return await asyncio.to_thread(self._jobs.resume, name, namespace=namespace)
 
     async def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> WrittenJob:
-        """Make a new GPUJob of the same spec as one that has ended."""
+        """Create a GPUJob of the same spec as one that has ended."""
         return await asyncio.to_thread(
             self._jobs.rerun, name, namespace=namespace, new_name=new_name
         )
 
 
 class AsyncGPUResourceManager:
-    """As GPUResourceManager; what each call does and raises stands there.
+    """The asynchronous form of GPUResourceManager, which documents each call and its errors.
 
     Args:
-        manager: which does the work; it is closed with this one.
+        manager: does the work; it is closed with this object.
     """
 
     def __init__(self, manager: GPUResourceManager) -> None:
         self.manager = manager
-        # Of its own: who waits must keep no thread from those who give back.
+        # A separate pool: waiting calls must not use up the threads that release GPUs.
         self._waits = ThreadPoolExecutor(MAX_WAITING, "gpupack-allocate")
 
     @property
     def jobs(self) -> AsyncJobs:
-        """GPUJobs of the cluster; raises as GPUResourceManager.jobs."""
+        """GPUJobs of the cluster; raises the errors of GPUResourceManager.jobs."""
         return AsyncJobs(self.manager.jobs)
 
     async def get_available_gpu_nodes(
         self, gpu_type: str | None = None, min_memory_gb: float = 0.0, *, vendor: str = ""
     ) -> list[GPUResourceStatus]:
-        """Nodes with a free GPU of this model that has so much memory."""
+        """Return nodes with a free GPU of this model and at least this memory."""
         return await asyncio.to_thread(
             self.manager.get_available_gpu_nodes, gpu_type, min_memory_gb, vendor=vendor
         )
 
     async def get_gpu_status(self) -> ClusterStatus:
-        """What is free and what is given out."""
+        """Return what is free and what is allocated."""
         return await asyncio.to_thread(self.manager.get_gpu_status)
 
     async def get_gpu_monitoring_data(self) -> dict[str, Any]:
-        """The same in the shape of `GET status`."""
+        """Return the same data in the form of `GET status`."""
         return await asyncio.to_thread(self.manager.get_gpu_monitoring_data)
 
     async def validate_gpu_requirements(self, config: TrainingGPUConfig) -> Validation:
-        """Tell whether it can be served."""
+        """Tell whether the request can be satisfied."""
         return await asyncio.to_thread(self.manager.validate_gpu_requirements, config)
 
     async def allocate_gpu_resources(
@@ -128,7 +128,7 @@ class AsyncGPUResourceManager:
         timeout_seconds: float | None = None,
         hold_seconds: int | None = None,
     ) -> AsyncAllocation:
-        """Hold GPUs; cancelled, it holds none."""
+        """Hold GPUs; a cancelled call holds none."""
         patience = self.manager.patience(timeout_seconds, hold_seconds)
         loop = asyncio.get_running_loop()
         working = loop.run_in_executor(self._waits, self.manager.allocate, config, patience)
@@ -150,7 +150,7 @@ class AsyncGPUResourceManager:
         environment: Mapping[str, str] | None = None,
         non_root: bool = False,
     ) -> None:
-        """Have a program run on the GPUs of an allocation of the cluster."""
+        """Run a program on the GPUs of an allocation of the cluster."""
         held = allocation.gpus if isinstance(allocation, AsyncAllocation) else allocation
         run = partial(self.manager.run_on, image=image, environment=environment, non_root=non_root)
         await asyncio.to_thread(run, held, command)
@@ -158,12 +158,12 @@ class AsyncGPUResourceManager:
     async def cleanup_gpu_resources(
         self, allocation: AsyncAllocation | Allocation | str | None = None
     ) -> None:
-        """Give GPUs back; None: all."""
+        """Release GPUs; None: all."""
         held = allocation.gpus if isinstance(allocation, AsyncAllocation) else allocation
         await asyncio.to_thread(self.manager.cleanup_gpu_resources, held)
 
     async def watch(self) -> AsyncIterator[ClusterStatus]:
-        """The status now, and anew whenever it has changed."""
+        """Yield the status now, and again whenever it has changed."""
         last = await self.get_gpu_status()
         yield last
         while True:
@@ -174,7 +174,7 @@ class AsyncGPUResourceManager:
                 yield status
 
     async def close(self) -> None:
-        """Give everything back, and close what is open."""
+        """Release everything, and close all connections."""
         await asyncio.to_thread(self.manager.close)
         self._waits.shutdown(wait=False)
 
@@ -191,7 +191,7 @@ class AsyncGPUResourceManager:
 
 
 async def _finished(working: "asyncio.Future[T]") -> T:
-    """Its outcome, however often this task is cancelled: what it holds must not be lost."""
+    """Return the outcome, however often this task is cancelled: held GPUs must not be lost."""
     while not working.done():
         with suppress(asyncio.CancelledError):
             await asyncio.shield(working)

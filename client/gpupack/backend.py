@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend does: the cluster's (cluster.backend) or this machine's (host.backend)."""
+"""The interface of a backend: the cluster's (cluster.backend) or this machine's (host.backend)."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,13 @@ from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long an allocation is waited for.
+    """How long an allocation may wait.
 
     Attributes:
-        timeout_seconds: 0: not at all.
-        hold_seconds: after which the cluster ends it; this machine holds until the process ends.
-        stop: set from another thread it ends the waiting.
+        timeout_seconds: maximum wait; 0: no wait.
+        hold_seconds: when the cluster ends the allocation; this machine holds until the process
+            ends.
+        stop: ends the wait when another thread sets it.
     """
 
     timeout_seconds: float
@@ -32,10 +33,10 @@ class Workload:
     """A program for the workers of an allocation.
 
     Attributes:
-        image: container image that holds it.
-        command: with its arguments.
+        image: container image of the program.
+        command: the program with its arguments.
         environment: further variables.
-        non_root: whether the pods say that the image's user is not root.
+        non_root: whether the pods declare that the image's user is not root.
     """
 
     image: str
@@ -45,7 +46,7 @@ class Workload:
 
 
 class Backend(Protocol):
-    """Where GPUs come from. Its calls may be made from several threads."""
+    """A source of GPUs. Calls may come from several threads."""
 
     @property
     def name(self) -> str:
@@ -60,13 +61,13 @@ class Backend(Protocol):
         """
 
     def status(self) -> ClusterStatus:
-        """What is free and what is given out."""
+        """Return what is free and what is allocated."""
 
     def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
-        """Nodes that have a GPU of this model with so much memory, given out or not."""
+        """Return nodes with a GPU of this model and at least this memory, free or not."""
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
-        """Whether it can be served; nothing is held."""
+        """Return whether the request can be satisfied; hold nothing."""
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
         """Hold GPUs.
@@ -76,18 +77,18 @@ class Backend(Protocol):
         """
 
     def release(self, allocation_id: str) -> None:
-        """Give back what this process holds.
+        """Release an allocation of this process.
 
         Raises:
             NothingHeld: there is no such allocation.
         """
 
     def run(self, allocation_id: str, workload: Workload) -> None:
-        """Have a program run on the GPUs of an allocation, instead of what holds them.
+        """Run a program on the GPUs of an allocation, in place of the program that holds them.
 
         Raises:
-            Unsupported: a process of this machine runs it itself.
+            Unsupported: on this machine the caller's process runs the program itself.
         """
 
     def close(self) -> None:
-        """Give back what is held on this machine, and close what is open."""
+        """Release what is held on this machine, and close all connections."""

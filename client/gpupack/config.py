@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpu_config.yaml`: what the Python API is set to.
+"""`gpu_config.yaml`: the settings of the Python API.
 
     gpu_resource: {gpu: nvidia.com/gpu, nvidia: nvidia.com/gpu, amd: amd.com/gpu}
     default_gpu_resource_name: nvidia.com/gpu
@@ -11,8 +11,8 @@
     cluster: {server: "", ca: "", namespace: "", hold_seconds: 3600, system_namespace: ""}
     this_machine: {folder: "", policy: best-fit, simulated_gpus: ""}
 
-Every field may be left out. The file is found by argument, by GPUPACK_CONFIG, or as
-`gpu_config.yaml` in the current folder; variables of the environment go before it.
+Every field may be left out. The file is the argument, GPUPACK_CONFIG, or `gpu_config.yaml` in the
+current folder; variables of the environment take precedence over it.
 """
 
 import logging
@@ -67,17 +67,17 @@ def _memory_specs() -> dict[str, float]:
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the backend `cluster`.
+    """Settings of the backend `cluster`.
 
     Attributes:
-        server: GPUPACK_SERVER; the REST API's https:// address; empty: it is looked for.
-        ca: GPUPACK_CA; a file of certificates that the server's is checked by; empty: the
-            system's, in a pod and through kubectl those of the cluster.
-        namespace: whose quota allocations count against; empty: the service account's own, or the
-            kubeconfig's.
-        hold_seconds: after which an allocation ends by itself.
+        server: GPUPACK_SERVER; the REST API's https:// address; empty: it is searched for.
+        ca: GPUPACK_CA; a file with CAs of the server's certificate; empty: the system's, in a pod
+            and through kubectl those of the cluster.
+        namespace: the namespace whose quota allocations count against; empty: the service account's
+            own, or the kubeconfig's.
+        hold_seconds: time after which an allocation ends by itself.
         system_namespace: GPUPACK_SYSTEM_NAMESPACE; where gpupack is installed; empty: it is
-            looked for.
+            searched for.
     """
 
     server: Annotated[str, msgspec.Meta(pattern=r"^$|^https?://\S+$")] = ""
@@ -90,13 +90,13 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ThisMachineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of the backend `this-machine`.
+    """Settings of the backend `this-machine`.
 
     Attributes:
-        folder: GPUPACK_HOST_FOLDER; of the ledger, from / on, since processes in other folders
-            would give out the same GPUs once more; empty: host.folder.default_folder().
-        policy: which GPU a share goes to.
-        simulated_gpus: GPUPACK_SIMULATED_GPUS; such as 8xH100; empty: the driver's.
+        folder: GPUPACK_HOST_FOLDER; absolute path of the ledger. Processes with other folders would
+            allocate the same GPUs again. Empty: host.folder.default_folder().
+        policy: the policy that chooses the GPU of a share.
+        simulated_gpus: GPUPACK_SIMULATED_GPUS; such as 8xH100; empty: the driver's GPUs.
     """
 
     folder: Annotated[str, msgspec.Meta(pattern="^$|^/")] = ""
@@ -108,14 +108,14 @@ class GpuConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file.
 
     Attributes:
-        gpu_resource: how GPUs of each vendor are called in a cluster.
-        default_gpu_resource_name: of GPUs of no vendor named.
-        gpu_memory_specs: GB of 10^9 bytes by model, of simulated GPUs.
-        monitor_update_interval: seconds between two looks of watch().
-        resource_change_threshold: part of all GPUs whose change watch() tells.
-        log_level: of the logger `gpupack`.
+        gpu_resource: resource names of each vendor's GPUs in a cluster.
+        default_gpu_resource_name: resource name where no vendor is named.
+        gpu_memory_specs: memory of simulated GPUs by model, in GB of 10^9 bytes.
+        monitor_update_interval: seconds between two checks of watch().
+        resource_change_threshold: fraction of all GPUs whose change watch() reports.
+        log_level: level of the logger `gpupack`.
         backend: GPUPACK_BACKEND.
-        allocation_timeout_seconds: for which an allocation is waited for.
+        allocation_timeout_seconds: maximum wait for an allocation.
     """
 
     gpu_resource: dict[str, ResourceName] = msgspec.field(default_factory=_resources)
@@ -130,10 +130,10 @@ class GpuConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     this_machine: ThisMachineConfig = ThisMachineConfig()
 
     def resource_name(self, vendor: str = "") -> str:
-        """How GPUs of this vendor are called in a cluster.
+        """Return the resource name of this vendor's GPUs in a cluster.
 
         Raises:
-            ConfigInvalid: the vendor is none of `gpu_resource`.
+            ConfigInvalid: `gpu_resource` does not have the vendor.
         """
         if not vendor:
             return self.default_gpu_resource_name
@@ -147,11 +147,11 @@ def load_config(path: Path | str | None, environ: Mapping[str, str]) -> GpuConfi
     """Read the file, if there is one, and the environment.
 
     Args:
-        path: of the file; None: as the environment says, else `gpu_config.yaml` if it is there.
-        environ: variables; those named above go before the file.
+        path: path of the file; None: from the environment, else `gpu_config.yaml` if it exists.
+        environ: variables; those named above take precedence over the file.
 
     Raises:
-        ConfigInvalid: names path, value and what it may be.
+        ConfigInvalid: names path, value and the allowed values.
     """
     named = path or environ.get("GPUPACK_CONFIG")
     file = Path(named) if named else Path(FILE_NAME)
@@ -176,11 +176,11 @@ def parse_config(
 
     Args:
         document: fields with their values.
-        source: of most fields, for messages.
-        sources: of the others, by their paths: variables of the environment.
+        source: source of most fields, for messages.
+        sources: source of the other fields, by their paths: variables of the environment.
 
     Raises:
-        ConfigInvalid: names path, value and what it may be.
+        ConfigInvalid: names path, value and the allowed values.
     """
     try:
         config = msgspec.convert(document, GpuConfig)
@@ -194,7 +194,7 @@ def parse_config(
 
 
 def apply_log_level(config: GpuConfig) -> None:
-    """Of everything below the logger `gpupack`; handlers are the program's own."""
+    """Set the level of everything below the logger `gpupack`; handlers belong to the program."""
     logging.getLogger("gpupack").setLevel(config.log_level)
 
 
@@ -231,7 +231,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _wrong(
     document: Mapping[str, Any], message: str, source: str, sources: Mapping[str, str]
 ) -> ConfigInvalid:
-    """Read what msgspec says: «Expected `float` > 0.0 - at `$.a.b`»."""
+    """Convert msgspec's message, such as «Expected `float` > 0.0 - at `$.a.b`»."""
     what, _, place = message.partition(" - at `")
     path = place.removeprefix("key` in `").rstrip("`").removeprefix("$").removeprefix(".")
     if what.startswith("Object contains unknown field"):
@@ -265,7 +265,7 @@ _MAY_BE: Final = {
 
 
 def _first_wrong(document: Mapping[str, Any], path: str) -> str:
-    """Find the key of a mapping that msgspec speaks of without naming it."""
+    """Return the path of the key in a mapping that msgspec reports without its name."""
     values = _value_at(document, path)
     for key, value in values.items():
         try:

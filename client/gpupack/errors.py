@@ -3,20 +3,19 @@
 
 GpupackError
 ├── ConfigInvalid         (also ValueError: a field of gpu_config.yaml or of a TrainingGPUConfig)
-├── NotEnoughGpus         nothing was allocated; says what is missing, and who waits before
+├── NotEnoughGpus         nothing was allocated; names what is missing, and what waits before
 ├── NothingHeld           an allocation that is not held, or not any more
-├── Unsupported           the backend cannot do this; says which one can
+├── Unsupported           the backend cannot do this; names the one that can
 ├── FrameworkMissing      (also ImportError: TensorFlow or PyTorch is not installed)
-├── InventoryUnavailable  this machine's driver is there and does not answer
+├── InventoryUnavailable  this machine's driver exists and does not answer
 ├── LedgerUnusable        the folder of this machine's ledger cannot be used
 │   ├── LedgerBroken        a live holder's file cannot be read
-│   └── LedgerBusy          another process has had the ledger for too long
-├── ServerNotFound        nothing says where the cluster's REST API is, or with which token
+│   └── LedgerBusy          another process has locked the ledger for too long
+├── ServerNotFound        neither the address nor the token of the cluster's REST API is known
 ├── ServerUnreachable     it does not answer, or not as a gpupack-api does
 └── CallRefused           it refuses; has `status`, `field`, `value` and `fix`
-
 GpupackWarning (UserWarning)
-├── CpuFallbackWarning    a framework goes on without a GPU
+├── CpuFallbackWarning    a framework continues without a GPU
 └── SimulatedGpuWarning   GPUs are simulated: nothing computes on them
 """
 
@@ -33,14 +32,14 @@ class GpupackError(Exception):
 
 
 class ConfigInvalid(GpupackError, ValueError):
-    """A field has a value that it cannot have; the message names path, value and what it may be."""
+    """A field has an invalid value; the message names path, value and the allowed values."""
 
 
 class NotEnoughGpus(GpupackError):
     """The GPUs were not free in time, or never can be.
 
     Attributes:
-        never: waiting does not help.
+        never: a longer wait does not help.
     """
 
     def __init__(self, message: str, *, never: bool = False) -> None:
@@ -49,11 +48,11 @@ class NotEnoughGpus(GpupackError):
 
 
 class NothingHeld(GpupackError):
-    """The allocation holds nothing: it was released, its time was over, or it never was."""
+    """The allocation holds nothing: it was released, its time was over, or it never existed."""
 
 
 class Unsupported(GpupackError):
-    """The backend cannot do what was asked."""
+    """The backend does not support the call."""
 
 
 class FrameworkMissing(GpupackError, ImportError):
@@ -61,7 +60,7 @@ class FrameworkMissing(GpupackError, ImportError):
 
 
 class InventoryUnavailable(GpupackError):
-    """The driver does not say which GPUs there are."""
+    """The driver does not list the GPUs."""
 
 
 class LedgerUnusable(GpupackError):
@@ -69,28 +68,28 @@ class LedgerUnusable(GpupackError):
 
 
 class LedgerBroken(LedgerUnusable):
-    """What a live process holds cannot be read: nothing can be given out safely."""
+    """The record of a live process cannot be read: no allocation is safe."""
 
 
 class LedgerBusy(LedgerUnusable):
-    """Another process did not let go of the ledger."""
+    """Another process did not release the ledger."""
 
 
 class ServerNotFound(GpupackError):
-    """Nothing says where the server is, or with which token it is called."""
+    """Neither the address nor the token of the server is known."""
 
 
 class ServerUnreachable(GpupackError):
-    """The server does not answer, or something else answers there."""
+    """The server does not answer, or another program answers there."""
 
 
 class CallRefused(GpupackError):
     """The server refused a call.
 
     Attributes:
-        status: of HTTP.
-        field: what was wrong, if one field was.
-        value: what it was.
+        status: status code of HTTP.
+        field: name of the invalid field, if one field was.
+        value: its value.
         fix: what to write instead.
     """
 
@@ -106,15 +105,15 @@ class GpupackWarning(UserWarning):
 
 
 class CpuFallbackWarning(GpupackWarning):
-    """There is no GPU for this process, and it goes on without."""
+    """There is no GPU for this process, and it continues without one."""
 
 
 class SimulatedGpuWarning(GpupackWarning):
-    """GPUs were allocated that are simulated."""
+    """The allocated GPUs are simulated."""
 
 
 def warn(message: str, category: type[GpupackWarning]) -> None:
-    """Warn of a line of the program's own, however deep in the package it is noticed."""
+    """Issue a warning for a line of the program, however deep in the package its cause is."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as `warnings` itself does
     level = 1
     while frame is not None and _is_ours(frame):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs and standalone pods of a cluster: the shapes of the REST API's answers.
+"""GPUJobs and standalone pods of a cluster, in the form of the REST API's answers.
 
 The command line shows the same types. Fields that a server of another version adds are ignored.
 """
@@ -18,17 +18,17 @@ class QueueRow(msgspec.Struct, frozen=True):
     """A GPUJob or a standalone pod that waits for GPUs.
 
     Attributes:
-        namespace: of it.
-        name: of it.
+        namespace: its namespace.
+        name: its name.
         kind: GPUJob or Pod.
-        position: among all that wait in the cluster; the first is 1; None: it is not known, or not
+        position: position among all that wait in the cluster; the first is 1; None: unknown, or not
             in the queue.
-        phase: of it.
+        phase: its phase.
         reason: why it waits, one word.
         message: why it waits, in words.
-        workers: of a GPUJob.
-        gpus: what it requests: a number of whole GPUs, or text such as 2x40%.
-        priority: by which the queue is ordered.
+        workers: number of a GPUJob's workers.
+        gpus: requested GPUs: a number of whole GPUs, or text such as 2x40%.
+        priority: priority in the queue.
         created: when it was created.
     """
 
@@ -74,8 +74,8 @@ class Start(msgspec.Struct, frozen=True):
             (not with this cluster and quota) or Unknown.
         at: the latest start, where it is known.
         certain: no other waiting job can delay it beyond `at`.
-        preemption_at: when preemption for it begins, where it does.
-        holders: how many jobs and pods it waits for, where they are known.
+        preemption_at: when preemption for it begins, where there is one.
+        holders: number of jobs and pods that it waits for, where they are known.
     """
 
     kind: str
@@ -86,21 +86,21 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a job waits, or what became of it, and what would help.
+    """Why a job waits, or how it ended, and what would help.
 
     Attributes:
-        phase: of it.
+        phase: its phase.
         reason: why it waits, one word.
         message: why it waits, in words.
-        position: among all that wait in the cluster; None: it is not in the queue.
-        waiting: how many wait in the cluster.
-        ahead: what goes before it and may be named.
-        ahead_hidden: how many more go before it.
-        foreseen_seconds: by then it starts at the latest, where that is foreseen.
+        position: position among all that wait in the cluster; None: it is not in the queue.
+        waiting: number of jobs and pods that wait in the cluster.
+        ahead: jobs and pods before it that may be named.
+        ahead_hidden: number of others before it.
+        foreseen_seconds: time to its latest start, where there is an estimate.
         fits_now: whether it fits, whatever else waits; None: it is not in the queue.
-        would_help: what would let it start.
+        would_help: changes that would let it start.
         start: when it starts; None: it is not in the queue.
-        node: where a pod is that has a node; empty: it waits, or it is a job.
+        node: node of a bound pod; empty: it waits, or it is a job.
     """
 
     phase: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program does with the GPUJobs of a cluster, beyond allocations."""
+"""The operations of a program on the GPUJobs of a cluster, in addition to allocations."""
 
 from typing import Protocol
 
@@ -18,20 +18,20 @@ class Jobs(Protocol):
         """List GPUJobs and standalone pods that wait, in the order in which they are admitted."""
 
     def explain(self, name: str, *, namespace: str = "") -> Explanation:
-        """Say why a GPUJob waits, or what became of it; `pod/NAME` is a standalone pod."""
+        """Return why a GPUJob waits, or how it ended; `pod/NAME` is a standalone pod."""
 
     def suspend(self, name: str, *, namespace: str = "") -> WrittenJob:
-        """Stop a GPUJob and give its GPUs back, until it is resumed."""
+        """Stop a GPUJob and release its GPUs, until it is resumed."""
 
     def resume(self, name: str, *, namespace: str = "") -> WrittenJob:
-        """Let a GPUJob that is suspended wait for GPUs again."""
+        """Let a suspended GPUJob wait for GPUs again."""
 
     def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> WrittenJob:
-        """Make a new GPUJob of the same spec as one that has ended, which stays as it is.
+        """Create a GPUJob of the same spec as one that has ended, which does not change.
 
         Args:
-            name: of the job that has ended.
-            namespace: of both.
-            new_name: of the new job; empty: NAME-rerun-X, of which X is chosen at random, so that
-                a lost answer makes no second job.
+            name: name of the job that has ended.
+            namespace: namespace of both.
+            new_name: name of the new job; empty: NAME-rerun-X with a random X, so that a lost
+                answer creates no second job.
         """

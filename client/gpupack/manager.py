@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manager: the same calls, whichever backend GPUs come from."""
+"""The manager, with the same calls for every backend."""
 
 import threading
 import time
@@ -19,13 +19,12 @@ from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
 
 class GPUResourceManager:
-    """Looks at GPUs, holds them and gives them back.
+    """A manager that reads the state of GPUs, holds them and releases them.
 
-    As a context manager it gives everything back at its end. Its calls may be made from several
-    threads.
+    As a context manager it releases everything at its end. Its calls may come from several threads.
 
     Args:
-        backend: where GPUs come from; the manager closes it.
+        backend: source of the GPUs; the manager closes it.
         config: intervals and limits.
     """
 
@@ -56,11 +55,11 @@ class GPUResourceManager:
     def get_available_gpu_nodes(
         self, gpu_type: str | None = None, min_memory_gb: float = 0.0, *, vendor: str = ""
     ) -> list[GPUResourceStatus]:
-        """Nodes with a free GPU of this model that has so much memory (GB of 10^9 bytes).
+        """Return nodes with a free GPU of this model and this memory (GB of 10^9 bytes).
 
         Args:
-            gpu_type: as people write it; None: any.
-            min_memory_gb: of the GPU.
+            gpu_type: model in the form that users write; None: any.
+            min_memory_gb: minimum memory of the GPU.
             vendor: a key of `gpu_resource`; empty: any.
 
         Raises:
@@ -77,7 +76,7 @@ class GPUResourceManager:
         ]
 
     def get_gpu_status(self) -> ClusterStatus:
-        """What is free and what is given out, in percent.
+        """Return what is free and what is allocated, in percent.
 
         Raises:
             GpupackError: the backend does not answer.
@@ -85,7 +84,7 @@ class GPUResourceManager:
         return self.backend.status()
 
     def get_gpu_monitoring_data(self) -> dict[str, Any]:
-        """As get_gpu_status, in the shape of `GET status`.
+        """Return the data of get_gpu_status in the form of `GET status`.
 
         Raises:
             GpupackError: the backend does not answer.
@@ -94,7 +93,7 @@ class GPUResourceManager:
         return data
 
     def validate_gpu_requirements(self, config: TrainingGPUConfig) -> Validation:
-        """Tell whether it can be served; the answer is true where it can.
+        """Tell whether the request can be satisfied; the result is true where it can.
 
         Raises:
             GpupackError: a field is wrong, or the backend does not answer.
@@ -112,10 +111,10 @@ class GPUResourceManager:
         """Hold GPUs.
 
         Args:
-            config: what is asked for.
-            timeout_seconds: for which it is waited; None: as configured; 0: not at all.
-            hold_seconds: after which the cluster gives them back by itself; None: as configured.
-                On this machine they are held until they are given back or the process ends.
+            config: the request.
+            timeout_seconds: maximum wait; None: as configured; 0: no wait.
+            hold_seconds: when the cluster ends the allocation by itself; None: as configured. On
+                this machine GPUs are held until they are released or the process ends.
 
         Raises:
             NotEnoughGpus: they were not free in time, or never can be.
@@ -124,7 +123,7 @@ class GPUResourceManager:
         return self.allocate(config, self.patience(timeout_seconds, hold_seconds))
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
-        """As allocate_gpu_resources, for those who want to end the waiting themselves."""
+        """Hold GPUs as allocate_gpu_resources does; the caller can end the wait."""
         config.check()
         allocation = self.backend.allocate(config, patience)
         with self._changing:
@@ -137,10 +136,10 @@ class GPUResourceManager:
         raise NotEnoughGpus("the manager was closed meanwhile; open another")
 
     def patience(self, timeout_seconds: float | None, hold_seconds: int | None) -> Patience:
-        """With what is configured for what is None.
+        """Return a Patience with configured values in place of None.
 
         Raises:
-            ConfigInvalid: timeout_seconds is no number from 0 on; one that is none would never end.
+            ConfigInvalid: timeout_seconds is not a number of at least 0; NaN would never end.
         """
         is_number = isinstance(timeout_seconds, int | float)
         if timeout_seconds is not None and not (is_number and timeout_seconds >= 0):
@@ -161,37 +160,37 @@ class GPUResourceManager:
         environment: Mapping[str, str] | None = None,
         non_root: bool = False,
     ) -> None:
-        """Have a program run on the GPUs of an allocation of the cluster.
+        """Run a program on the GPUs of an allocation of the cluster.
 
-        It takes the place of what holds them; the GPUs stay the same, and it ends with the
+        It replaces the program that holds them; the GPUs stay the same, and it ends with the
         allocation.
 
         Args:
-            allocation: it, or its ID.
-            command: with its arguments; in each worker.
-            image: container image that holds the program.
+            allocation: the allocation, or its ID.
+            command: the program with its arguments; it runs in each worker.
+            image: container image of the program.
             environment: further variables.
-            non_root: say that the image's user is not root, as namespaces at level `restricted`
-                want it.
+            non_root: declare that the image's user is not root, as namespaces at level `restricted`
+                require.
 
         Raises:
-            NothingHeld: this manager knows no such allocation.
+            NothingHeld: this manager has no such allocation.
             Unsupported: the GPUs are of this machine.
-            GpupackError: a field is wrong, or the cluster does not take it.
+            GpupackError: a field is wrong, or the cluster refuses it.
         """
         (held,) = self._chosen(allocation)
         workload = Workload(image, command, environment or {}, non_root)
         self.backend.run(held.allocation_id, workload)
 
     def cleanup_gpu_resources(self, allocation: Allocation | str | None = None) -> None:
-        """Give GPUs back.
+        """Release GPUs.
 
         Args:
-            allocation: it, or its ID; None: all that this manager holds.
+            allocation: the allocation, or its ID; None: all that this manager holds.
 
         Raises:
-            NothingHeld: this manager knows no such allocation.
-            GpupackError: it may be held still.
+            NothingHeld: this manager has no such allocation.
+            GpupackError: it may still be held.
         """
         failed: GpupackError | None = None
         for each in self._chosen(allocation):
@@ -206,7 +205,7 @@ class GPUResourceManager:
             raise failed
 
     def watch(self) -> Iterator[ClusterStatus]:
-        """The status now, and anew whenever it has changed by the configured threshold.
+        """Yield the status now, and again whenever it has changed by the configured threshold.
 
         Raises:
             GpupackError: the backend does not answer.
@@ -221,10 +220,10 @@ class GPUResourceManager:
                 yield status
 
     def close(self) -> None:
-        """Give everything back, and close what is open.
+        """Release everything, and close all connections.
 
         Raises:
-            GpupackError: something may be held still.
+            GpupackError: GPUs may still be held.
         """
         with self._changing:
             self.closed = True
@@ -255,9 +254,9 @@ class GPUResourceManager:
 
 
 def has_changed(before: ClusterStatus, now: ClusterStatus, threshold: float) -> bool:
-    """Whether as large a part of all GPUs, or of their memory, is given out or back.
+    """Return whether the allocated part of all GPUs, or of their memory, changed by the threshold.
 
-    That GPUs or nodes came or went is always told. `threshold` 0: any change is.
+    A changed number of GPUs or nodes always counts. `threshold` 0: any change counts.
     """
     if (before.total_nodes, before.total_gpus) != (now.total_nodes, now.total_gpus):
         return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which backend a program gets, and its manager.
+"""The choice of a program's backend, and its manager.
 
 GPUPACK_BACKEND, `backend`          that one
 a server is named                   the cluster
@@ -34,16 +34,16 @@ def open_manager(
     backend: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> GPUResourceManager:
-    """A manager of the caller's own, to be closed by him.
+    """Return a manager of the caller's own, which the caller has to close.
 
     Args:
-        config: what is set, or the file that says so; None: `gpu_config.yaml`, if it is there.
+        config: the settings, or their file; None: `gpu_config.yaml`, if it exists.
         backend: `cluster` or `this-machine`; None: as configured.
         environ: variables; None: those of this process.
 
     Raises:
-        ConfigInvalid: names path, value and what it may be.
-        ServerNotFound: it is to be the cluster's, and nothing says where that is.
+        ConfigInvalid: names path, value and the allowed values.
+        ServerNotFound: the backend is the cluster's, and its address is not known.
     """
     variables = os.environ if environ is None else environ
     settings = config if isinstance(config, GpuConfig) else load_config(config, variables)
@@ -56,14 +56,14 @@ _opening = threading.Lock()
 
 
 def get_gpu_resource_manager(backend: str | None = None) -> GPUResourceManager:
-    """The manager that this process shares; once it is closed, a new one.
+    """Return the manager that this process shares; after it is closed, a new one.
 
     Args:
         backend: `cluster` or `this-machine`; None: as configured.
 
     Raises:
-        ConfigInvalid: names path, value and what it may be.
-        ServerNotFound: it is to be the cluster's, and nothing says where that is.
+        ConfigInvalid: names path, value and the allowed values.
+        ServerNotFound: the backend is the cluster's, and its address is not known.
     """
     with _opening:
         key = backend or ""
@@ -73,11 +73,11 @@ def get_gpu_resource_manager(backend: str | None = None) -> GPUResourceManager:
 
 
 def get_async_gpu_resource_manager(backend: str | None = None) -> AsyncGPUResourceManager:
-    """The same for programs with an event loop.
+    """Return the shared manager's asynchronous form, for programs with an event loop.
 
     Raises:
-        ConfigInvalid: names path, value and what it may be.
-        ServerNotFound: it is to be the cluster's, and nothing says where that is.
+        ConfigInvalid: names path, value and the allowed values.
+        ServerNotFound: the backend is the cluster's, and its address is not known.
     """
     return AsyncGPUResourceManager(get_gpu_resource_manager(backend))
 
@@ -88,7 +88,7 @@ def _backend(config: GpuConfig, wanted: str | None, environ: Mapping[str, str]) 
         raise ConfigInvalid(f"backend: {choice!r}; use one of: auto, {CLUSTER}, {THIS_MACHINE}")
     gpus = gpus_of(config)
     if choice == CLUSTER or (choice == "auto" and _is_clusters(config, gpus, environ)):
-        # httpx is imported where it is needed: this machine's backend starts faster without.
+        # httpx is imported on first use: this machine's backend starts faster without it.
         from gpupack.cluster.opening import open_cluster  # noqa: PLC0415
 
         return open_cluster(config.cluster, environ)
@@ -116,7 +116,7 @@ def _is_clusters(config: GpuConfig, gpus: Gpus, environ: Mapping[str, str]) -> b
 
 
 def _has_kubeconfig(environ: Mapping[str, str]) -> bool:
-    # Imported where it is needed, as above.
+    # Imported on first use, as above.
     from gpupack_kube.kubeconfig.files import exist  # noqa: PLC0415
 
     return exist(environ)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training asks for."""
+"""The GPU request of a training."""
 
 import math
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ PERCENT: Final = 100
 
 
 def gigabytes(mebibytes: int) -> float:
-    """In GB of 10^9 bytes, to three digits: of fewer the MiB could not be told again."""
+    """Return GB of 10^9 bytes, to three digits: with fewer, MiB could not be restored."""
     return round(mebibytes * BYTES_PER_MIB / BYTES_PER_GB, 3)
 
 
@@ -26,16 +26,16 @@ class TrainingGPUConfig:
 
     Attributes:
         gpu_count: GPUs of all its workers together.
-        gpu_type: model, as people write it: V100, A100-80GB; empty: any.
-        memory_gb: GB of 10^9 bytes. Of whole GPUs: what each must have at least. Of a share: what
-            is held of the GPU.
+        gpu_type: model in the form that users write: V100, A100-80GB; empty: any.
+        memory_gb: GB of 10^9 bytes. For whole GPUs: minimum memory of each. For a share: memory
+            that is held of the GPU.
         distributed_training: it may run as several processes, in a cluster on several nodes.
-        mixed_precision: frameworks compute with bfloat16 or float16 where the GPU can.
-        gpu_memory_fraction: the part of the GPU's (or the share's) memory that a process may take.
+        mixed_precision: frameworks compute with bfloat16 or float16 where the GPU supports it.
+        gpu_memory_fraction: maximum part of the GPU's (or the share's) memory for a process.
         compute_ratio: below 1 a share: the part of one GPU's time.
 
     Raises:
-        ConfigInvalid: a field has a value that it cannot have.
+        ConfigInvalid: a field has an invalid value.
     """
 
     gpu_count: int = 1
@@ -51,24 +51,24 @@ class TrainingGPUConfig:
 
     @property
     def is_share(self) -> bool:
-        """Whether it asks for a part of one GPU."""
+        """Whether the request is for a part of one GPU."""
         return self.compute_ratio < 1
 
     @property
     def memory_mib(self) -> int:
-        """`memory_gb`, rounded up."""
+        """`memory_gb` in MiB, rounded up."""
         return math.ceil(self.memory_gb * BYTES_PER_GB / BYTES_PER_MIB)
 
     @property
     def percent(self) -> int:
-        """Of one GPU's time; 100: whole GPUs."""
+        """Percent of one GPU's time; 100: whole GPUs."""
         return round(self.compute_ratio * PERCENT)
 
     def check(self) -> None:
-        """Look at every field anew: they can be set.
+        """Check every field again, since fields can be set.
 
         Raises:
-            ConfigInvalid: the first that is wrong.
+            ConfigInvalid: names the first wrong field.
         """
         self._number("gpu_count", least=1, most=MAX_GPUS, whole=True)
         self._number("memory_gb", least=0, most=MAX_MEMORY_GB)
@@ -86,7 +86,7 @@ class TrainingGPUConfig:
             raise self._wrong("memory_gb", "a share says how much memory it takes: more than 0")
 
     def as_dict(self) -> dict[str, Any]:
-        """By field."""
+        """Return the fields with their values."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check_model(self) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both backends answer: the shapes of the REST API's answers.
+"""The answers of both backends, in the form of the REST API's answers.
 
-GB are 10^9 bytes; `utilization` and its like are what is given out, in percent. Fields that a
-server of another version adds are passed over.
+GB are 10^9 bytes. `utilization` and related fields are the allocated part, in percent. Fields that
+a server of another version adds are ignored.
 """
 
 import datetime as dt
@@ -10,11 +10,11 @@ import datetime as dt
 import msgspec
 
 SIMULATED_UUID = "GPU-sim-"
-"""With which UUIDs of simulated GPUs begin, in a cluster and on this machine."""
+"""Prefix of simulated GPUs' UUIDs, in a cluster and on this machine."""
 
 
 class DeviceStatus(msgspec.Struct, frozen=True):
-    """A GPU or MIG slice. `free_percent` and `free_memory_gb` are what new work may take."""
+    """A GPU or MIG slice. `free_percent` and `free_memory_gb` are available for new work."""
 
     index: int
     uuid: str
@@ -42,14 +42,14 @@ class GPUResourceStatus(msgspec.Struct, frozen=True):
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    """What is given out, in percent."""
+    """The allocated part, in percent."""
 
     gpu_utilization: float
     gpu_memory_usage: float
 
 
 class AvailableNode(msgspec.Struct, frozen=True):
-    """A node that has GPUs which are free as a whole."""
+    """A node with GPUs that are free as a whole."""
 
     node_name: str
     gpu_type: str
@@ -59,7 +59,7 @@ class AvailableNode(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """The cluster, or this machine, in short."""
+    """A summary of the cluster, or of this machine."""
 
     utilization: Utilization
     available_nodes: tuple[AvailableNode, ...]
@@ -71,14 +71,14 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """Whether what was asked for can be served; true where it can.
+    """Whether a request can be satisfied; true where it can.
 
     Attributes:
-        valid: it can be, once what runs has ended.
-        fits_now: there is room for it at this moment.
-        workers: into how many workers it was divided.
-        gpus_per_worker: GPUs of each, on one node.
-        nodes: where they would be now, one for each worker.
+        valid: it can be, once running work has ended.
+        fits_now: it fits at this moment.
+        workers: number of workers into which it was divided.
+        gpus_per_worker: GPUs of each worker, on one node.
+        nodes: nodes of the workers now, one for each.
         message: why it does not fit.
     """
 
@@ -94,7 +94,7 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 class WorkerGpus(msgspec.Struct, frozen=True):
-    """What one worker has; `device_ids` are the GPUs' indices on their node."""
+    """The GPUs of one worker; `device_ids` are indices on their node."""
 
     node_name: str
     device_ids: tuple[int, ...]

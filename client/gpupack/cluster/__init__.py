@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend `cluster`: GPUs of a cluster that gpupack schedules, by its REST API."""
+"""The backend `cluster`: GPUs of a cluster that gpupack schedules, through its REST API."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend `cluster`: what the REST API answers and holds."""
+"""The backend `cluster`, on top of the REST API."""
 
 import contextlib
 import datetime as dt
@@ -34,7 +34,7 @@ class _GpuConfig(msgspec.Struct, frozen=True):
 
 
 class _Allocated(msgspec.Struct, frozen=True):
-    """What `allocate` and `allocations/…` answer."""
+    """The answer of `allocate` and `allocations/…`."""
 
     success: bool
     allocation_id: str
@@ -50,12 +50,13 @@ class _Page(msgspec.Struct, frozen=True):
 
 
 class ClusterBackend:
-    """Implements Backend.
+    """The backend `cluster`, which implements Backend.
 
     Args:
-        calls: of the server; they are closed with this.
-        namespace: whose quota allocations count against; empty: the service account's own.
-        own_namespace: of jobs, where `namespace` is empty; empty: a call names it.
+        calls: calls of the server; they are closed with this object.
+        namespace: the namespace whose quota allocations count against; empty: the service account's
+            own.
+        own_namespace: namespace of jobs where `namespace` is empty; empty: each call names one.
     """
 
     name: Final = "cluster"
@@ -65,21 +66,21 @@ class ClusterBackend:
         self.jobs = ClusterJobs(calls, namespace=namespace or own_namespace)
 
     def status(self) -> ClusterStatus:
-        """What is free and what is given out."""
+        """Return what is free and what is allocated."""
         return self._calls.get("status", ClusterStatus)
 
     def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
-        """All pages of nodes that have such a GPU."""
+        """Return the nodes that have such a GPU, from all pages."""
         query = {"gpu_type": gpu_type, "min_memory_gb": min_memory_gb, "limit": PAGE}
         pages = self._calls.pages("nodes", _Page, **query)
         return [node for page in pages for node in page.nodes]
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
-        """Whether the cluster could serve it; quotas and who waits are not looked at."""
+        """Return whether the cluster could satisfy the request, without quotas and pending jobs."""
         return self._calls.post("validate", Validation, _asked(config))
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
-        """Hold GPUs by a GPUJob that does nothing, until it is released or its time is over."""
+        """Hold GPUs with a GPUJob that does nothing, until it is released or its time is over."""
         body = _asked(config) | {"seconds": patience.hold_seconds}
         if self._namespace:
             body["namespace"] = self._namespace
@@ -93,11 +94,14 @@ class ClusterBackend:
         return self._allocation(held, config)
 
     def release(self, allocation_id: str) -> None:
-        """Give it back; that it has ended already is no error."""
+        """Release an allocation; one that has ended already is no error."""
         self._calls.delete(f"allocations/{allocation_id}")
 
     def run(self, allocation_id: str, workload: Workload) -> None:
-        """Returns once it is written; what runs is stopped, and it begins on the same GPUs."""
+        """Set the program of an allocation; return when that is written.
+
+        The running program is stopped, and the new one starts on the same GPUs.
+        """
         body = {
             "image": workload.image,
             "command": list(workload.command),
@@ -108,11 +112,11 @@ class ClusterBackend:
         self._calls.post(path, _Allocated, body, key=uuid.uuid4().hex)
 
     def close(self) -> None:
-        """Let go of the server; what is held stays held until its time is over."""
+        """Close the connection to the server; allocations remain held until their time is over."""
         self._calls.close()
 
     def _made(self, body: dict[str, Any]) -> _Allocated:
-        """What is interrupted, or has no answer, may have been made: its key tells its name."""
+        """Create an allocation. After an interruption or a lost answer, release it by its key."""
         key = uuid.uuid4().hex
         try:
             return self._calls.post("allocate", _Allocated, body, key=key)
@@ -127,7 +131,7 @@ class ClusterBackend:
     def _settled(
         self, made: _Allocated, config: TrainingGPUConfig, until: float, patience: Patience
     ) -> _Allocated:
-        """As soon as it holds its GPUs.
+        """Return the allocation as soon as it holds its GPUs.
 
         Raises:
             NotEnoughGpus: it has ended, or does not hold them in time.
@@ -145,9 +149,9 @@ class ClusterBackend:
         return seen
 
     def _never(self, config: TrainingGPUConfig) -> bool:
-        """Whether waiting longer is in vain.
+        """Return whether a longer wait is of no use.
 
-        Asked at the end of the waiting and no sooner: nodes may be added meanwhile.
+        This is asked only at the end of the wait: nodes may be added during it.
         """
         try:
             return not self.validate(config).valid
@@ -155,7 +159,7 @@ class ClusterBackend:
             return False
 
     def _give_up(self, allocation_id: str) -> None:
-        """As well as it can be: its time ends it otherwise."""
+        """Release an allocation as far as possible; otherwise its time ends it."""
         try:
             self.release(allocation_id)
         except GpupackError as error:
@@ -181,10 +185,10 @@ class ClusterBackend:
 
 
 def _asked(config: TrainingGPUConfig) -> dict[str, Any]:
-    """The body of `validate`, and all but namespace and time of `allocate`'s.
+    """Return the body of `validate`, which `allocate` extends by namespace and time.
 
     Raises:
-        Unsupported: the REST API holds whole GPUs alone.
+        Unsupported: the REST API holds only whole GPUs.
     """
     if config.is_share:
         raise Unsupported(

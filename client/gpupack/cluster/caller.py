@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls the REST API with a kubeconfig: its user's token, or its client certificate.
+"""The caller of the REST API from a kubeconfig: its user's token, or its client certificate.
 
-The REST API knows callers by what they are themselves: a kubeconfig that acts as another user
-(`as`) is refused, since the call would have the rights of the user behind it.
+The REST API identifies callers by their own credentials. A kubeconfig that impersonates another
+user (`as`) is refused, since the call would have the permissions of the user behind it.
 """
 
 import ssl
@@ -23,13 +23,15 @@ SET_TOKEN: Final = "set GPUPACK_TOKEN to what `kubectl create token ACCOUNT` pri
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """How a call says who calls.
+    """The credentials of a call.
 
     Attributes:
-        token: asked for each call, since tokens are renewed; None: by a certificate.
-        forget: the server does not know it; whether there is another now.
-        namespace: of the kubeconfig's context.
-        presenting: lets contexts present the client certificate; with a token it changes nothing.
+        token: called for each call, since tokens are renewed; None: a certificate identifies the
+            caller.
+        forget: called when the server rejects the credentials; returns whether there are others
+            now.
+        namespace: namespace of the kubeconfig's context.
+        presenting: makes contexts present the client certificate; with a token it changes nothing.
     """
 
     token: Token | None
@@ -39,10 +41,10 @@ class Caller:
 
 
 def caller_of(environ: Mapping[str, str]) -> Caller:
-    """Return who calls.
+    """Return the caller.
 
     Raises:
-        ServerNotFound: the kubeconfig has nothing that the REST API knows callers by.
+        ServerNotFound: the kubeconfig has no credentials that the REST API accepts.
     """
     target = _target(environ)
     if (token := own_token(environ)) is not None:
@@ -70,14 +72,15 @@ def caller_of(environ: Mapping[str, str]) -> Caller:
 
 
 class _Presenting:
-    """Contexts that present a client certificate, also one that was renewed.
+    """TLS contexts that present a client certificate, including a renewed one.
 
     Args:
-        trusted: gives the contexts, which are changed; their next connection shows the certificate.
-        credentials: of the caller.
+        trusted: returns the contexts, which are changed; their next connection presents the
+            certificate.
+        credentials: credentials of the caller.
 
     Raises:
-        ServerNotFound: there is no certificate that can be used.
+        ServerNotFound: there is no usable certificate.
     """
 
     def __init__(self, trusted: Trust, credentials: Credentials) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the REST API: answers as types, refusals as errors, what is lost asked for again.
+"""Calls of the REST API: typed answers, refusals as errors, and retries.
 
-Every call can be repeated: reads and deletes by what they are, `allocate` by its Idempotency-Key.
+Every call can be repeated: reads and deletes by their nature, `allocate` by its Idempotency-Key.
 """
 
 import ssl
@@ -19,14 +19,14 @@ from gpupack.errors import CallRefused, ServerNotFound, ServerUnreachable
 PREFIX: Final = "/api/v1/gpu/"
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
-"""`allocate` takes eight."""
+"""Time limit of an answer; `allocate` takes eight seconds."""
 
 TRIES: Final = 6
 LONGEST_PAUSE_SECONDS: Final = 5.0
-"""Where the server does not say when to come again."""
+"""Maximum pause where the server does not say when to retry."""
 
 MAX_WAIT_SECONDS: Final = 60.0
-"""For which one call waits altogether; it fails at once where it is asked to wait longer."""
+"""Seconds that one call waits in total; it fails at once where a longer wait is requested."""
 
 LATER: Final = frozenset({429, 502, 503, 504})
 UNAUTHORIZED: Final = 401
@@ -40,14 +40,14 @@ class Page(Protocol):
 
     @property
     def next(self) -> str:
-        """`after` of the call that has the next part; empty: there is none."""
+        """`after` of the call for the next part; empty: there is none."""
 
 
 P = TypeVar("P", bound=Page)
 
 
 class Problem(msgspec.Struct):
-    """What was wrong (RFC 9457)."""
+    """A problem (RFC 9457)."""
 
     title: str = ""
     detail: str = ""
@@ -57,7 +57,7 @@ class Problem(msgspec.Struct):
 
 
 class _Later(Exception):
-    """The server asks to be called again."""
+    """The server requests a retry."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)
@@ -70,40 +70,40 @@ class _Later(Exception):
 
 
 class Calls:
-    """One server's calls; may be made from several threads.
+    """The calls of one server, from any thread.
 
     Args:
-        endpoint: where it is, and who calls.
-        transport: of httpx; None: its own.
+        endpoint: address and credentials.
+        transport: transport of httpx; None: its own.
     """
 
     def __init__(self, endpoint: Endpoint, transport: httpx.BaseTransport | None = None) -> None:
         self._endpoint = endpoint
         self._address = "the REST API"
-        """As it was last, for messages."""
+        """The last address, for messages."""
         self._transport = transport
         self._trusted = endpoint.trusted()
         self._http = self._client(self._trusted)
         self._retired = list[httpx.Client]()
-        """Clients that trust CAs of before; calls of other threads may be under way."""
+        """Clients that trust earlier CAs; other threads' calls may still use them."""
         self._changing = threading.Lock()
 
     def get(self, path: str, kind: type[T], **query: Any) -> T:
-        """Ask for something.
+        """Send GET and return the decoded answer.
 
         Raises:
-            ServerUnreachable: it does not answer, or with something else.
-            CallRefused: it refuses.
+            ServerUnreachable: the server does not answer, or the answer has another form.
+            CallRefused: the server refuses.
         """
         asked = {name: value for name, value in query.items() if value}
         return self._decoded(self._call("GET", path, params=asked), kind)
 
     def pages(self, path: str, kind: type[P], **query: Any) -> Iterator[P]:
-        """Follow a list to its end.
+        """Yield all pages of a list.
 
         Raises:
-            ServerUnreachable: it does not answer, or a page names itself as its next.
-            CallRefused: it refuses.
+            ServerUnreachable: the server does not answer, or a page names itself as its next.
+            CallRefused: the server refuses.
         """
         after = ""
         while True:
@@ -118,21 +118,21 @@ class Calls:
             after = page.next
 
     def post(self, path: str, kind: type[T], body: Any, *, key: str = "") -> T:
-        """Send something; with a key it is done once, however often it is sent.
+        """Send POST; with a key it takes effect once, however often it is sent.
 
         Raises:
-            ServerUnreachable: it does not answer, or with something else.
-            CallRefused: it refuses.
+            ServerUnreachable: the server does not answer, or the answer has another form.
+            CallRefused: the server refuses.
         """
         headers = {"Idempotency-Key": key} if key else {}
         return self._decoded(self._call("POST", path, json=body, headers=headers), kind)
 
     def delete(self, path: str) -> None:
-        """Remove something; that it is gone already is no error.
+        """Delete an object; one that is already gone is no error.
 
         Raises:
-            ServerUnreachable: it does not answer, or with something else.
-            CallRefused: it refuses.
+            ServerUnreachable: the server does not answer, or the answer has another form.
+            CallRefused: the server refuses.
         """
         try:
             self._call("DELETE", path)
@@ -141,7 +141,7 @@ class Calls:
                 raise
 
     def close(self) -> None:
-        """Let go of connections, and of what was opened to reach the server."""
+        """Close all connections, and what was opened to reach the server."""
         for each in (self._http, *self._retired):
             each.close()
         self._endpoint.close()
@@ -180,9 +180,9 @@ class Calls:
         return self._trusting().request(method, url, headers=headers, **given)
 
     def _trusting(self) -> httpx.Client:
-        """Return a client that trusts what the CA's file holds now.
+        """Return a client that trusts the present content of the CA file.
 
-        Its connections are new where that has changed: one of before was checked by other CAs.
+        After a change of the file its connections are new: an old one was verified with other CAs.
         """
         with self._changing:
             trusted = self._endpoint.trusted()
@@ -196,7 +196,8 @@ class Calls:
             verify=trusted,
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             transport=self._transport,
-            # A proxy knows neither our loopback nor the cluster's Services, and sees the token.
+            # A proxy reaches neither our loopback nor the cluster's Services, and would see the
+            # token.
             trust_env=not self._endpoint.direct,
         )
 
@@ -260,11 +261,11 @@ class Calls:
 
 
 _HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-"""How it looks that a server does not take a client certificate: it says nothing of why."""
+"""Errors where a server rejects a client certificate: it does not send a reason."""
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
-    """As the server says; else a little, twice as long each time, at random."""
+    """Return the pause that the server requests, or else a random exponential one."""
     error = state.outcome.exception() if state.outcome else None
     told = error.pause_seconds if isinstance(error, _Later) else 0.0
     return told or _BACKOFF(state)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs by the REST API."""
+"""GPUJobs through the REST API."""
 
 import re
 import uuid
@@ -12,29 +12,29 @@ from gpupack.job_views import Explanation, QueuePage, QueueRow, WrittenJob, in_o
 PAGE: Final = 5000
 POD: Final = "pod/"
 NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
-"""No other name may become part of a path."""
+"""Form of a name that may be part of a path."""
 
 
 class ClusterJobs:
-    """Implements Jobs.
+    """The cluster's GPUJobs, which implement Jobs.
 
     Args:
-        calls: of the server.
-        namespace: where none is named; empty: one must be.
+        calls: calls of the server.
+        namespace: default namespace; empty: each call has to name one.
     """
 
     def __init__(self, calls: Calls, *, namespace: str) -> None:
         self._calls, self._namespace = calls, namespace
 
     def queue(self, *, namespace: str = "", all_namespaces: bool = False) -> list[QueueRow]:
-        """List what waits; a row whose place changes between two pages is listed once."""
+        """List what waits; a row that moves between two pages is listed once."""
         where = "" if all_namespaces else self._named(namespace)
         pages = self._calls.pages("queue", QueuePage, namespace=where, limit=PAGE)
         rows = (row for page in pages for row in page.waiting)
         return in_order({(row.kind, row.namespace, row.name): row for row in rows}.values())
 
     def explain(self, name: str, *, namespace: str = "") -> Explanation:
-        """Say why a GPUJob or a standalone pod waits."""
+        """Return why a GPUJob or a standalone pod waits."""
         kind = "pods" if name.startswith(POD) else "jobs"
         return self._calls.get(
             f"{kind}/{self._path(name.removeprefix(POD), namespace)}/explain", Explanation
@@ -45,11 +45,11 @@ class ClusterJobs:
         return self._calls.post(f"jobs/{self._path(name, namespace)}/suspend", WrittenJob, None)
 
     def resume(self, name: str, *, namespace: str = "") -> WrittenJob:
-        """Let a GPUJob wait again."""
+        """Let a GPUJob wait for GPUs again."""
         return self._calls.post(f"jobs/{self._path(name, namespace)}/resume", WrittenJob, None)
 
     def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> WrittenJob:
-        """Make a new GPUJob; a lost answer makes no second one."""
+        """Create a GPUJob; a lost answer creates no second one."""
         path, body = f"jobs/{self._path(name, namespace)}/rerun", {"name": new_name}
         return self._calls.post(path, WrittenJob, body, key=uuid.uuid4().hex)
 

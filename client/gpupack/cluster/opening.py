@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's backend, from what the configuration and the environment say."""
+"""Opening of the cluster's backend, from the configuration and the environment."""
 
 from collections.abc import Mapping
 
@@ -22,11 +22,11 @@ from gpupack.errors import ServerNotFound
 
 
 def open_cluster(config: ClusterConfig, environ: Mapping[str, str]) -> ClusterBackend:
-    """Find the server, and who calls it; nothing is asked of it yet.
+    """Find the server and the caller; send no request yet.
 
     Raises:
-        ServerNotFound: nothing says where it is, or with which token it is called.
-        ConfigInvalid: what says so cannot be used.
+        ServerNotFound: neither the address nor the token of the server is known.
+        ConfigInvalid: a setting is not valid.
     """
     endpoint = _endpoint(config, environ)
     namespace = config.namespace or endpoint.namespace
@@ -57,6 +57,6 @@ def _endpoint(config: ClusterConfig, environ: Mapping[str, str]) -> Endpoint:
 
 
 def _in_cluster(config: ClusterConfig, environ: Mapping[str, str]) -> str:
-    """Where the REST API is for a pod."""
+    """Return the address of the REST API for a pod."""
     named, option = config.system_namespace, SYSTEM_NAMESPACE_FIELD
     return release_in_pod(environ, SERVICE_ACCOUNT, namespace=named, option=option).api_address

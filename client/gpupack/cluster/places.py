@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program learns of a cluster, and who it is there.
+"""Where a program finds a cluster and its own credentials.
 
 GPUPACK_SERVER (GPUPACK_CA, GPUPACK_TOKEN)  that address
 in a pod                                    https://gpupack-api.NAMESPACE.svc, see `release`
@@ -22,21 +22,23 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 Token = Callable[[], str]
 Trust = Callable[[], ssl.SSLContext]
-"""By which CAs a server is known: asked for each call, since the file may be replaced."""
+"""The CAs of a server: called for each call, since the file may be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, and who calls it.
+    """A server with the credentials of its caller.
 
     Attributes:
-        address: without a path; asked for each call, since what leads there may begin anew.
-        trusted: what its certificate is checked by; presents the caller's, if there is one.
-        token: asked for each call, since tokens are renewed; None: he is known by a certificate.
-        namespace: whose quota allocations count against; empty: the service account's own.
-        close: lets go of what was opened to reach it.
-        forget: the server does not know the token; whether there may be another now.
-        direct: no proxy leads there.
+        address: address without a path; called for each call, since a port-forward may restart.
+        trusted: context that verifies its certificate, and presents the caller's, if there is one.
+        token: called for each call, since tokens are renewed; None: a certificate identifies the
+            caller.
+        namespace: the namespace whose quota allocations count against; empty: the service account's
+            own.
+        close: closes what was opened to reach the server.
+        forget: called when the server rejects the token; returns whether there may be another now.
+        direct: no proxy is used.
     """
 
     address: Callable[[], str]
@@ -49,12 +51,12 @@ class Endpoint:
 
 
 def in_pod(environ: Mapping[str, str]) -> bool:
-    """Whether this is a pod with a token of its service account."""
+    """Return whether this is a pod with a token of its service account."""
     return "KUBERNETES_SERVICE_HOST" in environ and (SERVICE_ACCOUNT / "token").exists()
 
 
 def pod_namespace(environ: Mapping[str, str]) -> str:
-    """Return the namespace of this pod; empty: this is none, or the pod does not say."""
+    """Return the namespace of this pod; empty: there is no pod, or its namespace is unknown."""
     if not in_pod(environ):
         return ""
     try:
@@ -64,10 +66,10 @@ def pod_namespace(environ: Mapping[str, str]) -> str:
 
 
 def require_private(address: str) -> str:
-    """The address, unless a token would travel to it in the clear.
+    """Return the address, unless a token would be sent to it in the clear.
 
     Raises:
-        ConfigInvalid: it would, or it is no address.
+        ConfigInvalid: it would be, or the address is not valid.
     """
     try:
         parts = urlsplit(address)
@@ -85,16 +87,16 @@ def require_private(address: str) -> str:
 
 
 def is_direct(address: str) -> bool:
-    """Whether no proxy leads there."""
+    """Return whether the address is reached without a proxy."""
     host = urlsplit(address).hostname or ""
     return host in LOOPBACK or host.endswith(".svc")
 
 
 def trusted_by(file: str) -> Trust:
-    """Trust what this file holds, also once it is replaced; empty: the system's certificates.
+    """Trust the content of this file, also after it is replaced; empty: the system's CAs.
 
     Raises:
-        ConfigInvalid: it cannot be read, or has none.
+        ConfigInvalid: the file cannot be read, or has no certificates.
     """
     try:
         return CaFile(Path(file) if file else None).context
@@ -106,7 +108,7 @@ def trusted_by(file: str) -> Trust:
 
 
 def own_token(environ: Mapping[str, str]) -> Token | None:
-    """GPUPACK_TOKEN, or the pod's service account's; None: there is neither."""
+    """Return GPUPACK_TOKEN, or the pod's service account token; None: there is neither."""
     if token := environ.get("GPUPACK_TOKEN", "").strip():
         return lambda: token
     if in_pod(environ):

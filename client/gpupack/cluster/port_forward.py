@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The REST API through kubectl: a port of loopback, forwarded for as long as it is used."""
+"""The REST API through kubectl: a forwarded loopback port, for as long as it is used."""
 
 import atexit
 import base64
@@ -33,13 +33,13 @@ def through_kubectl(
     """Forward a port.
 
     Args:
-        environ: with KUBECONFIG and PATH.
-        trusted: what the certificate is checked by; None: the release's Secret.
-        namespace: of the release; empty: it is looked for.
+        environ: variables with KUBECONFIG and PATH.
+        trusted: verifies the certificate; None: the release's Secret is read.
+        namespace: namespace of the release; empty: it is searched for.
 
     Raises:
         ServerNotFound: there is no kubectl, no kubeconfig, no such service, or neither a token nor
-            a client certificate that it takes.
+            a client certificate that the service accepts.
     """
     kubectl = shutil.which("kubectl", path=environ.get("PATH"))
     if kubectl is None:
@@ -64,7 +64,10 @@ def through_kubectl(
 
 
 def _release(kubectl: str, environ: Mapping[str, str], namespace: str) -> Release:
-    """Find it; what is published is read, for its Secret, where its namespace is named too."""
+    """Find the release.
+
+    The published ConfigMaps are read even where the namespace is named, for the name of the Secret.
+    """
     option = SYSTEM_NAMESPACE_FIELD
     listing = (f"-n={release.WHERE}", "get", "configmaps", "-l", release.SELECTOR, "-o=json")
     try:
@@ -85,7 +88,7 @@ def _trusted(kubectl: str, environ: Mapping[str, str], found: Release) -> Trust:
     except ServerNotFound as error:
         raise _uncertain(error, found) from error
     if not secret.strip():
-        # An empty text would be taken for the system's own certificates.
+        # An empty text would mean the system's own certificates.
         raise _uncertain("the secret has no ca.crt", found)
     try:
         context = ssl.create_default_context(cadata=base64.b64decode(secret).decode())
@@ -114,16 +117,16 @@ def _told(kubectl: str, environ: Mapping[str, str], *arguments: str) -> str:
 
 
 class Forwarding:
-    """A `kubectl port-forward` for as long as it is open; one that ended begins anew when asked.
+    """A `kubectl port-forward` for as long as it is open; one that has ended restarts on use.
 
     Args:
-        kubectl: its path.
-        environ: of the process.
-        service_port: to which of the service's ports.
-        namespace: of the service.
+        kubectl: path of kubectl.
+        environ: variables of the process.
+        service_port: port of the service.
+        namespace: namespace of the service.
 
     Raises:
-        ServerNotFound: it does not reach the service, or that has no such port.
+        ServerNotFound: it does not reach the service, or the service has no such port.
     """
 
     def __init__(
@@ -142,10 +145,10 @@ class Forwarding:
         atexit.register(self.close)
 
     def address(self) -> str:
-        """Where it leads from, on loopback.
+        """Return its address on loopback.
 
         Raises:
-            ServerNotFound: it ended, and does not reach the service any more.
+            ServerNotFound: it has ended, and no longer reaches the service.
         """
         with self._beginning:
             if self._of_process == os.getpid() and self._running.poll() is not None:
@@ -154,7 +157,7 @@ class Forwarding:
             return f"https://localhost:{self._port}"
 
     def close(self) -> None:
-        """End it; a process that was forked since leaves it to its parent."""
+        """End it; a forked process leaves it to its parent."""
         if self._of_process != os.getpid():
             return
         atexit.unregister(self.close)
@@ -175,7 +178,7 @@ class Forwarding:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Ctrl-C is the program's alone, which has GPUs to give back through here.
+            # Ctrl-C is only for the program, which releases GPUs through this connection.
             process_group=0,
         )
         return begun, _port(begun, self._namespace)
@@ -188,7 +191,7 @@ def _port(forwarding: "subprocess.Popen[str]", namespace: str) -> int:
         ready = waiting.select(START_SECONDS)
     port = forwarded_port(forwarding.stdout.readline()) if ready else None
     if port is not None:
-        # It tells of each connection, and stops where nobody reads that.
+        # kubectl logs each connection, and stops where its output is not read.
         for stream in filter(None, (forwarding.stdout, forwarding.stderr)):
             threading.Thread(target=_read, args=(stream,), daemon=True).start()
         return port
@@ -208,18 +211,18 @@ def _port(forwarding: "subprocess.Popen[str]", namespace: str) -> int:
 
 
 def _signal(forwarding: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    """To the shell, kubectl and what holds them: the group that they were begun in."""
+    """Send a signal to the process group of the shell, kubectl and the reader of the pipe."""
     if forwarding.poll() is None:
         os.killpg(forwarding.pid, number)
 
 
 def _let_go(forwarding: "subprocess.Popen[str]") -> None:
-    """Close the pipe that held it."""
+    """Close the pipe that keeps it alive."""
     if forwarding.stdin is not None:
         forwarding.stdin.close()
 
 
 def _read(stream: IO[str]) -> None:
-    """To its end."""
+    """Read a stream to its end."""
     with stream:
         collections.deque(stream, 0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which namespace gpupack is installed, and by which Secrets its servers are trusted.
+"""The namespace where gpupack is installed, and the Secrets with its servers' certificates.
 
-The chart publishes each release in a ConfigMap of kube-public, found by its label. All users of a
-cluster read there and no tenant writes: a Service with our labels in a tenant's own namespace
-would get the tokens of those who call it.
+The chart publishes each release in a ConfigMap of kube-public, which is found by its label. All
+users of a cluster can read there and no tenant can write: otherwise a Service with gpupack's labels
+in a tenant's own namespace would get the callers' tokens.
 """
 
 import re
@@ -27,9 +27,9 @@ class Release:
     """An installation of the chart.
 
     Attributes:
-        namespace: where its parts are.
-        api_secret: Secret of the REST API's certificate.
-        extender_secret: Secret of the plan API's certificate.
+        namespace: namespace of its components.
+        api_secret: Secret with the REST API's certificate.
+        extender_secret: Secret with the plan API's certificate.
     """
 
     namespace: str
@@ -38,14 +38,14 @@ class Release:
 
     @property
     def api_address(self) -> str:
-        """Where pods reach the REST API."""
+        """Address of the REST API for pods."""
         return f"https://{SERVICE}.{self.namespace}.svc"
 
 
 def releases(published: Iterable[Mapping[str, Any]]) -> list[Release]:
-    """Read the `data` of the ConfigMaps, by the order of their namespaces.
+    """Parse the `data` of the ConfigMaps, in the order of their namespaces.
 
-    What names no namespace is left out.
+    Data without a namespace is left out.
     """
     found = dict[str, Release]()
     for data in published:
@@ -59,21 +59,21 @@ def releases(published: Iterable[Mapping[str, Any]]) -> list[Release]:
 
 
 def is_namespace(text: str) -> bool:
-    """Whether a namespace can have this name."""
+    """Return whether a namespace can have this name."""
     return _NAMESPACE.fullmatch(text) is not None
 
 
 def chosen(found: Iterable[Release], *, namespace: str, option: str) -> Release:
-    """The release that is meant.
+    """Return the release to use.
 
     Args:
-        found: those that are published.
-        namespace: which the caller names; empty: the only one. One that is not published is
-            taken to have Secrets of the usual names.
+        found: the published releases.
+        namespace: namespace that the caller names; empty: the only one. One that is not published
+            is assumed to have Secrets with the default names.
         option: how a caller names one, next to the variable, for messages.
 
     Raises:
-        ServerNotFound: there is none, or several and none is named.
+        ServerNotFound: there is none, or there are several and none is named.
     """
     found = list(found)
     if namespace:
@@ -94,7 +94,7 @@ def chosen(found: Iterable[Release], *, namespace: str, option: str) -> Release:
 
 
 def unreadable(why: object, *, option: str) -> ServerNotFound:
-    """The error where the caller may not list what is published."""
+    """Return the error for a caller that may not list the releases."""
     return ServerNotFound(
         f"the namespace of gpupack is not known, since the ConfigMaps of {WHERE} cannot be listed "
         f"({why}); name it by {option} or {VARIABLE}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the release from inside a pod, by the token of its service account."""
+"""Search for the release from inside a pod, with the token of its service account."""
 
 import json
 import ssl
@@ -19,16 +19,16 @@ SECONDS: Final = 10.0
 def release_in_pod(
     environ: Mapping[str, str], account: Path, *, namespace: str, option: str
 ) -> Release:
-    """Ask the API server; only where no namespace is named.
+    """Ask the API server, but only where no namespace is named.
 
     Args:
-        environ: with KUBERNETES_SERVICE_HOST.
-        account: the folder of the service account's token.
-        namespace: which the caller names; empty: none.
+        environ: variables with KUBERNETES_SERVICE_HOST.
+        account: folder of the service account's token.
+        namespace: namespace that the caller names; empty: none.
         option: how a caller names one, for messages.
 
     Raises:
-        ServerNotFound: the API server does not answer, refuses, or knows no release or several.
+        ServerNotFound: the API server does not answer, refuses, or has no release or several.
     """
     if namespace:
         return Release(namespace)

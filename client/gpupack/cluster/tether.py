@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `kubectl port-forward` to the REST API that does not outlive the process that began it."""
+"""A `kubectl port-forward` to the REST API that ends with the process that started it."""
 
 import re
 from typing import Final
 
 HTTPS: Final = 443
 CERTIFICATES: Final = 8443
-"""The Service's port at which a caller may show a certificate; there is none where that is off."""
+"""The Service's port that accepts client certificates; it does not exist where that is off."""
 
 _SHELL: Final = """
 exec 3<&0
@@ -25,29 +25,32 @@ kill "$!"
 wait "$!"
 exit "$ended"
 """
-"""What runs in a shell whose input is a pipe of ours ends when that closes: with us, even by
-SIGKILL. kubectl itself does not read its input; a parent's death signal was rejected, since it
-comes when the thread ends that began the process. SIGTERM goes to all of them, and the shell
-waits; its trap is set last, since a child has it for a moment too."""
+"""A script whose shell and children end when the pipe at its input closes.
+
+That happens when this process ends, even by SIGKILL. kubectl itself does not read its input. A
+parent-death signal is not used, since it comes when the thread ends that started the process.
+SIGTERM goes to all of them, and the shell waits; its trap is set last, since a child has it for a
+moment too.
+"""
 
 _NO_PORT: Final = "does not have a service port"
 _PORT: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]{1,5})")
 
 
 def tethered(program: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a program for as long as the command's standard input is open.
+    """Return a command that runs a program for as long as the command's input is open.
 
-    Its input has to be a pipe, and its process group its own; the program reads nothing.
+    Its input has to be a pipe, and it needs its own process group; the program gets no input.
     """
     return ("/bin/sh", "-c", _SHELL, "sh", program, *arguments)
 
 
 def forwarded_port(line: str) -> int | None:
-    """The port of loopback that kubectl says it forwards, if this line says so."""
+    """Return the loopback port in a line of kubectl's output, if the line names one."""
     found = _PORT.search(line)
     return int(found[1]) if found else None
 
 
 def lacks_port(said: str) -> bool:
-    """Whether kubectl says that the Service is there and has no such port."""
+    """Return whether kubectl reports that the Service exists and has no such port."""
     return _NO_PORT in said

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow and PyTorch on the GPUs that a process was given; imported when they are needed."""
+"""TensorFlow and PyTorch on the GPUs of a process; imported on first use."""
 
 from gpupack.frameworks.pytorch import PyTorchGPUIntegration
 from gpupack.frameworks.tensorflow import TensorFlowGPUIntegration
@@ -16,10 +16,10 @@ __all__ = [
 def get_tensorflow_gpu_integration(
     manager: GPUResourceManager | None = None,
 ) -> TensorFlowGPUIntegration:
-    """TensorFlow on GPUs of this manager; None: of the one that the process shares."""
+    """Return TensorFlow on GPUs of this manager; None: of the manager that the process shares."""
     return TensorFlowGPUIntegration(manager)
 
 
 def get_pytorch_gpu_integration(manager: GPUResourceManager | None = None) -> PyTorchGPUIntegration:
-    """PyTorch on GPUs of this manager; None: of the one that the process shares."""
+    """Return PyTorch on GPUs of this manager; None: of the manager that the process shares."""
     return PyTorchGPUIntegration(manager)

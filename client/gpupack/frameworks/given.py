@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs this process is to use: those it was given already, or some that it takes now."""
+"""The GPUs that this process has to use: those it already has, or some that it allocates now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ RANKS: Final = "WORLD_SIZE"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """GPUs that the process is to see; none: it computes on the CPU.
+    """GPUs that the process sees; none: it computes on the CPU.
 
     Attributes:
-        visible: in the order of CUDA's numbers.
+        visible: GPUs in the order of CUDA's numbers.
         simulated: nothing computes on them.
-        allocation: that was made for this; None: they were given before.
+        allocation: allocation that was made for this; None: the GPUs were given before.
     """
 
     visible: tuple[Visible, ...] = ()
@@ -36,12 +36,12 @@ def gpus_for(
     allocation: Allocation | None,
     environ: Mapping[str, str],
 ) -> Given:
-    """Those of the allocation; else those that the environment names; else some of this machine.
+    """Return the allocation's GPUs; else those in the environment; else some of this machine.
 
-    Where there are none the process goes on without, and CpuFallbackWarning says why.
+    Without any the process continues on the CPU, and CpuFallbackWarning gives the reason.
 
     Raises:
-        Unsupported: one of several ranks was started without GPUs; each would take all of them.
+        Unsupported: one of several ranks was started without GPUs; each would allocate all of them.
     """
     if allocation is not None:
         return _described(manager, allocation.environment, allocation)
@@ -56,7 +56,7 @@ def gpus_for(
 
 
 def warn_of_cpu(why: str) -> None:
-    """Say that the process computes on the CPU."""
+    """Warn that the process computes on the CPU."""
     warn(f"computing on the CPU: {why}", CpuFallbackWarning)
 
 
@@ -99,7 +99,7 @@ def _visible(uuid: str, known: Mapping[str, tuple[str, int]], share_mib: int) ->
 
 
 def _known(manager: GPUResourceManager) -> dict[str, tuple[str, int]]:
-    """Model and MiB by UUID; what is not known limits nothing."""
+    """Return model and MiB by UUID; unknown memory sets no limit."""
     try:
         nodes = manager.backend.nodes()
     except GpupackError:

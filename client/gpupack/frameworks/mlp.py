@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A multilayer perceptron, as a dictionary describes it, for those who bring no model of their own.
+"""A multilayer perceptron from a dictionary, for programs without their own model.
 
 {"type": "mlp", "input_dim": 10, "hidden_units": [128, 64], "output_dim": 1}
 """
@@ -25,7 +25,7 @@ class MlpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """From the first to the last."""
+        """Widths from the first to the last layer."""
         return (self.input_dim, *self.hidden_units, self.output_dim)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on the GPUs that a process was given.
+"""PyTorch on the GPUs of a process.
 
 gpus_for ─► process_setup.pytorch_settings ─► environment, memory, process group ─► device
 """
@@ -27,14 +27,14 @@ _ACTIVATIONS: Final = {"relu": "ReLU", "tanh": "Tanh", "gelu": "GELU"}
 
 @dataclass(frozen=True, slots=True)
 class PyTorchGPU:
-    """What was set up.
+    """The state after a setup of PyTorch.
 
     Attributes:
-        settings: what was applied.
+        settings: settings that were applied.
         device: torch.device of this process.
-        gpu_count: GPUs that the process sees.
-        simulated: GPUs were given that are simulated, and it computes on the CPU.
-        allocation: that was made for this; it is the manager's to give back.
+        gpu_count: number of GPUs that the process sees.
+        simulated: its GPUs are simulated, and it computes on the CPU.
+        allocation: allocation that was made for this; the manager releases it.
     """
 
     settings: PyTorchSettings
@@ -49,7 +49,7 @@ class PyTorchGPU:
         return self.settings.process_group is not None
 
     def autocast(self) -> "contextlib.AbstractContextManager[Any]":
-        """torch.autocast in the type that this GPU is fast with; in full precision nothing."""
+        """Return torch.autocast with the GPU's fast type; nothing in full precision."""
         precision = self.settings.precision
         if not precision.enabled:
             return contextlib.nullcontext()
@@ -60,16 +60,16 @@ class PyTorchGPU:
         return context
 
     def grad_scaler(self) -> Any:
-        """torch.amp.GradScaler, which does nothing where the type needs none."""
+        """Return torch.amp.GradScaler, which does nothing where the type needs none."""
         enabled = self.settings.precision.grad_scaler
         return _torch().amp.GradScaler(self.device.type, enabled=enabled)
 
 
 class PyTorchGPUIntegration:
-    """Sets PyTorch up and puts models onto GPUs.
+    """The setup of PyTorch and its models on GPUs.
 
     Args:
-        manager: whose GPUs they are; None: the one that the process shares.
+        manager: manager of the GPUs; None: the one that the process shares.
     """
 
     def __init__(self, manager: GPUResourceManager | None = None) -> None:
@@ -79,17 +79,17 @@ class PyTorchGPUIntegration:
     def setup_pytorch_gpu(
         self, config: TrainingGPUConfig, allocation: Allocation | None = None
     ) -> PyTorchGPU:
-        """Let this process use its GPUs: to be called before CUDA is used.
+        """Let this process use its GPUs; call it before CUDA is used.
 
         The GPUs are those of `allocation`; else those that GPUPACK_DEVICES names, as in a pod; else
-        they are allocated on this machine. Where there are none it goes on on the CPU, and
-        CpuFallbackWarning says why. Under torchrun the ranks make a process group.
+        they are allocated on this machine. Without any the process continues on the CPU, and
+        CpuFallbackWarning gives the reason. Under torchrun the ranks form a process group.
 
         Raises:
             FrameworkMissing: PyTorch is not installed.
-            Unsupported: CUDA is in use already, ranks were started without GPUs, or this is a
+            Unsupported: CUDA is already in use, ranks were started without GPUs, or this is a
                 worker of several that has no rank.
-            SetupInvalid: RANK, WORLD_SIZE and their like contradict each other.
+            SetupInvalid: RANK, WORLD_SIZE and related variables contradict each other.
         """
         torch = _torch()
         config.check()
@@ -120,8 +120,8 @@ class PyTorchGPUIntegration:
         Args:
             model: a function that builds a torch.nn.Module, or such a module, or a description
                 (mlp.py).
-            config: as of setup_pytorch_gpu, which is called unless it was.
-            allocation: as of setup_pytorch_gpu.
+            config: config of setup_pytorch_gpu, which is called unless it was.
+            allocation: allocation for setup_pytorch_gpu.
 
         Raises:
             ConfigInvalid: the description is wrong.
@@ -132,7 +132,7 @@ class PyTorchGPUIntegration:
         if done.settings.ddp is None:
             return module
         arguments = msgspec.structs.asdict(done.settings.ddp)
-        if arguments["broadcast_buffers"]:  # as it is where nothing is said, which 2.15 deprecates
+        if arguments["broadcast_buffers"]:  # the default; passing it is deprecated in 2.15
             del arguments["broadcast_buffers"]
         return _torch().nn.parallel.DistributedDataParallel(module, **arguments)
 
@@ -161,7 +161,7 @@ def _setup(config: TrainingGPUConfig, given: Given, environ: Mapping[str, str]) 
 
 
 def ranks_of(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables that say which rank this process is; without them it is the only one.
+    """Return the variables of this process's rank; without them it is the only one.
 
     Raises:
         Unsupported: it is in one of a GPUJob's several workers, where it cannot be the only one.
@@ -208,7 +208,7 @@ def _device(torch: Any, settings: PyTorchSettings) -> Any:
 
 
 def _meet(torch: Any, settings: PyTorchSettings) -> None:
-    """Make the process group, unless the program has made one."""
+    """Create the process group, unless the program has created one."""
     group = settings.process_group
     if group is None or torch.distributed.is_initialized():
         return

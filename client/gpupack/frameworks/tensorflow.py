@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow on the GPUs that a process was given.
+"""TensorFlow on the GPUs of a process.
 
 gpus_for ─► process_setup.tensorflow_settings ─► environment, memory, precision ─► strategy
 """
@@ -30,14 +30,14 @@ from gpupack.training_config import TrainingGPUConfig
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowGPU:
-    """What was set up.
+    """The state after a setup of TensorFlow.
 
     Attributes:
-        settings: what was applied.
-        strategy: of tf.distribute; None: the process computes on one device.
-        gpu_count: GPUs that the process sees.
-        simulated: GPUs were given that are simulated, and it computes on the CPU.
-        allocation: that was made for this; it is the manager's to give back.
+        settings: settings that were applied.
+        strategy: strategy of tf.distribute; None: the process computes on one device.
+        gpu_count: number of GPUs that the process sees.
+        simulated: its GPUs are simulated, and it computes on the CPU.
+        allocation: allocation that was made for this; the manager releases it.
     """
 
     settings: TensorFlowSettings
@@ -48,11 +48,11 @@ class TensorFlowGPU:
 
     @property
     def distributed(self) -> bool:
-        """Whether a strategy spreads the training."""
+        """Whether a strategy distributes the training."""
         return self.strategy is not None
 
     def scope(self) -> "contextlib.AbstractContextManager[Any]":
-        """Where variables are made that the strategy keeps on all devices."""
+        """Return the scope for variables that the strategy keeps on all devices."""
         if self.strategy is None:
             return contextlib.nullcontext()
         scope: contextlib.AbstractContextManager[Any] = self.strategy.scope()
@@ -60,10 +60,10 @@ class TensorFlowGPU:
 
 
 class TensorFlowGPUIntegration:
-    """Sets TensorFlow up and builds models on GPUs.
+    """The setup of TensorFlow and its models on GPUs.
 
     Args:
-        manager: whose GPUs they are; None: the one that the process shares.
+        manager: manager of the GPUs; None: the one that the process shares.
     """
 
     def __init__(self, manager: GPUResourceManager | None = None) -> None:
@@ -73,18 +73,17 @@ class TensorFlowGPUIntegration:
     def setup_tensorflow_gpu(
         self, config: TrainingGPUConfig, allocation: Allocation | None = None
     ) -> TensorFlowGPU:
-        """Let this process use its GPUs: to be called before TensorFlow uses any.
+        """Let this process use its GPUs; call it before TensorFlow uses any.
 
-        Which GPUs they are, and that it goes on on the CPU without, is as of PyTorch's
-        setup_pytorch_gpu. With `distributed_training` all visible GPUs are one MirroredStrategy;
-        with several workers, as TF_CONFIG names them or in the pods of a GPUJob, they are one
-        MultiWorkerMirroredStrategy.
+        The choice of GPUs, and the fallback to the CPU, are those of PyTorch's setup_pytorch_gpu.
+        With `distributed_training` all visible GPUs form one MirroredStrategy; several workers,
+        from TF_CONFIG or in the pods of a GPUJob, form one MultiWorkerMirroredStrategy.
 
         Raises:
             FrameworkMissing: TensorFlow is not installed.
-            Unsupported: TensorFlow has looked at its GPUs already.
-            ConfigInvalid: TF_CONFIG is no JSON that names workers.
-            SetupInvalid: what is asked for contradicts itself.
+            Unsupported: TensorFlow has already initialized its GPUs.
+            ConfigInvalid: TF_CONFIG is not JSON that names workers.
+            SetupInvalid: fields of the setup contradict each other.
         """
         config.check()
         given = gpus_for(self.manager, config, allocation, os.environ)
@@ -114,9 +113,9 @@ class TensorFlowGPUIntegration:
         """Build a Keras model under the strategy.
 
         Args:
-            model: a function that builds it, or a description (mlp.py).
-            config: as of setup_tensorflow_gpu, which is called unless it was.
-            allocation: as of setup_tensorflow_gpu.
+            model: a function that builds the model, or a description (mlp.py).
+            config: config of setup_tensorflow_gpu, which is called unless it was.
+            allocation: allocation for setup_tensorflow_gpu.
 
         Raises:
             ConfigInvalid: the description is wrong.
@@ -162,6 +161,6 @@ def _why(given: Given) -> str:
 def _mlp(tf: Any, config: MlpConfig) -> Any:
     dense = tf.keras.layers.Dense
     hidden = [dense(width, activation=config.activation) for width in config.hidden_units]
-    # The last in float32, whatever the others compute in: losses and metrics are of its numbers.
+    # The last layer is in float32, whatever type the others use: losses and metrics use its output.
     last = dense(config.output_dim, dtype="float32")
     return tf.keras.Sequential([tf.keras.Input((config.input_dim,)), *hidden, last])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backend `this-machine`."""
+"""The backend `this-machine`, on top of the host's ledger."""
 
 import datetime as dt
 import threading
@@ -28,7 +28,7 @@ from gpupack.views import (
 
 
 class HostBackend:
-    """Implements Backend for the GPUs of this machine."""
+    """The backend `this-machine`, which implements Backend for the GPUs of this machine."""
 
     name: Final = "this-machine"
 
@@ -46,7 +46,7 @@ class HostBackend:
         )
 
     def status(self) -> ClusterStatus:
-        """What is free and what is given out here."""
+        """Return what is free and what is allocated on this machine."""
         books = self._ledger.books()
         node = _node_status(books)
         memory = sum(each.memory_gb for each in node.devices)
@@ -69,7 +69,7 @@ class HostBackend:
         )
 
     def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
-        """This machine, if it has such a GPU."""
+        """Return this machine, if it has such a GPU."""
         node = _node_status(self._ledger.books())
         fits = any(
             each.memory_gb >= min_memory_gb
@@ -79,7 +79,7 @@ class HostBackend:
         return [node] if fits else []
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
-        """Whether it fits, and whether it does now; who waits is not looked at."""
+        """Return whether the request can fit, and whether it fits now; ignore waiting processes."""
         books = self._ledger.books()
         decision = self._ledger.decide(books, config)
         fits = isinstance(decision, core.Placement)
@@ -93,7 +93,7 @@ class HostBackend:
         )
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
-        """Hold GPUs until they are given back or this process ends."""
+        """Hold GPUs until they are released or this process ends."""
         taken = self._ledger.take(config, patience)
         name = taken.file.path.stem
         with self._changing:
@@ -111,7 +111,7 @@ class HostBackend:
         )
 
     def release(self, allocation_id: str) -> None:
-        """Give it back at once.
+        """Release an allocation at once.
 
         Raises:
             NothingHeld: this process does not hold it.
@@ -123,7 +123,7 @@ class HostBackend:
         file.remove()
 
     def run(self, allocation_id: str, workload: Workload) -> None:
-        """Nobody but the caller starts processes here.
+        """Refuse: on this machine only the caller starts processes.
 
         Raises:
             Unsupported: always.
@@ -134,7 +134,7 @@ class HostBackend:
         )
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         with self._changing:
             files, self._held = list(self._held.values()), {}
         for file in files:
@@ -143,7 +143,7 @@ class HostBackend:
 
 
 def environment_of(placement: core.Placement, *, simulated: bool) -> dict[str, str]:
-    """What a container of gpupack's finds, and what CUDA reads."""
+    """Return the variables of a gpupack container, and those that CUDA reads."""
     first, uuids = placement.devices[0], ",".join(each.uuid for each in placement.devices)
     return {
         "CUDA_VISIBLE_DEVICES": uuids,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is free, from who holds what: one node of core's, on which core decides. Pure."""
+"""What is free, computed from what is held: one node of core's, on which core decides. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class Books:
     """This machine at one moment.
 
     Attributes:
-        node: how the machine is called.
+        node: name of the machine.
         inventory: its GPUs.
-        records: of live processes, by ID.
-        self_pid: whose use of a GPU is not another's.
+        records: records of live processes, by ID.
+        self_pid: this process, whose own use of a GPU does not count as another's.
     """
 
     node: core.NodeName
@@ -30,7 +30,7 @@ class Books:
     self_pid: int
 
     def cluster(self) -> core.Cluster:
-        """With all that is held, and what somebody uses who holds nothing."""
+        """Return a cluster with all GPUs that are held, or used by processes without an allocation."""
         cluster = self.emptied()
         for name, record in self.records.items():
             if record.kind == "holds":
@@ -41,13 +41,14 @@ class Books:
         return cluster
 
     def emptied(self) -> core.Cluster:
-        """With nothing held or used."""
+        """Return a cluster in which nothing is held or used."""
         return core.Cluster([core.Node(self.node, self.inventory.devices)])
 
     def used_by_strangers(self) -> tuple[core.Device, ...]:
-        """GPUs that nobody holds and somebody computes on: a child that outlived its parent, say.
+        """Return GPUs without a holder that a process uses.
 
-        On a GPU that is held they cannot be told from its holders' children.
+        One example is a child that outlived its parent. On a GPU with a holder, other processes
+        cannot be distinguished from the holder's children.
         """
         held = {each.uuid for record in self.records.values() for each in record.devices}
         return tuple(
@@ -57,11 +58,11 @@ class Books:
         )
 
     def next_turn(self) -> int:
-        """After all who wait."""
+        """Return the turn after all that wait."""
         return 1 + max((each.turn for each in self.records.values()), default=0)
 
     def describe_strangers(self) -> str:
-        """Which GPUs are used by whom, for a refusal; empty: none."""
+        """Return which processes use GPUs without holding them, for a refusal; empty: none."""
         told = (
             f"GPU {device.index} is used by process "
             f"{', '.join(map(str, sorted(self._strangers(device))))}, which holds nothing here"
@@ -74,7 +75,7 @@ class Books:
 
 
 def before(records: Mapping[str, Record], turn: int | None) -> dict[str, Record]:
-    """Those who wait and come before this turn (None: before who does not wait yet), by ID."""
+    """Return the records that wait before this turn, by ID; None: before a process with no turn."""
     return {
         name: each
         for name, each in records.items()
@@ -83,7 +84,7 @@ def before(records: Mapping[str, Record], turn: int | None) -> dict[str, Record]
 
 
 def request_of(config: TrainingGPUConfig) -> core.Request:
-    """What is asked of core: whole GPUs, or a share of one."""
+    """Return the request for core: whole GPUs, or a share of one."""
     models = (config.gpu_type,) if config.gpu_type else ()
     if config.is_share:
         milli = core.MilliGpu(config.percent * MILLI_PER_PERCENT)
@@ -95,7 +96,7 @@ def request_of(config: TrainingGPUConfig) -> core.Request:
 
 
 def asked_text(config: TrainingGPUConfig) -> str:
-    """For people: «2 GPUs of A100», «30% and 8 GB of a GPU»."""
+    """Return the request as text for users: «2 GPUs of A100», «30% and 8 GB of a GPU»."""
     of = f" of {config.gpu_type}" if config.gpu_type else ""
     if config.is_share:
         return f"{config.percent}% and {config.memory_gb:g} GB of a GPU{of}"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger of this machine: a folder with a locked file for each process that holds or waits.
 
-    FOLDER                  locked while somebody looks or writes
-    FOLDER/holds-ID.json    who has it locked holds what stands in it
-    FOLDER/waits-ID.json    who has it locked waits for its turn
-    FOLDER/reserved-NAME.json   holds what stands in it until the time that stands in it
+    FOLDER                      locked for every read or write
+    FOLDER/holds-ID.json        the process with the lock holds the file's GPUs
+    FOLDER/waits-ID.json        the process with the lock waits for its turn
+    FOLDER/reserved-NAME.json   holds the file's GPUs until the time in it
 
-There is no file of all of them: one could be torn by a full disk or a kill, and in a folder of many
-users (mode 1777) nobody may replace a file of another's. ADR 45 has the reasons.
+There is no common file: a full disk or a kill could leave it half written, and in a folder of many
+users (mode 1777) no user may replace another user's file. ADR 45 has the reasons.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from gpupack.host.record import Record, decoded
 OPEN_TO_ALL: Final = 0o1777
 SUFFIX: Final = ".json"
 LARGEST_RECORD: Final = 1 << 16
-"""Bytes; a process that holds 128 GPUs has some 10,000."""
+"""Maximum bytes of a record; a process that holds 128 GPUs has some 10,000."""
 
 NOTE: Final = """\
 Who holds this machine's GPUs, by gpupack: a file for each process, locked for as long as it lives.
@@ -43,10 +43,10 @@ _RUN_LOCK, _VAR_TMP = Path("/run/lock"), Path("/var/tmp")  # noqa: S108 - sticky
 
 
 def default_folder() -> Path:
-    """The same for all users of the machine.
+    """Return the folder that all users of the machine share.
 
-    `/tmp` is another for services with a private one, and what is old there is cleaned away. Where
-    an administrator made a folder in /run/lock that all may write, it is that one.
+    `/tmp` differs for services with a private one, and old files there are removed. Where an
+    administrator made a folder in /run/lock that all may write to, it is that one.
     """
     for found in (_RUN_LOCK / "gpupack", _RUN_LOCK):
         with contextlib.suppress(OSError):
@@ -56,24 +56,24 @@ def default_folder() -> Path:
 
 
 class HostFolder:
-    """The folder, made where it is not there.
+    """The ledger's folder, which is created where it does not exist.
 
     Args:
-        path: on a file system of this machine's own.
+        path: path on a local file system of this machine.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._parsed: dict[str, tuple[bytes, Record]] = {}
-        """By ID, as they were last; a reservation's name may come again with another content."""
+        """The last content by ID; a reservation's name may return with another content."""
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Have the ledger alone.
+        """Lock the ledger.
 
         Raises:
-            LedgerUnusable: there is no folder that this user can write in.
-            LedgerBusy: somebody else has it for longer than LOCK_SECONDS.
+            LedgerUnusable: there is no folder that this user can write to.
+            LedgerBusy: another process has locked it for longer than LOCK_SECONDS.
         """
         is_current = False
         while not is_current:
@@ -82,18 +82,18 @@ class HostFolder:
                 if is_current := self._lock(opened):
                     yield
             finally:
-                # Not by closing alone: a child that another thread forked meanwhile has it open.
+                # Closing alone is not enough: a child that another thread has forked has it open.
                 fcntl.flock(opened, fcntl.LOCK_UN)
                 os.close(opened)
 
     def records(self) -> dict[str, Record]:
-        """What live processes hold and wait for, by ID; to be called while it is locked.
+        """Return what live processes hold and wait for, by ID; call it while the ledger is locked.
 
-        Files of processes that are gone are removed, as far as this user may.
+        Files of processes that have ended are removed, as far as this user may.
 
         Raises:
-            LedgerBroken: what a live process holds cannot be read.
-            LedgerUnusable: the folder cannot be.
+            LedgerBroken: a live process's record cannot be read.
+            LedgerUnusable: the folder cannot be read.
         """
         found: dict[str, tuple[bytes, Record]] = {}
         before = self._parsed
@@ -112,14 +112,14 @@ class HostFolder:
         return {stem: record for stem, (_, record) in found.items()}
 
     def is_own(self, name: str) -> bool:
-        """Whether this user wrote the record: what it says of its user is its author's word."""
+        """Return whether this user wrote the record; the user in it is only its author's claim."""
         try:
             return (self.path / f"{name}{SUFFIX}").lstat().st_uid == os.geteuid()
         except OSError:
             return False
 
     def add(self, record: Record) -> LockedFile:
-        """Write what this process holds or waits for; to be called while it is locked.
+        """Write what this process holds or waits for; call it while the ledger is locked.
 
         Raises:
             LedgerUnusable: it cannot be written; nothing has changed.
@@ -128,7 +128,7 @@ class HostFolder:
         return LockedFile(self.path / name, msgspec.json.encode(record))
 
     def reserve(self, name: str, record: Record) -> None:
-        """Write a reservation, which stays; to be called while it is locked.
+        """Write a reservation, which stays; call it while the ledger is locked.
 
         Raises:
             LedgerUnusable: it cannot be written; nothing has changed.
@@ -136,10 +136,10 @@ class HostFolder:
         LockedFile(self.path / f"{name}{SUFFIX}", msgspec.json.encode(record)).leave()
 
     def cancel(self, name: str) -> None:
-        """Remove a reservation; to be called while it is locked.
+        """Remove a reservation; call it while the ledger is locked.
 
         Raises:
-            LedgerUnusable: it is another user's, who alone may remove it, or root.
+            LedgerUnusable: it belongs to another user; only that user or root may remove it.
         """
         try:
             (self.path / f"{name}{SUFFIX}").unlink(missing_ok=True)
@@ -151,7 +151,7 @@ class HostFolder:
 
     @contextlib.contextmanager
     def watched(self, name: str) -> Iterator[Callable[[], bool]]:
-        """Yields what tells whether who wrote this record has ended, or has let go of it."""
+        """Yield a function that returns whether the record's process has ended or released it."""
         try:
             opened = os.open(
                 self.path / f"{name}{SUFFIX}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -172,7 +172,7 @@ class HostFolder:
             raise self._unusable(error.strerror or str(error)) from error
 
     def _lock(self, opened: int) -> bool:
-        """False: the folder was replaced by another meanwhile."""
+        """Lock the folder; return False where it has been replaced by another."""
         try:
             is_locked = _locks(opened, fcntl.LOCK_EX) or _waits_for(opened)
         except OSError as error:
@@ -189,7 +189,7 @@ class HostFolder:
             return False
 
     def _make(self) -> None:
-        """As one step: another user never finds it closed to him."""
+        """Create the folder in one step, so that it is never closed to another user."""
         try:
             try:
                 there = self.path.lstat()
@@ -204,7 +204,7 @@ class HostFolder:
             raise self._unusable(f"user {os.getuid()} cannot write in it")
 
     def _make_anew(self) -> None:
-        """Never empty: an empty one would be replaced by who makes it at the same moment."""
+        """Create the folder with a file in it: a concurrent creation could replace an empty one."""
         new = self.path.with_name(f"{NEW}{self.path.name}-{secrets.token_hex(6)}")
         note = new / "README"
         try:
@@ -228,7 +228,7 @@ class HostFolder:
         )
 
     def _record(self, name: str, content: bytes) -> Record | None:
-        """What stands there, read anew where it has changed; None: nobody of us wrote it."""
+        """Return the record, parsed again where it has changed; None: gpupack did not write it."""
         known = self._parsed.get(name.removesuffix(SUFFIX))
         if known is not None and known[0] == content:
             return known[1]
@@ -238,7 +238,7 @@ class HostFolder:
             return None
 
     def _read_if_alive(self, name: str) -> bytes | None:
-        """None: nobody has it locked any more, or it is no file."""
+        """Return the file's content; None: it is no longer locked, or is not a file."""
         path = f"{self.path}/{name}"
         try:
             opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -273,13 +273,13 @@ def _locks(opened: int, kind: int) -> bool:
 
 
 def _waits_for(opened: int) -> bool:
-    """Lock it as soon as it is free; False: it is not, after LOCK_SECONDS.
+    """Lock the file as soon as it is free; return False where it is not after LOCK_SECONDS.
 
-    In a thread, since the kernel's queue is fair and has no time limit. One that is left behind has
-    the file open for as long as its call lasts, and no longer.
+    This runs in a thread, since the kernel's queue is fair and has no time limit. An abandoned
+    thread has the file open only for as long as its call lasts.
 
     Raises:
-        OSError: it cannot be locked.
+        OSError: the file cannot be locked.
     """
     failed: list[OSError] = []
 
@@ -298,9 +298,9 @@ def _waits_for(opened: int) -> bool:
 
 
 def _counts(record: Record | None, *, locked: bool) -> bool:
-    """Whether it is held, by who has it locked or is not quite gone; or reserved, by its time.
+    """Return whether a record counts: by its lock, its live process, or a reservation's time.
 
-    Whoever may read a reservation can lock it, which makes it last no longer.
+    Every user who may read a reservation can lock it, which does not extend it.
     """
     if record is None:
         return locked

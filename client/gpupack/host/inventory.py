@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs this machine has, or is said to have."""
+"""The GPUs of this machine, real or simulated."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack.views import SIMULATED_UUID
 
 MAX_SHARES: Final = 20
-"""Of one GPU, as in a cluster."""
+"""Maximum shares of one GPU, as in a cluster."""
 
 MAX_SIMULATED: Final = 128
 UNKNOWN_MEMORY_GB: Final = 16.0
 _SIMULATED = re.compile(r"(\d+)\s*x\s*(?!.*\W\d+\s*x\s*[A-Za-z])([A-Za-z][\w ./-]*)")
-"""Of one model: no further number and model is within its name."""
+"""Form of one number and model: the name contains no further number and model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Inventory:
     """The GPUs at one moment.
 
     Attributes:
-        devices: by index.
-        simulated: they are named in a configuration and do not exist.
-        users: PIDs of those who compute on a GPU now, by its UUID, as the driver tells.
-        missing: why there are none.
+        devices: GPUs by index.
+        simulated: a configuration names them, and they do not exist.
+        users: PIDs of processes that use a GPU now, by its UUID, from the driver.
+        missing: why there are no GPUs.
     """
 
     devices: tuple[core.Device, ...]
@@ -38,28 +38,28 @@ class Inventory:
 
 
 class Gpus(Protocol):
-    """Where the inventory comes from."""
+    """A source of the inventory."""
 
     def read(self) -> Inventory:
-        """As it is now.
+        """Return the present inventory.
 
         Raises:
-            InventoryUnavailable: the driver is there and does not answer.
+            InventoryUnavailable: the driver exists and does not answer.
         """
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
 
 
 class SimulatedGpus:
-    """GPUs that do not exist: to try programs, and for tests.
+    """GPUs that do not exist, for trials of programs and for tests.
 
     Args:
         text: number and model, such as `8xH100`.
-        memory_gb: by model; of others it is UNKNOWN_MEMORY_GB.
+        memory_gb: memory by model; other models have UNKNOWN_MEMORY_GB.
 
     Raises:
-        ConfigInvalid: the text is another.
+        ConfigInvalid: the text has another form.
     """
 
     def __init__(self, text: str, memory_gb: Mapping[str, float]) -> None:
@@ -87,8 +87,8 @@ class SimulatedGpus:
         )
 
     def read(self) -> Inventory:
-        """Always the same."""
+        """Return the inventory, which does not change."""
         return self._inventory
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

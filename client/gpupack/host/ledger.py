@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holding GPUs of this machine, and waiting for them.
+"""Allocation of this machine's GPUs, and waiting for them.
 
-    locked: read who holds and who waits ─► core decides ─► write what this process holds
-                                     └─ not now ─► write that it waits ─► look again, later
+    locked: read holders and waiting processes ─► core decides ─► write what this process holds
+                                    └─ not now ─► write that it waits ─► try again, later
 
-Who waits is served in the order in which they came: who came later does not overtake, though he
-would fit. Nobody knows how long GPUs are held here, so to let small ones pass would starve the
-large.
+Waiting processes are served in the order of their arrival: a later one does not overtake, even if
+it would fit. The duration of allocations is unknown here, so that backfill would starve large
+requests.
 """
 
 import os
@@ -29,18 +29,18 @@ from gpupack.training_config import TrainingGPUConfig
 FIRST_PAUSE_SECONDS: Final = 0.02
 PAUSE_GROWTH: Final = 1.2
 LONGEST_LOOK_SECONDS: Final = 0.5
-"""Between two looks of the first who waits: one that is killed tells nobody."""
+"""Maximum seconds between tries of the first waiting process: a killed holder sends no notice."""
 
 LONGEST_WATCH_SECONDS: Final = 0.1
-"""Between two looks at the one before."""
+"""Maximum seconds between two checks of the process before."""
 
 MAX_TOLD: Final = 4
-"""Holders that a refusal names."""
+"""Maximum holders that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What this process holds from now on, and the books as they were before."""
+    """What this process now holds, and the books as they were before."""
 
     file: LockedFile
     placement: core.Placement
@@ -51,10 +51,10 @@ class HostLedger:
     """The ledger of this machine.
 
     Args:
-        folder: where it is.
-        gpus: which there are.
-        node: how this machine is called.
-        policy: which GPU a share goes to.
+        folder: folder of the ledger.
+        gpus: source of the inventory.
+        node: name of this machine.
+        policy: policy that chooses the GPU of a share.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class HostLedger:
         self._node, self._policy = node, policy
 
     def books(self) -> Books:
-        """Who holds what now.
+        """Return what is held now.
 
         Raises:
             LedgerUnusable: the ledger cannot be read.
@@ -75,14 +75,14 @@ class HostLedger:
             return self._books(inventory)
 
     def decide(self, books: Books, config: TrainingGPUConfig) -> core.Placement | core.Refusal:
-        """What core says, whoever waits."""
+        """Return core's decision, without regard to waiting processes."""
         return core.decide(books.cluster(), request_of(config), self._policy)
 
     def take(self, config: TrainingGPUConfig, patience: Patience) -> Taken:
         """Hold GPUs, or wait for them.
 
         Raises:
-            NotEnoughGpus: they were not free in time, never can be, or the waiting was ended.
+            NotEnoughGpus: they were not free in time, never can be, or the wait was ended.
             LedgerUnusable: the ledger cannot be read or written.
             InventoryUnavailable: the driver does not answer.
         """
@@ -101,7 +101,7 @@ class HostLedger:
             return found
 
     def _wait_for_turn(self, turn: int, until: float, patience: Patience) -> None:
-        """Until nobody waits before; each looks at the one just before him, and at nobody else.
+        """Wait until no process waits before; each checks only the one just before it.
 
         Raises:
             NotEnoughGpus: the time is over.
@@ -142,7 +142,7 @@ class HostLedger:
             return _Waits(why, mine, file)
 
     def _require_possible(self, config: TrainingGPUConfig, inventory: Inventory) -> None:
-        """Before the ledger is locked: to say at length why not takes a while."""
+        """Refuse an impossible request, before the ledger is locked: a full reason takes time."""
         books = Books(self._node, inventory, {}, os.getpid())
         decision = core.decide(books.emptied(), request_of(config), self._policy)
         if isinstance(decision, core.Refusal):
@@ -153,7 +153,7 @@ class HostLedger:
 
 
 def _pauses(longest: float) -> Iterator[float]:
-    """Seconds, ever longer."""
+    """Yield seconds that grow up to a maximum."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         yield pause
@@ -167,7 +167,7 @@ def _sleep(seconds: float, until: float, patience: Patience, why: str) -> None:
 
 
 def refused(books: Books, refusal: core.Refusal) -> str:
-    """Why it does not fit, for people."""
+    """Return why the request does not fit, for users."""
     parts = [refusal.message, books.describe_strangers()]
     if books.inventory.missing:
         return (
@@ -194,14 +194,14 @@ def _behind(ahead: Sequence[Record]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """`why`: for people."""
+    """A request that is refused now; `why` is for users."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """From now on in `turn`."""
+    """A request that now waits in `turn`."""
 
     why: str
     turn: int

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that this process has locked for as long as it lives.
+"""A file that this process keeps locked for as long as it lives.
 
-The lock is flock's: it belongs to the open file, so the kernel drops it when the last process that
-has the file open ends, however it ends; a PID that is used again or is another in another container
-means nothing. A file is locked before it gets its name, so one that can be seen and is not locked
-is of a process that is gone.
+The lock is flock's. It belongs to the open file, so that the kernel drops it when the last process
+with the open file ends, however it ends. PIDs, which are reused and differ in containers, play no
+role. A file is locked before it gets its name, so that a visible unlocked file belongs to a process
+that has ended.
 
 A forked child would keep its parent's lock beyond the parent's end: it closes the file at once. A
-child that shall keep it is given it by `pass_fds`. POSIX record locks, which are not inherited,
-were rejected: they go when *any* open file of the same inode is closed, as looking at it does.
+child that has to keep the lock gets the file through `pass_fds`. POSIX record locks, which are not
+inherited, are not used: they are lost when *any* open file of the same inode is closed, for example
+after reading it.
 """
 
 import contextlib
@@ -27,14 +28,14 @@ _of_this_process: "weakref.WeakSet[LockedFile]" = weakref.WeakSet()
 
 
 class LockedFile:
-    """Written once, whole or not at all, and locked."""
+    """A locked file that is written once, either completely or not at all."""
 
     def __init__(self, path: Path, content: bytes) -> None:
-        """Write it.
+        """Write the file.
 
         Args:
-            path: where nothing is yet; its folder is locked by the caller.
-            content: of the file.
+            path: path of the new file; the caller has locked its folder.
+            content: content of the file.
 
         Raises:
             LedgerUnusable: it cannot be written; nothing is left behind.
@@ -67,11 +68,11 @@ class LockedFile:
 
     @property
     def descriptor(self) -> int | None:
-        """The open file; None: it is let go."""
+        """The open file; None: it is closed."""
         return self._open
 
     def remove(self) -> None:
-        """Let go of it; a second time, and in a forked child, it does nothing."""
+        """Remove the file; a second call, and a call in a forked child, does nothing."""
         if self._open is None or self._pid != os.getpid():
             return
         try:
@@ -82,16 +83,16 @@ class LockedFile:
 
     @staticmethod
     def _empty(opened: int) -> None:
-        """For who may not remove it, as one that gave up being root: it names no process then.
+        """Empty a file that this process may not remove, for example after dropping root.
 
-        Unlocked first: a file that is locked and empty would be a live process's that is broken.
+        It is unlocked first: a locked empty file would mean a live process with a broken record.
         """
         with contextlib.suppress(OSError):
             fcntl.flock(opened, fcntl.LOCK_UN)
             os.ftruncate(opened, 0)
 
     def leave(self) -> None:
-        """Unlock it, and let it stay."""
+        """Unlock the file, and leave it in place."""
         self._close()
 
     def _close(self) -> None:
@@ -101,7 +102,7 @@ class LockedFile:
 
     @staticmethod
     def forget_in_child() -> None:
-        """A forked child holds nothing."""
+        """Close all files in a forked child, which holds nothing."""
         for each in list(_of_this_process):
             each._close()  # noqa: SLF001 - its own class
         _of_this_process.clear()
@@ -111,7 +112,7 @@ os.register_at_fork(after_in_child=LockedFile.forget_in_child)
 
 
 def _write(opened: int, content: bytes) -> None:
-    """Without fsync: what a machine that stops leaves on its disk is of nobody who lives."""
+    """Write without fsync: after a machine crash no process of these files is alive."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(opened, rest) :]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs that NVIDIA's driver shows through NVML.
 
-A call may hang for ever when a GPU is lost: each reading has ANSWER_SECONDS, in a thread that is
-left behind then. A GPU that does not answer is left out, and so is one that is cut into MIG slices.
+A call may hang when a GPU is lost. Each reading has ANSWER_SECONDS, in a thread that is then
+abandoned. A GPU that does not answer is left out, and so is one that is cut into MIG slices.
 """
 
 import logging
@@ -26,16 +26,16 @@ class NvmlGpus:
     """Real GPUs.
 
     Args:
-        nvml: the module `pynvml`, or anything with its functions.
+        nvml: the module `pynvml`, or an object with its functions.
     """
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._opened_by = 0
-        """PID: a forked child asks the driver anew."""
+        """PID that opened the driver: a forked child opens it again."""
 
     def read(self) -> Inventory:
-        """Ask the driver.
+        """Read the inventory from the driver.
 
         Raises:
             InventoryUnavailable: it does not answer in time, or fails.
@@ -51,7 +51,7 @@ class NvmlGpus:
             ) from error
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         if self._opened_by == os.getpid():
             self._nvml.nvmlShutdown()
         self._opened_by = 0
@@ -61,7 +61,7 @@ class NvmlGpus:
             answer.set_result(self._read())
         except self._nvml.NVMLError as error:
             answer.set_exception(InventoryUnavailable(f"NVML: {error}; see `nvidia-smi`"))
-        except BaseException as error:  # noqa: BLE001 - it is the caller's who waits
+        except BaseException as error:  # noqa: BLE001 - the waiting caller gets it
             answer.set_exception(error)
 
     def _read(self) -> Inventory:
@@ -112,7 +112,7 @@ class NvmlGpus:
         return frozenset(each.pid for each in processes or ())
 
     def _told(self, call: Any, *arguments: Any) -> Any:
-        """None: this driver or board does not tell it, or the GPU does not answer."""
+        """Call NVML; return None where the driver, board or GPU gives no answer."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError as error:

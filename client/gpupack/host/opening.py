@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger of this machine, as configured."""
+"""The ledger of this machine, from the configuration."""
 
 import socket
 from pathlib import Path
@@ -16,7 +16,7 @@ from gpupack.host.nvml import NvmlGpus
 
 
 class Host(NamedTuple):
-    """Its GPUs, who holds them, and where that stands."""
+    """This machine's GPUs, their ledger, and its folder."""
 
     gpus: Gpus
     folder: HostFolder
@@ -24,17 +24,17 @@ class Host(NamedTuple):
 
 
 def gpus_of(config: GpuConfig) -> Gpus:
-    """The driver's, or simulated ones.
+    """Return the driver's GPUs, or simulated ones.
 
     Raises:
-        ConfigInvalid: simulated ones are named in another way.
+        ConfigInvalid: the simulated GPUs have another form.
     """
     simulated = config.this_machine.simulated_gpus
     return SimulatedGpus(simulated, config.gpu_memory_specs) if simulated else NvmlGpus(pynvml)
 
 
 def open_host(config: GpuConfig, gpus: Gpus) -> Host:
-    """Nothing is read or written yet."""
+    """Open the ledger; read and write nothing yet."""
     folder = HostFolder(Path(config.this_machine.folder or default_folder()).expanduser())
     policy = core.policy_named(config.this_machine.policy)
     node = core.NodeName(socket.gethostname())

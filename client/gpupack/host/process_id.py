@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process it is, though its PID may be used again.
+"""The identity of a process, although its PID may be reused.
 
-A process that is killed loses its locks while it ends, in no order that the kernel promises:
-perhaps before the driver has taken its memory off the GPUs. Until it is gone it counts as alive; of
-one in another PID namespace only the lock is known.
+A process that is killed loses its locks while it ends, in no defined order: possibly before the
+driver has freed its memory on the GPUs. Until it is gone it counts as alive. For a process in
+another PID namespace only the lock is known.
 """
 
 import functools
@@ -16,20 +16,20 @@ import msgspec
 PROC: Final = Path("/proc")
 BOOT: Final = PROC / "sys/kernel/random/boot_id"
 ENDED: Final = frozenset({"Z", "X"})
-"""States of a thread that has let go of its files and memory."""
+"""States of a thread that has released its files and memory."""
 
 _STATE, _START = 0, 19
-"""Places of fields in /proc/PID/stat, from the state on."""
+"""Positions of fields in /proc/PID/stat, counted from the state."""
 
 
 class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A process of one machine.
 
     Attributes:
-        pid: as its own PID namespace counts.
-        start_ticks: when it began, since the machine did; 0: nobody tells.
-        namespace: of its PID; empty: nobody tells.
-        boot: of the machine; empty: nobody tells.
+        pid: PID in its own PID namespace.
+        start_ticks: its start, in ticks since boot; 0: unknown.
+        namespace: namespace of its PID; empty: unknown.
+        boot: boot ID of the machine; empty: unknown.
     """
 
     pid: int
@@ -38,7 +38,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     boot: str
 
     def is_there(self) -> bool:
-        """Whether it runs here, or is still ending. False where that cannot be told."""
+        """Return whether it runs here or is still ending; False where that is unknown."""
         if (self.boot, self.namespace) != (boot_id(), _namespace()):
             return False
         stat = _stat(PROC / str(self.pid))
@@ -49,7 +49,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def this_process() -> ProcessId:
-    """Of the caller."""
+    """Return the identity of the calling process."""
     stat = _stat(PROC / "self")
     start = int(stat[_START]) if stat else 0
     return ProcessId(os.getpid(), start, _namespace(), boot_id())
@@ -57,7 +57,7 @@ def this_process() -> ProcessId:
 
 @functools.cache
 def boot_id() -> str:
-    """The same for all processes until the machine starts anew; empty where nobody tells."""
+    """Return the boot ID, which all processes share until a reboot; empty where it is unknown."""
     try:
         return BOOT.read_text().strip()
     except OSError:
@@ -79,7 +79,7 @@ def _threads(pid: int) -> list[Path]:
 
 
 def _stat(folder: Path) -> list[str]:
-    """Fields after the name, which may have blanks and brackets; empty: it is gone."""
+    """Return fields after the name, which may have blanks and brackets; empty: it is gone."""
     try:
         return (folder / "stat").read_text().rpartition(")")[2].split()
     except OSError:

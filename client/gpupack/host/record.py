@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one process holds or waits for, as it stands in its file.
+"""The record of what one process holds or waits for, in its file.
 
-Who holds it is not what the file says but who has it locked. PID, user and command are for people.
-A reservation alone is held by what its file says: until its time is over, whoever lives.
+The lock on the file identifies the holder, not the file's content. PID, user and command are for
+users. Only a reservation is held by its content: until its time is over, whichever process lives.
 """
 
 import datetime as dt
@@ -20,7 +20,7 @@ from gpupack.host.process_id import ProcessId, boot_id, this_process
 SCHEMA: Final = 1
 LONGEST_COMMAND: Final = 120
 LONGEST_RESERVED_SECONDS: Final = 7 * 24 * 3600.0
-"""More is nobody's reservation: it would outlive whoever could give it back."""
+"""Maximum duration of a reservation, so that it does not outlive its author for long."""
 
 
 class HeldDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,12 +35,12 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file.
 
     Attributes:
-        kind: what it is that the process does.
-        turn: of one that waits; the lowest is first.
-        process: who it is; a folder that two machines share is noticed by its boot.
+        kind: whether the process holds or waits.
+        turn: for a waiting process; the lowest is first.
+        process: identity of the process; its boot ID reveals a folder that two machines share.
         devices: what is held; nothing while it waits.
-        reserved_until: of a reservation, when it ends: seconds of `uptime_seconds()`. The wall
-            clock can be set. None: it ends with its process.
+        reserved_until: end of a reservation, in seconds of `uptime_seconds()`, since the wall clock
+            can be set. None: it ends with its process.
     """
 
     kind: Literal["holds", "waits"]
@@ -65,14 +65,14 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def counts_unlocked(self) -> bool:
-        """Whether what it holds is held though nobody has its file locked."""
+        """Whether its GPUs are held although its file is not locked."""
         if self.reserved_until is not None:
             return self.is_reserved
         return self.kind == "holds" and self.process.is_there()
 
     @property
     def owner(self) -> str:
-        """For people."""
+        """The holder, for users."""
         if self.reserved_until is not None:
             left = max(self.reserved_until - uptime_seconds(), 0)
             whose = f"user {self.user} ({shown(self.command)})"
@@ -81,15 +81,15 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def shown(text: str) -> str:
-    """Another user's words, which command no terminal."""
+    """Return another user's text without control characters, for a terminal."""
     return "".join(each if each.isprintable() else "?" for each in text[:LONGEST_COMMAND])
 
 
 def decoded(content: bytes) -> Record:
-    """A file's content.
+    """Parse a file's content.
 
     Raises:
-        ValueError: nobody of us wrote this.
+        ValueError: gpupack did not write it.
     """
     try:
         record = msgspec.json.decode(content, type=Record)
@@ -102,31 +102,31 @@ def decoded(content: bytes) -> Record:
 
 
 def holding(placement: core.Placement, asked: str) -> Record:
-    """Of this process."""
+    """Return the record of what this process holds."""
     devices = (HeldDevice(each.uuid, each.milli, each.memory) for each in placement.devices)
     return _of_this_process("holds", asked, devices=tuple(devices))
 
 
 def waiting(turn: int, asked: str) -> Record:
-    """Of this process."""
+    """Return the record of this process's turn."""
     return _of_this_process("waits", asked, turn=turn)
 
 
 def reserved(held: Record, seconds: float) -> Record:
-    """What this process holds, from now on for so long instead."""
+    """Return the record of a reservation of `held` for the given seconds from now."""
     return msgspec.structs.replace(held, reserved_until=uptime_seconds() + seconds)
 
 
 def uptime_seconds() -> float:
-    """Since the machine started, as all of its processes count, in whichever container."""
+    """Return seconds since boot, which are the same for all processes, in any container."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def placement_of(record: Record, node: core.NodeName) -> core.Placement:
-    """What it holds, as core has it.
+    """Return what a record holds as a placement of core.
 
     Raises:
-        InvalidPlacement: no decision can have made this.
+        InvalidPlacement: no decision can have made it.
     """
     grants = (
         core.Grant(core.DeviceUuid(each.uuid), core.MilliGpu(each.milli), core.MiB(each.memory_mib))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs of this machine that are held for a time, whichever process lives: of a server's callers.
+"""GPUs of this machine that are held for a time, for a server's callers.
 
-    take: this process holds them ─► locked: write the reservation, let go of the hold
+    take: this process holds them ─► locked: write the reservation, release the hold
 
-A server that is killed between these steps has nothing reserved; one that is killed later finds
-what it reserved when it starts anew, since that is nowhere but in the ledger. All processes of the
-machine take it into account. It ends by its time, by `cancel`, or when the machine starts anew,
-with which whatever used the GPUs has ended, too.
+A server that is killed between these steps has reserved nothing. One that is killed later finds its
+reservations when it restarts, since they are only in the ledger. All processes of the machine
+respect them. A reservation ends by its time, by `cancel`, or with a reboot, which also ends all
+users of the GPUs.
 """
 
 from collections.abc import Mapping
@@ -21,22 +21,22 @@ from gpupack.host.record import Record, holding, reserved
 from gpupack.training_config import TrainingGPUConfig
 
 PREFIX: Final = "reserved-"
-"""Of their files' names."""
+"""Prefix of their files' names."""
 
 
 class Reservations:
-    """Of one ledger. Its calls may be made from several threads and processes."""
+    """The reservations of one ledger. Calls may come from several threads and processes."""
 
     def __init__(self, folder: HostFolder, ledger: HostLedger) -> None:
         self._folder, self._ledger = folder, ledger
 
     def make(self, name: str, config: TrainingGPUConfig, patience: Patience) -> Record:
-        """Hold GPUs for `patience.hold_seconds`; those of that name, where there are any.
+        """Hold GPUs for `patience.hold_seconds`; return an existing reservation of that name.
 
         Args:
             name: letters, digits and dashes.
-            config: what is held.
-            patience: how long it is waited for.
+            config: the request.
+            patience: maximum wait, and duration.
 
         Raises:
             NotEnoughGpus: they were not free in time; nothing is held.
@@ -52,14 +52,14 @@ class Reservations:
                 if (made := self._own(name)) is not None:
                     return made
                 self._folder.reserve(PREFIX + name, record)
-                # Before anybody else looks: both together would count twice.
+                # Before any other read: both together would count twice.
                 taken.file.remove()
             return record
         finally:
             taken.file.remove()
 
     def find(self, name: str) -> Record | None:
-        """The reservation of that name; None: there is none now.
+        """Return the reservation of that name; None: there is none now.
 
         Raises:
             LedgerUnusable: the ledger cannot be read.
@@ -68,7 +68,7 @@ class Reservations:
             return self._own(name)
 
     def cancel(self, name: str) -> None:
-        """Give its GPUs back.
+        """Release a reservation's GPUs.
 
         Raises:
             NothingHeld: there is none of that name.
@@ -80,7 +80,7 @@ class Reservations:
             self._folder.cancel(PREFIX + name)
 
     def _own(self, name: str) -> Record | None:
-        """Names can be guessed: another user's is not handed to this one's callers."""
+        """Return this user's reservation; names can be guessed, so another user's is refused."""
         found = self._folder.records().get(PREFIX + name)
         if found is not None and not self._folder.is_own(PREFIX + name):
             raise LedgerUnusable(
@@ -90,7 +90,7 @@ class Reservations:
 
 
 def reservations(records: Mapping[str, Record]) -> dict[str, Record]:
-    """Those among what is held, by name."""
+    """Return the reservations among the records, by name."""
     return {
         name.removeprefix(PREFIX): each
         for name, each in records.items()

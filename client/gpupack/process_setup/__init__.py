@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process has to set so that TensorFlow or PyTorch uses exactly the GPUs that it was given.
+"""Settings with which TensorFlow or PyTorch uses exactly the GPUs of a process.
 
-    environment     ─► place_of            ─► Place: TensorFlow's workers, and which this is
+    environment     ─► place_of            ─► Place: TensorFlow's workers, and this one's index
     TensorFlowSetup ─► tensorflow_settings ─► TensorFlowSettings: environment, and what to call
     PyTorchSetup    ─► pytorch_settings    ─► PyTorchSettings
 
-Neither framework is imported. The environment must be there before a framework is; the rest is
-applied in the process by `gpupack.frameworks`, or by whoever got it from the REST API.
+Neither framework is imported. The environment has to be set before a framework is imported. The
+rest is applied in the process, by `gpupack.frameworks` or by the program that got it from the REST
+API.
 """
 
 from gpupack.process_setup.devices import SetupInvalid, Visible

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs that a process is to see."""
+"""The GPUs that a process sees."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import msgspec
 from gpupack.errors import ConfigInvalid
 
 MAX_DEVICES: Final = 128
-"""Of one process, as of one node."""
+"""Maximum GPUs of one process, as of one node."""
 
 INDEX: Final = re.compile(r"[0-9]{1,3}")
 UUID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]{1,60}")
@@ -18,17 +18,17 @@ UUID: Final = re.compile(r"(GPU|MIG)-[A-Za-z0-9/-]{1,60}")
 DeviceId = Annotated[
     str, msgspec.Meta(pattern=f"^({INDEX.pattern}|{UUID.pattern})$", max_length=64)
 ]
-"""A UUID such as GPU-5a…, or an index as nvidia-smi counts."""
+"""A UUID such as GPU-5a…, or an index as in nvidia-smi."""
 
 Devices = Annotated[tuple[DeviceId, ...], msgspec.Meta(max_length=MAX_DEVICES)]
 
 
 class SetupInvalid(ConfigInvalid):
-    """A field of a setup is wrong, or does not go with another one.
+    """A field of a setup is wrong, or contradicts another one.
 
     Attributes:
         field: its name.
-        value: what was given.
+        value: the given value.
         fix: what to give instead.
     """
 
@@ -38,13 +38,13 @@ class SetupInvalid(ConfigInvalid):
 
 
 class Visible(msgspec.Struct, frozen=True):
-    """What is known of one GPU that the process is to see.
+    """Known data of one GPU that the process sees.
 
     Attributes:
         id: its UUID or index.
-        model: its product name, or part of it; empty: not known.
-        memory_mib: what the process may take of it at the most, MiB; 0: not known.
-        total_mib: of the whole GPU, where it has a share; 0: as `memory_mib`.
+        model: its product name, or part of it; empty: unknown.
+        memory_mib: maximum of its memory for the process, in MiB; 0: unknown.
+        total_mib: memory of the whole GPU, where the process has a share; 0: as `memory_mib`.
     """
 
     id: str
@@ -54,10 +54,10 @@ class Visible(msgspec.Struct, frozen=True):
 
 
 def visible_environment(ids: Sequence[str]) -> dict[str, str]:
-    """The variables by which CUDA shows a process these GPUs and no others, in this order.
+    """Return the variables with which CUDA shows only these GPUs, in this order.
 
     Raises:
-        SetupInvalid: one stands there twice, or UUIDs and indices are mixed, which CUDA takes for
+        SetupInvalid: a GPU is listed twice, or UUIDs and indices are mixed, which CUDA treats as
             the end of the list.
     """
     if len(set(ids)) != len(ids):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of a training by TensorFlow, and which of them this process is.
+"""The workers of a TensorFlow training, and the index of this process.
 
-    TF_CONFIG, where somebody has set it
+    TF_CONFIG, where it is set
     else the variables of a GPUJob's pods: GPUPACK_RENDEZVOUS, GPUPACK_WORKERS, GPUPACK_WORKER_INDEX
     else there is one
 
-A gang's pods are told worker 0's address alone, since there may be a thousand of them. The others'
-differ in the index, at the end of the first label: train-1-0.train.team.svc, then train-1-1.train…
+A gang's pods get only worker 0's address, since there may be a thousand workers. The other
+addresses differ in the index, at the end of the first label: train-1-0.train.team.svc, then
+train-1-1.train…
 """
 
 from collections.abc import Mapping
@@ -24,18 +25,18 @@ INDEX: Final = "GPUPACK_WORKER_INDEX"
 LEAST: Final = "GPUPACK_MIN_WORKERS"
 
 MOST: Final = 1024
-"""Workers of a gang, as of a GPUJob."""
+"""Maximum workers of a gang, as in a GPUJob."""
 
 FIRST: Final = "-0"
-"""How worker 0's first label ends."""
+"""End of worker 0's first label."""
 
 
 class Place(msgspec.Struct, frozen=True):
     """A process among the workers of its training.
 
     Attributes:
-        workers: addresses (host:port) of all of them; empty: it is alone.
-        index: which of them it is.
+        workers: addresses (host:port) of all workers; empty: there is one.
+        index: index of this process.
     """
 
     workers: tuple[str, ...] = ()
@@ -43,12 +44,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_of(environ: Mapping[str, str]) -> Place:
-    """Return where this process stands; with one worker nobody has to find it, and it is alone.
+    """Return the place of this process; a single worker needs no address.
 
     Raises:
-        ConfigInvalid: TF_CONFIG is no JSON that names workers.
+        ConfigInvalid: TF_CONFIG is not JSON that names workers.
         SetupInvalid: the variables of the gang contradict each other, or its workers come and go,
-            which TensorFlow's do not.
+            which TensorFlow does not support.
     """
     text = environ.get("TF_CONFIG")
     place = _told(text) if text else _of_gang(environ)
@@ -70,7 +71,7 @@ class _TfConfig(msgspec.Struct, frozen=True):
 
 def _told(text: str) -> Place:
     try:
-        # TensorFlow takes an index that is written as text, too.
+        # TensorFlow accepts an index that is written as text, too.
         config = msgspec.json.decode(text, type=_TfConfig, strict=False)
     except msgspec.DecodeError as error:
         raise ConfigInvalid(

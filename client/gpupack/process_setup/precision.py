@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which type of 16 bits a GPU computes fast with."""
+"""The 16-bit type that a GPU computes fast with."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _FLOAT16_ALONE: Final = re.compile(
     r"|GV100|GP100)\b",
     re.IGNORECASE,
 )
-"""Before Ampere (compute capability 8.0) there is no bfloat16 in hardware."""
+"""Models before Ampere (compute capability 8.0), without bfloat16 in hardware."""
 
 
 class Precision(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Precision(msgspec.Struct, frozen=True):
     Attributes:
         enabled: False: everything in float32.
         dtype: bfloat16 or float16; float32 where it is not enabled.
-        grad_scaler: gradients must be scaled, as float16 has few small numbers.
+        grad_scaler: gradients have to be scaled, as float16 has few small numbers.
     """
 
     enabled: bool
@@ -33,9 +33,9 @@ FULL: Final = Precision(enabled=False, dtype="float32", grad_scaler=False)
 
 
 def precision_of(models: Iterable[str], *, mixed: bool) -> Precision:
-    """For GPUs of these models; of which nothing is known is taken for one without bfloat16.
+    """Return the precision for GPUs of these models; an unknown model counts as without bfloat16.
 
-    On a CPU (no models) it is bfloat16, the one type that frameworks have kernels for there.
+    On a CPU (no models) it is bfloat16, the only type for which frameworks have kernels there.
     """
     if not mixed:
         return FULL

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: which GPUs, which process group, which precision."""
+"""Settings of PyTorch: GPUs, process group, precision."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
@@ -16,7 +16,7 @@ Backend = Literal["auto", "nccl", "gloo", "mpi"]
 
 
 class Ddp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How DistributedDataParallel is to be called."""
+    """Options of DistributedDataParallel."""
 
     find_unused_parameters: bool = False
     gradient_as_bucket_view: bool = True
@@ -26,20 +26,20 @@ class Ddp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PyTorchSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked for.
+    """A request for settings of PyTorch.
 
     Attributes:
         devices: GPUs that the process sees, by UUID or index; empty: none, it computes on the CPU.
-        backend: of torch.distributed; auto: nccl where there are GPUs, else gloo.
+        backend: backend of torch.distributed; auto: nccl where there are GPUs, else gloo.
         world_size: ranks of all workers together; 0: one for each GPU.
-        rank: which of them this process is.
-        local_rank: which of those that see these GPUs; null: rank modulo their number.
-        master_addr: host of rank 0, at which all meet.
+        rank: rank of this process.
+        local_rank: rank among those that see these GPUs; null: rank modulo their number.
+        master_addr: host of rank 0, where all ranks connect.
         master_port: its TCP port.
         mixed_precision: AMP: compute with bfloat16 or float16.
-        gpu_memory_fraction: the part of its GPU's memory (or of the share of it) that the process
-            takes at the most; null: no limit of its own.
-        ddp: for DistributedDataParallel.
+        gpu_memory_fraction: maximum part of its GPU's memory (or of the share of it) for the
+            process; null: no limit of its own.
+        ddp: options of DistributedDataParallel.
     """
 
     devices: Devices = ()
@@ -76,11 +76,11 @@ class DdpSettings(msgspec.Struct, frozen=True):
 
 
 class PyTorchSettings(msgspec.Struct, frozen=True):
-    """What to apply.
+    """The settings to apply to PyTorch.
 
     Attributes:
-        environment: to be set before CUDA is used.
-        device: of this process, such as cuda:0.
+        environment: variables to set before CUDA is used.
+        device: device of this process, such as cuda:0.
         process_group: null where there is one rank.
         precision: for torch.autocast and torch.amp.GradScaler.
         ddp: null where there is one rank.
@@ -97,11 +97,11 @@ class PyTorchSettings(msgspec.Struct, frozen=True):
 
 
 def pytorch_settings(setup: PyTorchSetup, visible: Sequence[Visible] = ()) -> PyTorchSettings:
-    """What applies a setup.
+    """Return the settings for a setup.
 
     Args:
-        setup: what is asked for.
-        visible: what is known of its devices, in their order; empty: nothing.
+        setup: the request.
+        visible: known data of its devices, in their order; empty: none.
 
     Raises:
         SetupInvalid: its fields contradict each other.
@@ -140,7 +140,7 @@ def _environment(setup: PyTorchSetup, world: int, local: int) -> dict[str, str]:
 
 
 def _fraction(asked: float | None, gpu: Visible) -> float | None:
-    """Of a share, its part of the whole GPU."""
+    """Return the fraction of the whole GPU; for a share, its part of the GPU."""
     if not gpu.total_mib:
         return asked
     part = gpu.memory_mib / gpu.total_mib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow: which GPUs, how much of their memory, which strategy."""
+"""Settings of TensorFlow: GPUs, their memory, strategy."""
 
 import math
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ Address = Annotated[str, msgspec.Meta(pattern=ADDRESS, max_length=262)]
 
 
 class TensorFlowSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked for.
+    """A request for settings of TensorFlow.
 
     Attributes:
         devices: GPUs that the process sees, by UUID or index; empty: none, it computes on the CPU.
-        gpu_memory_fraction: the part of each GPU's memory (or of the share of it) that TensorFlow
-            takes at the most; null: no limit of its own.
-        allow_growth: take memory as it is needed, instead of all at once.
-        strategy: how it is distributed over GPUs and workers.
+        gpu_memory_fraction: maximum part of each GPU's memory (or of the share of it) for
+            TensorFlow; null: no limit of its own.
+        allow_growth: allocate memory on demand, not all at once.
+        strategy: how the training is distributed over GPUs and workers.
         workers: addresses (host:port) of all workers; for multi_worker.
-        task_index: which of them this process is.
+        task_index: index of this process among the workers.
         mixed_precision: compute with bfloat16 or float16.
     """
 
@@ -50,18 +50,18 @@ class TensorFlowSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TensorFlowSettings(msgspec.Struct, frozen=True):
-    """What to apply.
+    """The settings to apply to TensorFlow.
 
     Attributes:
-        environment: to be set before TensorFlow is imported.
+        environment: variables to set before TensorFlow is imported.
         strategy: class of tf.distribute; empty: none.
-        strategy_devices: as TensorFlow names the visible GPUs.
-        memory_limit_mib: of each visible GPU, for tf.config.LogicalDeviceConfiguration; empty: no
-            limit is set.
+        strategy_devices: the visible GPUs, as TensorFlow names them.
+        memory_limit_mib: limit of each visible GPU, for tf.config.LogicalDeviceConfiguration;
+            empty: no limit.
         memory_growth: whether to call tf.config.experimental.set_memory_growth. With a limit
-            TensorFlow refuses that; the environment says it then.
-        precision_policy: of keras.mixed_precision.
-        tf_config: what TF_CONFIG says; null where there is one worker.
+            TensorFlow refuses that call; then the environment sets it.
+        precision_policy: policy of keras.mixed_precision.
+        tf_config: content of TF_CONFIG; null where there is one worker.
     """
 
     environment: dict[str, str]
@@ -76,14 +76,14 @@ class TensorFlowSettings(msgspec.Struct, frozen=True):
 def tensorflow_settings(
     setup: TensorFlowSetup, visible: Sequence[Visible] = ()
 ) -> TensorFlowSettings:
-    """What applies a setup.
+    """Return the settings for a setup.
 
     Args:
-        setup: what is asked for.
-        visible: what is known of its devices, in their order; empty: nothing.
+        setup: the request.
+        visible: known data of its devices, in their order; empty: none.
 
     Raises:
-        SetupInvalid: its fields contradict each other, or the memory of a GPU is not known.
+        SetupInvalid: its fields contradict each other, or the memory of a GPU is unknown.
     """
     known = visible or tuple(Visible(each) for each in setup.devices)
     precision = precision_of((each.model for each in known), mixed=setup.mixed_precision)
@@ -105,18 +105,18 @@ def tensorflow_settings(
 
 
 def apply_tensorflow(tf: Any, settings: TensorFlowSettings, *, collectives: str = "AUTO") -> Any:
-    """Call in this process what the settings say, before TensorFlow uses a GPU.
+    """Apply the settings in this process, before TensorFlow uses a GPU.
 
     Args:
-        tf: the module tensorflow, imported when the settings' environment was set.
-        settings: where they name several workers, this waits until all are there.
-        collectives: between workers: AUTO, RING or NCCL.
+        tf: the module tensorflow, imported after the settings' environment was set.
+        settings: where they name several workers, this waits until all are connected.
+        collectives: communication between workers: AUTO, RING or NCCL.
 
     Returns:
         The strategy; None where there is none.
 
     Raises:
-        Unsupported: TensorFlow uses its GPUs already.
+        Unsupported: TensorFlow already uses its GPUs.
     """
     gpus = tf.config.list_physical_devices("GPU")
     try:
