@@ -30,7 +30,7 @@ class Books:
     self_pid: int
 
     def cluster(self) -> core.Cluster:
-        """Return a cluster with all GPUs that are held, or used by processes without an allocation."""
+        """Return a cluster with all GPUs that are held, or used by processes with no allocation."""
         cluster = self.emptied()
         for name, record in self.records.items():
             if record.kind == "holds":
