@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers people and programs about the cluster, over HTTPS, from what the API server holds.
+"""The REST API: answers about the cluster over HTTPS, from the API server's objects.
 
     API server ─ watches ─► read_model: gpupack_scheduling's ledger, GPUJobs, GPUQuotas
     caller ─ token ─► routes ─► rights: TokenReview, SubjectAccessReview ─► read_model ─► JSON
 
-A process of its own beside the extender, which it asks nothing; it decides nothing and writes
-nothing. Any number of them can run.
+It is a separate process that sends no requests to the extender, decides nothing and writes nothing.
+Any number of replicas can run.
 
-* `read_model`: the cluster as the ledger has it; `shown_job`: a GPUJob as far as it is shown.
-* `node_views`, `history`: what of it is worked out once for all who ask.
-* `rights`: who calls, and what the API server lets him see. `problems`: errors as answers.
-* `accounts`: another process of the same image, which counts what is held, and which
-  `cost_forwarding` asks.
-* `host`: another process, which serves those of the calls that one machine without a cluster can.
-* `routes`: one file for each group of calls. `app`: how the parts are put together.
+* `read_model`: the cluster as in the ledger; `shown_job`: the shown part of a GPUJob.
+* `node_views`, `history`: data that is computed once for all callers.
+* `rights`: authentication and authorization of callers. `problems`: errors as answers.
+* `accounts`: another process of the same image, the cost service, which records usage and which
+  `cost_forwarding` calls.
+* `host`: another process, which serves the calls that one machine without a cluster supports.
+* `routes`: one file for each group of calls. `app`: assembly of the parts.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the API: settings from the environment, until SIGTERM."""
+"""Entry point of the API: settings from the environment, runs until SIGTERM."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Entry point; ends non-zero when an essential task dies."""
+    """Run the API; end non-zero when an essential task fails."""
     try:
         settings = Settings.from_environ(os.environ)
     except SettingsInvalid as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the parts are put together, and their life."""
+"""Assembly and life of the API's parts."""
 
 import asyncio
 import dataclasses
@@ -60,10 +60,10 @@ from gpupack_serving.process import essential, serve
 from gpupack_serving.server import Server, configured
 
 VERSION: Final = "1.0.0"
-"""Of the calls."""
+"""Version of the calls."""
 
 IDLE_SECONDS: Final = 30
-"""For which a connection without a call is kept."""
+"""Seconds for which a connection without a call is kept."""
 
 CALLS: Final = (
     cluster.status,
@@ -98,32 +98,32 @@ CALLS: Final = (
 
 
 class Runs(Protocol):
-    """Goes on for as long as the process does."""
+    """A task that runs for as long as the process."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """Everything that runs."""
+    """All running parts."""
 
     feed: Feed
     reflectors: dict[str, Reflector[Any]]
     tasks: dict[str, Runs]
-    """By what they are for."""
+    """Tasks by their purpose."""
     servers: tuple[Server, ...]
-    """By tokens, and where it is asked for the one by certificates, too."""
+    """The server for tokens, and where enabled the one for certificates."""
     registry: CollectorRegistry
-    """What is counted."""
+    """Registry of the metrics."""
 
 
 def application(
     parts: Parts, accountant: Accountant | None = None, dashboard: page.Page | None = None
 ) -> Litestar:
-    """The calls, and their description; and the dashboard, which is no part of that.
+    """Return the application: calls with their description, and the dashboard, which has none.
 
-    Questions about cost are handed on to the accountant.
+    Questions about cost are forwarded to the cost service.
     """
     state = {"parts": parts, "cost": ForwardingDesk(parts, accountant)}
     return answering(
@@ -143,7 +143,10 @@ def answering(
     about: str,
     token: str,
 ) -> Litestar:
-    """An application of these calls, /metrics and the dashboard; `token`: what callers show."""
+    """Return an application of these calls, /metrics and the dashboard.
+
+    `token` describes the credentials of callers.
+    """
     counted = metrics.Metrics(registry)
     made = Litestar(
         route_handlers=[*calls, metrics.show_metrics, page.index, page.asset],
@@ -196,11 +199,11 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
-"""Answers are the caller's alone, and are no documents."""
+"""Headers of answers, which are only for the caller, and are not documents."""
 
 
 async def options_are_all(message: Message, scope: Scope) -> None:
-    """Name every method of a path: Litestar names those of the first of its handlers."""
+    """Name every method of a path: Litestar names only those of its first handler."""
     if message["type"] != "http.response.start" or scope.get("method") != "OPTIONS":
         return
     if allowed := problems.methods(Request(scope)):
@@ -208,7 +211,7 @@ async def options_are_all(message: Message, scope: Scope) -> None:
 
 
 async def answers_are_the_callers(message: Message, _: Scope) -> None:
-    """Give every answer these headers that it has not of its own."""
+    """Add these headers to every answer that lacks them."""
     if message["type"] == "http.response.start":
         headers = MutableScopeHeaders.from_message(message)
         for name, value in HEADERS.items():
@@ -216,7 +219,7 @@ async def answers_are_the_callers(message: Message, _: Scope) -> None:
 
 
 def build(settings: Settings, api: Api) -> App:
-    """Put the parts together."""
+    """Assemble the parts."""
     model = ReadModel(settings, now=steady(api.clock))
     reflectors = model.reflectors(api)
     asked = asking(settings.readings, api, model.ledger.cluster)
@@ -273,10 +276,10 @@ def _servers(
     certificate: ServedCertificate,
     certificates: ClientCertificates | None,
 ) -> tuple[Server, ...]:
-    """Together they have the connections and handshakes of one.
+    """Return the servers, which share the limits of one server.
 
-    Certificates are asked for at a port of their own: a browser that is asked lets its user choose
-    one, and shows it from then on whichever page makes it call.
+    Certificates have a separate port: a browser that is asked for one lets its user choose, and
+    then sends it whichever page causes the call.
     """
     limits, handshakes = ConnectionLimits(), Handshakes()
     served = configured(calls, host="", port=settings.port)
@@ -291,17 +294,17 @@ def _servers(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tuned:
-    """What the configuration file may change."""
+    """The parts that the configuration file may change."""
 
     history: History
     quota_history: QuotaHistory
     rights: Rights
     streams: StreamLimits
     log_level: str
-    """At the start."""
+    """Log level at the start."""
 
     def apply(self, config: Config) -> None:
-        """Let it count."""
+        """Apply a configuration."""
         logging.getLogger().setLevel(config.log_level or self.log_level)
         self.history.every(config.sample_seconds)
         self.quota_history.every(config.sample_seconds)
@@ -313,7 +316,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
     """Run everything until `stop`, or until an essential task ends.
 
     Raises:
-        ExceptionGroup: an essential task died; the others were cancelled.
+        ExceptionGroup: an essential task failed; the others were cancelled.
     """
     async with asyncio.TaskGroup() as group:
         running: dict[str, Runs] = {**app.reflectors, **app.tasks}

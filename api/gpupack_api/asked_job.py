@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob that is asked about, judged by the API server as if it were made, and read as the plan.
+"""A GPUJob of a question, checked by the API server in a dry run, and read like a plan.
 
-The dry run is made with the caller's own token, or by the caller (`given`): a client certificate
+The dry run uses the caller's own token, or the caller makes it (`given`): a client certificate
 cannot be passed on.
 """
 
@@ -34,7 +34,7 @@ class _Templated(objects.View, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unaskable:
-    """Why it would not be planned; `for_good`: it would fail."""
+    """The reason why a job would not be planned; `for_good`: it would fail."""
 
     reason: str
     message: str
@@ -42,13 +42,13 @@ class Unaskable:
 
 
 def given(spec: Json) -> JudgedJob:
-    """Read a job that the caller has had judged; no API server's word stands for it here.
+    """Return a job that the caller has checked; the API server does not confirm it here.
 
-    It is used for an answer alone. Types, the schema's limits and the number of GPUs are checked,
-    which bound what a plan of it costs. Rules between other fields are not.
+    It is used only for an answer. Types, the schema's limits and the number of GPUs are checked,
+    which limits the cost of a plan. Rules between other fields are not checked.
 
     Raises:
-        CallWrong: it is no spec of a GPUJob.
+        CallWrong: it is not a spec of a GPUJob.
     """
     job = JudgedJob(spec=msgspec.Raw(msgspec.json.encode(spec)))
     try:
@@ -80,18 +80,18 @@ def ask_of(
     observed: Collection[str],
     now: float,
 ) -> GangAsk | Unaskable:
-    """As the operator would ask for it.
+    """Return the job's request, as the operator would send it.
 
     Args:
-        job: as the API server answered.
-        namespace: where it would be.
-        policy: instead of its own; empty: its own.
-        priority_of: by number or class.
+        job: the API server's answer.
+        namespace: namespace of the job.
+        policy: policy in place of the job's own; empty: the job's own.
+        priority_of: returns the priority by number or class.
         observed: resources of other device plugins.
         now: seconds since the epoch.
 
     Raises:
-        KubeError: the API server takes what cannot be read here: it knows another release.
+        KubeError: the API server accepts a spec that this release cannot read.
     """
     spec = _read(job)
     priority = priority_of(spec)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of calls, which are of the types that the OpenAPI document names and of no others."""
+"""Bodies of calls, which must have exactly the types of the OpenAPI document."""
 
 from typing import Any, Final
 
@@ -14,14 +14,14 @@ _AT: Final = " - at `$."
 
 
 class StrictRequest(Request[Any, Any, State]):
-    """Litestar takes 0 for false and "2" for 2, in bodies as in queries; this does not."""
+    """A request with strict types: Litestar accepts 0 for false and "2" for 2, this does not."""
 
     async def json(self) -> Any:
         """Return the body, parsed.
 
         Raises:
-            CallWrong: a field is of another type, which Litestar would convert, or the body is
-                nested too deeply. What it would not convert either it refuses itself.
+            CallWrong: a field has another type, which Litestar would convert, or the body is nested
+                too deeply. Litestar itself refuses what it cannot convert.
         """
         try:
             given = await super().json()
@@ -53,5 +53,5 @@ def _is_convertible(given: Any, wanted: type) -> bool:
 
 
 def _value_of(given: Any, field: str) -> Any:
-    """Of a field of the body itself; of one further down it is not told."""
+    """Return the value of a top-level field of the body; values of nested fields are not shown."""
     return given.get(field, "") if isinstance(given, dict) else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that may change while the API runs, in a file that the kubelet keeps up to date."""
+"""Settings that may change while the API runs, in a file that the kubelet updates."""
 
 import asyncio
 import hashlib
@@ -17,7 +17,7 @@ from gpupack_api.errors import ConfigInvalid, Missing
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-"""Between two looks whether the file is another one; the kubelet brings it within a minute."""
+"""Seconds between two checks of the file; the kubelet updates it within a minute."""
 
 MAX_BYTES: Final = 64 << 10
 _UNKNOWN: Final = re.compile("unknown field `([^`]*)`")
@@ -26,14 +26,14 @@ ABSENT: Final = b""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands in the file; what does not is as here.
+    """The content of the file; absent fields have these defaults.
 
     Attributes:
-        log_level: how much is said; empty: as at the start.
-        sample_seconds: between two figures of the history.
-        calls_at_once: a user may call so often at once, ...
-        calls_per_second: ... and then so often a second.
-        streams_per_user: of events.
+        log_level: log level; empty: as at the start.
+        sample_seconds: interval of the history's samples.
+        calls_at_once: calls that a user may make at once, ...
+        calls_per_second: ... and then in a second.
+        streams_per_user: streams of events of one user.
     """
 
     log_level: Literal["", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = ""
@@ -44,7 +44,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A field that has another value now."""
+    """A field whose value has changed."""
 
     field: str
     before: str | float
@@ -52,11 +52,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ConfigFile:
-    """Of one process.
+    """The configuration file of one process.
 
     Args:
-        path: of the file; None: there is none, and everything is as `Config` has it.
-        apply: called with what counts from now on, at the start too.
+        path: path of the file; None: there is none, and `Config` has the defaults.
+        apply: called with the present configuration, also at the start.
     """
 
     def __init__(self, path: pathlib.Path | None, apply: Callable[[Config], None]) -> None:
@@ -66,11 +66,11 @@ class ConfigFile:
         apply(self.current)
 
     def reload(self) -> list[Change]:
-        """Read the file, and let count what it says; what has changed by that.
+        """Read the file, apply it, and return the changes.
 
         Raises:
-            Missing: there is none.
-            ConfigInvalid: it cannot be read; what counted before still does.
+            Missing: there is no file.
+            ConfigInvalid: it is not valid; the previous configuration stays in effect.
         """
         if self._path is None:
             raise Missing("this server was started without a configuration file")
@@ -85,7 +85,7 @@ class ConfigFile:
         return changes
 
     async def run(self) -> None:
-        """Read the file, and again whenever it is another one, for ever."""
+        """Read the file, and again whenever it changes, without end."""
         while True:
             if self._path is not None and self._is_another(self._path):
                 try:
@@ -126,7 +126,7 @@ def _parsed(text: str) -> Config:
 
 
 def _invalid(given: Any, said: str) -> ConfigInvalid:
-    """Msgspec names the field at the end, as in `... - at `$.sample_seconds``."""
+    """Convert msgspec's message, which has the field at its end: `... - at `$.sample_seconds``."""
     if not isinstance(given, dict):
         return ConfigInvalid("", given, "write fields and their values")
     if found := _UNKNOWN.search(said):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about cost go to the accountant, which judges by the caller's token, as we do.
+"""Forwarding of questions about cost to the cost service, which authorizes the caller's token.
 
-A caller known by a client certificate has none to pass on: its user is named by this service.
+A caller with a client certificate has no token to pass on: this service names its user.
 """
 
 from pathlib import Path
@@ -25,14 +25,14 @@ _HANDED_ON: Final = ("Content-Disposition", "Link", "Retry-After", "WWW-Authenti
 
 
 class ForwardingDesk:
-    """Asks the accountant.
+    """The forwarding implementation of CostDesk.
 
-    A connection for each question: they are few, as nobody may ask more, and each takes longer than
-    a handshake.
+    Each question opens a connection: questions are few, as their rate is limited, and each takes
+    longer than a handshake.
 
     Args:
-        parts: by which callers are known here.
-        accountant: None: there is none.
+        parts: authentication of callers.
+        accountant: the cost service; None: there is none.
     """
 
     def __init__(self, parts: Parts, accountant: Accountant | None) -> None:
@@ -41,7 +41,7 @@ class ForwardingDesk:
         self._trusted = None if accountant is None else _trusted(accountant)
 
     async def answer(self, call: Call, asked: Asked) -> Response[bytes]:
-        """What the accountant answers; see CostDesk."""
+        """Return the cost service's answer; see CostDesk."""
         del asked
         user = await self._parts.user(call)
         if self._accountant is None or self._trusted is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was held and what it costs, as callers are shown it: JSON and CSV."""
+"""Usage and cost, in the form of answers: JSON and CSV."""
 
 import csv
 import datetime as dt
@@ -11,19 +11,19 @@ import msgspec
 from gpupack_core.accounting import Line
 
 DIGITS: Final = 6
-"""Of GPU-hours: a hundredth of a second of one GPU."""
+"""Digits of GPU-hours: a hundredth of a second of one GPU."""
 
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet compute a cell instead of showing it."""
+"""First characters that make a spreadsheet evaluate a cell."""
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """One namespace, job, cohort or model; what was not asked for is empty.
+    """One namespace, job, cohort or model; fields outside the question are empty.
 
-    `allocated` is the sum of `used`, `idle` and `unknown`: used and idle are null where nobody
-    measured any of it. Energy is of the time in which power was measured; null: never. Cost is of
-    what is allocated; null: a part of it has no price. The job «» has the hours of those that are
-    not kept by name.
+    `allocated` is the sum of `used`, `idle` and `unknown`: used and idle are null where none of it
+    was measured. Energy covers the time in which power was measured; null: never. Cost is for what
+    is allocated; null: a part of it has no price. The job «» has the hours of jobs that are not
+    kept by name.
     """
 
     namespace: str
@@ -39,10 +39,10 @@ class CostRow(msgspec.Struct, frozen=True):
 
 
 class UnheldRow(msgspec.Struct, frozen=True):
-    """GPUs of a model that nobody held while the accountant looked.
+    """GPUs of a model that were not held while the cost service measured.
 
-    `unusable` could have been given to nobody: failed, in maintenance, not ready. `cost` is the
-    price of both together.
+    `unusable` ones were not available: failed, in maintenance, not ready. `cost` is the price of
+    both together.
     """
 
     model: str
@@ -53,10 +53,10 @@ class UnheldRow(msgspec.Struct, frozen=True):
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """Of whole hours (UTC), by job of whole days, that `since` and `until` lie in.
+    """Costs of the whole hours (UTC), for jobs of the whole days, that contain `since` and `until`.
 
-    `total` is of all rows, shown or not. `unheld` is null for who may not list GPUJobs in all
-    namespaces. `next` is `after` of the next call; empty: there are no more rows.
+    `total` covers all rows, shown or not. `unheld` is null for callers that may not list GPUJobs in
+    all namespaces. `next` is `after` of the next call; empty: there are no more rows.
     """
 
     currency: str
@@ -73,7 +73,7 @@ COLUMNS: Final = CostRow.__struct_fields__
 
 
 def cost_row(line: Line) -> CostRow:
-    """Rounded."""
+    """Return a row with rounded values."""
     amounts = line.amounts
     return CostRow(
         namespace=line.tenant,
@@ -90,7 +90,7 @@ def cost_row(line: Line) -> CostRow:
 
 
 def cost_csv(costs: Costs) -> bytes:
-    """The rows, without a sum; what is not known is an empty cell."""
+    """Return the rows as CSV, without a sum; unknown values are empty cells."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow((*COLUMNS, "currency"))
@@ -100,12 +100,12 @@ def cost_csv(costs: Costs) -> bytes:
 
 
 def rounded(number: float | None) -> float | None:
-    """None stays None."""
+    """Return the rounded number; None stays None."""
     return None if number is None else round(number, DIGITS)
 
 
 def _cell(value: str | float | None) -> str | float:
-    """Names are others' words: none may be a formula in whoever's spreadsheet."""
+    """Return a cell; a user's name must not become a formula in a spreadsheet."""
     if value is None:
         return ""
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):

@@ -3,13 +3,13 @@
 
 ApiError
 ├── CallWrong     a field of the call is wrong; answered 400 with field, value and fix
-│   └── ConfigInvalid   the same of the configuration file; 422
-├── StoreUnusable the file with what was used cannot be opened, or is not ours
+│   └── ConfigInvalid   the same for the configuration file; 422
+├── StoreUnusable the file of the cost service cannot be opened, or belongs to another program
 ├── Missing       there is no such object; 404
 ├── ClusterNeeded  the call is one that one machine cannot answer; 501
-├── TokenNeeded   the caller is known, and the call takes a token all the same; 401
+├── TokenNeeded   the caller is known, and the call needs a token all the same; 401
 ├── TokenUnusable  the file with one machine's token cannot be used; the process does not start
-├── RightLost     what a stream rests on is not allowed any more; the stream ends
+├── RightLost     a permission of a stream was removed; the stream ends
 └── PageInvalid   the folder of the dashboard holds none; the process does not start
 """
 
@@ -33,37 +33,37 @@ class CallWrong(ApiError):
 
 
 class ConfigInvalid(CallWrong):
-    """The configuration file cannot be used; `field` is empty where it is the file as a whole."""
+    """The configuration file is not valid; `field` is empty for an error of the whole file."""
 
 
 class Missing(ApiError):
-    """There is no such object, or none that may be seen."""
+    """There is no such object, or none that the caller may see."""
 
 
 def no_allocation(namespace: str, name: str) -> Missing:
-    """There is none of that name, or what has it is something else."""
+    """Return the error for a missing allocation, or for another object of that name."""
     return Missing(f"there is no allocation {namespace}/{name}")
 
 
 class ClusterNeeded(ApiError):
-    """The server is one machine's, and the call is about what only a cluster has."""
+    """The server is one machine's, and the call is about objects of a cluster."""
 
 
 class TokenNeeded(ApiError):
-    """The caller is known by a certificate, and the call takes his token: it is passed on."""
+    """A certificate identifies the caller, and the call needs a token, which is passed on."""
 
 
 class TokenUnusable(ApiError):
-    """The file with the token of one machine's server cannot be read or made, or others read it."""
+    """The file with one machine's token cannot be read or created, or other users can read it."""
 
 
 class RightLost(ApiError):
-    """A right was taken away on which a stream rests."""
+    """A permission of a stream was removed."""
 
 
 class PageInvalid(ApiError):
-    """The folder that is to hold the dashboard holds none."""
+    """The folder of the dashboard does not contain it."""
 
 
 class StoreUnusable(ApiError):
-    """The file with what was used cannot be opened, is another process's, or is not ours."""
+    """The cost service's file cannot be opened, is in use, or belongs to another program."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call takes where it was given something else: told from the types of its parameters."""
+"""The values that a call accepts, from the types of its parameters."""
 
 import re
 from typing import Any, Final
@@ -10,19 +10,19 @@ from msgspec import inspect
 Call = Request[Any, Any, Any]
 
 MAX_CHARACTERS: Final = 128
-"""Of a value that is told back."""
+"""Maximum characters of a value in an answer."""
 
 GIVEN: Final = "given_body"
-"""Of the call's state: its body, once that was parsed."""
+"""Key of the call's state for its parsed body."""
 
 BODY: Final = "data"
-"""As Litestar calls the body's parameter."""
+"""Litestar's name of the body's parameter."""
 
 _STEPS: Final = re.compile(r"[^.\[\]]+")
 
 
 def value_at(call: Call, field: str) -> str:
-    """What was given for a field; empty: nothing, or what is no single value."""
+    """Return the value of a field; empty: there is none, or it is not a single value."""
     outside = {**call.query_params, **call.path_params} if field in _parameters(call) else {}
     found = outside[field] if field in outside else _given(call, field)
     shown = "" if found is None or isinstance(found, dict | list) else str(found)
@@ -30,7 +30,7 @@ def value_at(call: Call, field: str) -> str:
 
 
 def choices_of(call: Call, field: str) -> list[str]:
-    """The values that a field may have; empty: they are not a few words."""
+    """Return the allowed values of a field; empty: they are not a few words."""
     found = _type_of(call, field)
     if isinstance(found, inspect.EnumType):
         return [str(each.value) for each in found.cls if each.value]
@@ -42,7 +42,7 @@ def choices_of(call: Call, field: str) -> list[str]:
 
 
 def fields_of(call: Call, field: str) -> list[str]:
-    """The fields of an object in the body; `data`: of the body itself."""
+    """Return the fields of an object in the body; `data`: of the body itself."""
     found = _type_of(call, field)
     fields = found.fields if isinstance(found, inspect.StructType) else ()
     return [each.encode_name for each in fields]
@@ -59,7 +59,7 @@ def _given(call: Call, field: str) -> Any:
 
 
 def _type_of(call: Call, field: str) -> inspect.Type | None:
-    """Of a parameter, or of a field of the body."""
+    """Return the type of a parameter, or of a field of the body."""
     parameters = _parameters(call)
     if field != BODY and field in parameters:
         return _plain(inspect.type_info(parameters[field].annotation))
@@ -72,7 +72,7 @@ def _type_of(call: Call, field: str) -> inspect.Type | None:
 
 
 def _parameters(call: Call) -> dict[str, Any]:
-    """Of the function that answers it, by name."""
+    """Return the parameters of the route handler, by name."""
     found: dict[str, Any] = call.route_handler.parsed_fn_signature.parameters
     return found
 
@@ -85,7 +85,7 @@ def _within(kind: inspect.Type | None, step: str) -> inspect.Type | None:
 
 
 def _plain(kind: inspect.Type) -> inspect.Type:
-    """Without what is said of it, and without null beside it."""
+    """Return the type without its metadata, and without null."""
     if isinstance(kind, inspect.Metadata):
         return _plain(kind.type)
     if isinstance(kind, inspect.UnionType):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether watches have told all, and of late."""
+"""Whether watches have synced, and are recent."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,16 +7,16 @@ from typing import Protocol
 
 
 class Watch(Protocol):
-    """What is asked of a reflector."""
+    """The part of a reflector that is needed here."""
 
     synced: asyncio.Event
 
     def age_seconds(self) -> float:
-        """Seconds since the server last said anything."""
+        """Return the seconds since the server last sent data."""
 
 
 def missing_of(watches: Mapping[str, Watch], fresh_seconds: float) -> str:
-    """What is missing to answer; empty: nothing."""
+    """Return what is missing for an answer; empty: nothing."""
     for name, watch in watches.items():
         if not watch.synced.is_set():
             return f"{name} are not read yet"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the last hour, one of every few seconds."""
+"""Figures of the last hour, one every few seconds."""
 
 import asyncio
 import collections
@@ -17,9 +17,9 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Of the cluster at one moment; percentages of what is given out.
+    """Figures of the cluster at one time; percentages of what is allocated.
 
-    `fragmentation`: percent of the free GPUs that are in no free block of as many as the largest
+    `fragmentation`: percent of the free GPUs outside free blocks of as many GPUs as the largest
     node has.
     """
 
@@ -34,7 +34,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @classmethod
     def now(cls, totals: Totals, *, running_jobs: int, waiting_jobs: int) -> "Sample":
-        """With the figures of all nodes."""
+        """Return a sample from the figures of all nodes."""
         return cls(
             timestamp=dt.datetime.now(dt.UTC),
             gpus=totals.gpus,
@@ -48,11 +48,11 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Of one process; another one begins its own.
+    """The history of one process; each process starts its own.
 
     Args:
-        look: tells the figures of now; None: they are not known.
-        seconds: between two.
+        look: returns the present figures; None: they are not known.
+        seconds: interval of samples.
     """
 
     def __init__(self, look: Callable[[], Sample | None], *, seconds: float) -> None:
@@ -61,12 +61,12 @@ class History:
         self.every(seconds)
 
     def every(self, seconds: float) -> None:
-        """Sample so often from now on."""
+        """Set the interval of samples."""
         self.seconds = seconds
         self.samples = collections.deque(self.samples, maxlen=max(int(KEPT_SECONDS / seconds), 1))
 
     async def run(self) -> None:
-        """Sample for ever."""
+        """Take samples without end."""
         while True:
             if (sample := self._look()) is not None:
                 self.samples.append(sample)
@@ -74,7 +74,7 @@ class History:
 
 
 async def passed(seconds: Callable[[], float]) -> None:
-    """Until so much time has passed, which may become more or less meanwhile."""
+    """Wait until the given time has passed; its length may change during the wait."""
     began = time.monotonic()
     while (left := began + seconds() - time.monotonic()) > 0:  # noqa: ASYNC110 - of a clock
         await asyncio.sleep(min(left, LOOK_SECONDS))

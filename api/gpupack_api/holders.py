@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which GPU, by pods: those that the API server knows, and those whose processes remain.
+"""Holders of each GPU, by pods: those of the API server, and those whose processes remain.
 
-On observed nodes it is the node's agent who tells, since the kubelet chose there.
+On observed nodes the node's agent reports them, since the kubelet chose the GPUs there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,19 +21,19 @@ from gpupack_scheduling.ledger.lingering import Lingering
 from gpupack_scheduling.ledger.workers import WorkerKey
 
 EXCLUSIVE: Final = "strict"
-"""What is held whole, a MIG slice as well, is nobody else's."""
+"""Isolation of a whole GPU or MIG slice, which is exclusive."""
 
 
 class HolderView(msgspec.Struct, frozen=True):
     """A pod's hold on one GPU or MIG slice.
 
     Attributes:
-        job: the GPUJob that the pod is of; empty: none.
-        worker: of that job, which has the GPU; None: the pod is of no job.
-        index: of the GPU on its node; None: the node does not list it now.
-        percent: of the GPU's time; 100: the whole GPU.
-        memory_mib: of its memory, MiB.
-        isolation: strict: nobody else is on it; limited or cooperative: a share of that kind.
+        job: GPUJob of the pod; empty: none.
+        worker: worker of that job that has the GPU; None: the pod has no job.
+        index: index of the GPU on its node; None: the node does not list it now.
+        percent: percent of the GPU's time; 100: the whole GPU.
+        memory_mib: memory of the GPU, in MiB.
+        isolation: strict: no other holder is on it; limited or cooperative: a share of that kind.
     """
 
     namespace: str
@@ -49,7 +49,7 @@ class HolderView(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """The same before it is shown."""
+    """A hold before it is shown."""
 
     namespace: str
     pod: str
@@ -61,12 +61,12 @@ class Hold(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """Where it stands among all, as callers are told."""
+        """Its mark in the order of all holds, for callers."""
         return f"{self.namespace}/{self.pod}/{self.uuid}"
 
 
 def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[Hold]:
-    """List all of them, in no order."""
+    """Yield all holds, in no order."""
     workers = PodWorkers(jobs)
     for claim in ledger.claims.pods.values():
         for hold in _held_by(claim):
@@ -83,7 +83,7 @@ def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[
 def holds_of(
     claim: PodClaim, ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]
 ) -> Iterator[Hold]:
-    """List those of one pod; on an observed node its agent reports them."""
+    """Yield the holds of one pod; on an observed node its agent reports them."""
     workers, pod = PodWorkers(jobs), (claim.namespace, claim.name)
     for hold in _held_by(claim):
         yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
@@ -109,7 +109,7 @@ def _told_by(gpus: GpuNode) -> Iterator[Hold]:
 
 
 def holder_view(hold: Hold, ledger: Ledger) -> HolderView:
-    """As callers are shown it."""
+    """Return a hold in the form for callers."""
     share = hold.share
     return HolderView(
         namespace=hold.namespace,

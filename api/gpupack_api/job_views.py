@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs as callers are shown them."""
+"""GPUJobs in the form of answers."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NO_PODS: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """A GPUJob in short; `gpus` is a number of whole GPUs, or shares and MIG slices as 2x40%."""
+    """A summary of a GPUJob; `gpus` is a number of whole GPUs, or shares and MIG slices, 2x40%."""
 
     namespace: str
     name: str
@@ -39,7 +39,7 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True):
-    """One try at running a job."""
+    """One attempt of a job."""
 
     number: int
     started: dt.datetime | None
@@ -54,9 +54,9 @@ class HeldDevice(msgspec.Struct, frozen=True):
     """A GPU, or a share of one, that a worker has.
 
     Attributes:
-        index: on its node; None: the node does not list it now.
-        percent: of its time; 100: the whole GPU.
-        memory_mib: of its memory, MiB.
+        index: index on its node; None: the node does not list it now.
+        percent: percent of its time; 100: the whole GPU.
+        memory_mib: memory of it, in MiB.
     """
 
     index: int | None
@@ -66,11 +66,12 @@ class HeldDevice(msgspec.Struct, frozen=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """Where a worker is.
+    """The place of a worker.
 
     Attributes:
-        devices: empty where another device plugin chooses them.
-        pod: several workers may share one; empty: it has none, or the caller may not list pods.
+        devices: its GPUs; empty where another device plugin chooses them.
+        pod: name of its pod, which several workers may share; empty: it has none, or the caller may
+            not list pods.
     """
 
     worker: int
@@ -80,7 +81,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
 
 def job_view(job: ShownJob) -> JobView:
-    """A GPUJob in short."""
+    """Return a summary of a GPUJob."""
     spec, status = job.spec, job.status
     return JobView(
         namespace=job.metadata.namespace,
@@ -103,7 +104,7 @@ def job_view(job: ShownJob) -> JobView:
 
 
 def attempt_views(job: ShownJob) -> list[AttemptView]:
-    """The tries at running it, the newest last."""
+    """Return the attempts of a job, newest last."""
     return [
         AttemptView(
             number=each.number,
@@ -121,9 +122,9 @@ def attempt_views(job: ShownJob) -> list[AttemptView]:
 def worker_views(
     job: ShownJob, cluster: core.Cluster, pods: Mapping[int, str] = NO_PODS
 ) -> list[WorkerView]:
-    """List where the workers of the current attempt are, by index; none where it holds no places.
+    """Return the places of the current attempt's workers, by index; none where it holds no places.
 
-    `pods`: names, by worker.
+    `pods`: names of the pods, by worker.
     """
     if not job.status.holds_placement:
         return []
@@ -139,7 +140,7 @@ def worker_views(
 
 
 def held_device(share: DeviceShare, node: str, cluster: core.Cluster) -> HeldDevice:
-    """A device that is held on a node, with its index there."""
+    """Return a device that is held on a node, with its index there."""
     return HeldDevice(
         index=index_of(share.uuid, node, cluster),
         uuid=share.uuid,
@@ -149,7 +150,7 @@ def held_device(share: DeviceShare, node: str, cluster: core.Cluster) -> HeldDev
 
 
 def index_of(uuid: str, node: str, cluster: core.Cluster) -> int | None:
-    """The index of a device on its node; None: the node does not list it."""
+    """Return the index of a device on its node; None: the node does not list it."""
     found = cluster.node(core.NodeName(node))
     devices = found.devices if found else ()
     return next((each.index for each in devices if each.uuid == uuid), None)

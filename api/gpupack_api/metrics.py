@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API does, as metrics: calls by route, status and time, those under way, its watches.
+"""Metrics of the API: calls by route, status and time, calls in progress, its watches.
 
-Routes are named as they are described, without what a caller writes into them: their number is that
-of the calls that there are.
+Routes have their path templates as names, without the callers' values, so that their number is that
+of the calls.
 """
 
 import itertools
@@ -35,11 +35,11 @@ PATH: Final = "/metrics"
 UNKNOWN_ROUTE: Final = "none"
 
 ENDED: Final = 499
-"""As web servers write it: the caller hung up before there was an answer."""
+"""Status for a caller that closed the connection before the answer, as web servers write it."""
 
 
 class Metrics(ASGIMiddleware):
-    """Counts every call that reaches a route, streams among them."""
+    """A counter of every call that reaches a route, including streams."""
 
     scopes = (ScopeType.HTTP,)
 
@@ -65,7 +65,7 @@ class Metrics(ASGIMiddleware):
         )
 
     def begin(self, routes: Iterable[BaseRoute]) -> None:
-        """Show each call from the start, with the statuses that its description names."""
+        """Expose each call from the start, with the statuses in its description."""
         for route in routes:
             if not isinstance(route, HTTPRoute):
                 continue
@@ -99,13 +99,13 @@ class Metrics(ASGIMiddleware):
 
 
 class WatchAges(Collector):
-    """How old what the API knows is."""
+    """A collector of the age of the API's data."""
 
     def __init__(self, watches: Mapping[str, Reflector[Any]]) -> None:
         self._watches = watches
 
     def collect(self) -> Iterator[Metric]:
-        """One number a watch."""
+        """Yield one number for each watch."""
         family = GaugeMetricFamily(
             "gpupack_api_watch_age_seconds",
             "Seconds since the API server last said anything, by kind.",
@@ -123,7 +123,7 @@ def register(
     api: Api,
     certificate: ServedCertificate,
 ) -> None:
-    """Show what every part shows, too."""
+    """Register the collectors that every component has."""
     for collector in (
         WatchAges(watches),
         UnreadableObjects(watches),
@@ -135,7 +135,7 @@ def register(
 
 @get(PATH, include_in_schema=False)
 async def show_metrics(request: Call, state: State) -> Response[bytes]:
-    """Everything that is counted, for who may get /metrics."""
+    """Return all metrics to a caller that may get /metrics."""
     parts = shown_of(state)
     await parts.scraper(request)
     text = prometheus.generate_latest(parts.registry)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gpupack-api names the user for which it asks the accountant.
+"""The user for which gpupack-api asks the cost service, in a header.
 
 A client certificate cannot be passed on as a token can. So gpupack-api sends its own token, and the
-user in a header. The accountant believes the header of a caller that has a right of its own for
-this, `create gpujobs/costcaller`, and refuses it of all others.
+user in a header. The cost service accepts the header only from a caller with the permission for it,
+`create gpujobs/costcaller`.
 """
 
 import urllib.parse
@@ -18,12 +18,12 @@ HEADER: Final = "Gpupack-Caller"
 
 
 def written(user: User) -> str:
-    """Write a user into the header: names are of any script, headers are not."""
+    """Return a user as the header's value: names may be in any script, headers may not."""
     return urllib.parse.quote(msgspec.json.encode(user))
 
 
 def read(header: str) -> User:
-    """Read what `written` wrote; raises CallWrong."""
+    """Parse what `written` returned; raises CallWrong."""
     try:
         user = msgspec.json.decode(urllib.parse.unquote_to_bytes(header), type=User)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes with GPUs as callers are shown them; each is worked out anew only where it changed."""
+"""Nodes with GPUs in the form of answers; each is computed again only after a change."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
@@ -18,11 +18,11 @@ PERCENT: Final = 100.0
 class DeviceView(msgspec.Struct, frozen=True):
     """A GPU or MIG slice; memory in GB of 10^9 bytes.
 
-    `free_percent` is what new work may take: none where the health lets none in, whatever of
-    `given_percent` is held. `simulated`: there is no such GPU.
+    `free_percent` is available for new work: 0 where the health allows no new work, whatever part
+    of `given_percent` is held. `simulated`: the GPU does not exist.
 
-    `temperature_celsius`, `power_watts` and `busy_percent` (of the time for which it computes) are
-    of the last minutes, where the driver tells them and `api.readings` is on; else null.
+    `temperature_celsius`, `power_watts` and `busy_percent` (part of the time in which it computes)
+    cover the last minutes, where the driver reports them and `api.readings` is on; else null.
     """
 
     index: int
@@ -44,8 +44,9 @@ class DeviceView(msgspec.Struct, frozen=True):
 class NodeView(msgspec.Struct, frozen=True):
     """A node with GPUs.
 
-    `available_gpus` are free as a whole; `utilization` is the percentage of its GPUs that is given
-    out, shares counted by their part. `memory_per_gpu` in GB of 10^9 bytes: of its smallest GPU.
+    `available_gpus` are free as a whole; `utilization` is the allocated percentage of its GPUs,
+    with shares counted by their part. `memory_per_gpu` is that of its smallest GPU, in GB of 10^9
+    bytes.
     """
 
     node_name: str
@@ -59,7 +60,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Of all nodes; what is given out of GPUs and of their memory in percent.
+    """Figures of all nodes; the allocated part of GPUs and of their memory in percent.
 
     `fragmentation`: see `fragmentation` below.
     """
@@ -73,33 +74,33 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class Machines(Protocol):
-    """Who knows nodes: the cluster's ledger, or that of one machine."""
+    """A source of nodes: the cluster's ledger, or that of one machine."""
 
     @property
     def cluster(self) -> core.Cluster:
-        """The nodes, and what is held of them."""
+        """The nodes, with what is held of them."""
 
     def simulated(self, node: str) -> frozenset[str]:
-        """UUIDs of those of its GPUs that do not exist."""
+        """Return UUIDs of the node's GPUs that do not exist."""
 
 
 class Readings(Protocol):
-    """Who knows what GPUs do."""
+    """A source of the GPUs' readings."""
 
     def of(self, node: str) -> Mapping[str, Reading]:
-        """Of a node's by UUID; the same object until something else is read."""
+        """Return a node's readings by UUID; the same object until new data arrives."""
 
 
 class NoReadings:
-    """Nobody is asked."""
+    """A source without readings."""
 
     def of(self, _: str) -> Mapping[str, Reading]:
-        """Nothing."""
+        """Return no readings."""
         return NOTHING
 
 
 class Known(NamedTuple):
-    """What was shown, and of which state; the number changes with node and with what is held."""
+    """A view with its state; the version changes with the node and with what is held."""
 
     version: int
     readings: Mapping[str, Reading]
@@ -107,27 +108,27 @@ class Known(NamedTuple):
 
 
 class NodeViews:
-    """Of all nodes that somebody knows.
+    """The views of all known nodes.
 
     Args:
-        machines: nodes, and what is held of them.
-        readings: of their GPUs; None: there are none.
+        machines: nodes, with what is held of them.
+        readings: readings of their GPUs; None: there are none.
     """
 
     def __init__(self, machines: Machines, readings: Readings | None = None) -> None:
         self._machines, self._cluster = machines, machines.cluster
         self._readings = readings or NoReadings()
         self._known: dict[str, Known] = {}
-        """By name."""
+        """Known views by node name."""
 
     def all(self) -> tuple[NodeView, ...]:
-        """Those that have GPUs, by name."""
+        """Return the nodes that have GPUs, by name."""
         nodes = [node for node in self._cluster.nodes() if node.devices]
         self._known = {node.name: self._view(node) for node in nodes}
         return tuple(self._known[name].view for name in sorted(self._known))
 
     def totals(self) -> Totals:
-        """Over the arrays: 40,000 devices one by one would take a tenth of a second."""
+        """Compute totals with arrays: 40,000 devices one by one would take a tenth of a second."""
         arrays = self._cluster.arrays
         there = arrays.health != ABSENT
         gpus = int(there.sum())
@@ -180,14 +181,14 @@ class NodeViews:
 
 
 def fragmentation(arrays: Arrays) -> float:
-    """Percent of the free GPUs that lie in no free block of the largest node's size (`blocks`)."""
+    """Return the percent of the free GPUs outside free blocks of the largest node's size."""
     return round(torn(arrays) * PERCENT, 1)
 
 
 def _device(
     device: core.Device, used: tuple[int, int], reading: Reading, *, simulated: bool
 ) -> DeviceView:
-    """`used`: thousandths of a GPU, and MiB; more than there is, where others say so."""
+    """Return a device's view; `used` is in thousandths of a GPU and MiB, and may exceed the GPU."""
     used_milli, used_memory = used
     free = device.health.takes_work
     given = min(_percent(used_milli, core.WHOLE_GPU), PERCENT)

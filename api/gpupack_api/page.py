@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboard's files, as `dashboard/` builds them. They hold nothing of the cluster.
+"""The dashboard's files, as `dashboard/` builds them, without data of the cluster.
 
-Assets have their content's hash in their names, so browsers keep them; the page that names them is
-asked for each time.
+Assets have their content's hash in their names, so that browsers cache them; the page that names
+them is requested each time.
 """
 
 import dataclasses
@@ -30,15 +30,17 @@ TYPES: Final = {
 }
 
 ENCODINGS: Final = {"br": ".br", "gzip": ".gz"}
-"""The best one first."""
+"""Encodings, best first."""
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Scripts and styles are the page's own files, no string becomes either, and the page asks nobody
-but this server."""
+"""Scripts and styles are only the page's own files, and no string becomes either.
+
+The page sends requests only to this server.
+"""
 
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
@@ -66,7 +68,7 @@ FileName = Annotated[str, PathParameter(description="A file's name.", max_length
 
 
 class File(msgspec.Struct, frozen=True):
-    """One file, as it is ("") and by the encodings that it is there in."""
+    """One file, unencoded ("") and in its available encodings."""
 
     media_type: str
     cached: str
@@ -75,7 +77,7 @@ class File(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page:
-    """All files, by the name that they are asked for by."""
+    """All files, by their names in requests."""
 
     files: Mapping[str, File] = dataclasses.field(default_factory=dict)
 
@@ -98,7 +100,7 @@ class Page:
         return cls(files)
 
     def answer(self, name: str, accepted: str) -> Response[bytes]:
-        """A file, in the best encoding that the caller takes.
+        """Return a file, in the best encoding that the caller accepts.
 
         Raises:
             Missing: there is no such file.
@@ -126,7 +128,7 @@ async def asset(request: Call, state: State, name: FileName) -> Response[bytes]:
 
 
 def page_of(state: State) -> Page:
-    """What the application was built with."""
+    """Return the page that the application was built with."""
     found: Page = state["page"]
     return found
 
@@ -143,7 +145,7 @@ def _file(path: pathlib.Path) -> File:
 
 
 def _taken(accepted: str) -> list[str]:
-    """Of an Accept-Encoding; what is refused there by q=0 is none of them."""
+    """Return the accepted encodings of an Accept-Encoding; q=0 excludes one."""
     parts = [part.strip().lower().partition(";") for part in accepted.split(",")]
     named = {name.strip() for name, _, weight in parts if weight.strip() not in {"q=0", "q=0.0"}}
     return [each for each in ENCODINGS if each in named]

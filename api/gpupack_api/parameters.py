@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of the query that a call has not: a filter that is spelled wrong would filter nothing.
+"""Refusal of unknown query parameters: a misspelled filter would filter nothing.
 
-Only calls that the OpenAPI document names are held to this. The page and its files may be linked
-with whatever a chat program adds, and a scrape of /metrics with what Prometheus does.
+This applies only to calls in the OpenAPI document. Links to the page and its files may have
+parameters that a chat program adds, and a scrape of /metrics those of Prometheus.
 """
 
 from difflib import get_close_matches
@@ -15,14 +15,14 @@ from litestar.params import QueryParameter
 from gpupack_api.errors import CallWrong
 
 MAX_CHARACTERS: Final = 64
-"""Of a name that is told back."""
+"""Maximum characters of a name in an answer."""
 
 
 def all_known(call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Guard: refuse a call whose query has a parameter that the call does not.
+    """Refuse a call whose query has a parameter that the call does not have (a guard).
 
     Raises:
-        CallWrong: it names the first of them, those that there are, and the nearest.
+        CallWrong: it names the first of them, the existing ones, and the nearest.
     """
     if not isinstance(handler, HTTPRouteHandler) or not handler.resolve_include_in_schema():
         return
@@ -33,7 +33,7 @@ def all_known(call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandle
 
 
 def known_to(handler: BaseRouteHandler) -> list[str]:
-    """The parameters of the query, by name."""
+    """Return the names of the query's parameters."""
     fields = handler.parsed_fn_signature.parameters.values()
     asked = ((each.name, each.kwarg_definition) for each in fields)
     return sorted(kind.name or name for name, kind in asked if isinstance(kind, QueryParameter))

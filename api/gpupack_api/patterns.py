@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of parameters, and what they mean in words: an answer shows no regular expression."""
+"""Patterns of parameters with their meaning in words: an answer shows no regular expression."""
 
 from typing import Final
 

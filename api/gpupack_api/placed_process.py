@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs of one worker, and where the workers of its job meet."""
+"""The GPUs of one worker, and the hosts of its job's workers."""
 
 from typing import Final
 
@@ -18,11 +18,11 @@ ALLOCATION: Final = f"{names.GROUP}/allocation"
 
 
 class PlacedProcess(msgspec.Struct, frozen=True):
-    """What a process of a worker is told.
+    """The data for a process of a worker.
 
     Attributes:
         visible: its worker's GPUs.
-        hosts: of all workers, by index.
+        hosts: hosts of all workers, by index.
         ranks_before: GPUs of the workers before it.
         ranks: GPUs of all workers.
     """
@@ -36,14 +36,14 @@ class PlacedProcess(msgspec.Struct, frozen=True):
 def placed_process(
     job: ShownJob, cluster: core.Cluster, *, worker: int, by_node: bool
 ) -> PlacedProcess:
-    """Of a worker of a GPUJob's current attempt.
+    """Return the data for a worker of a GPUJob's current attempt.
 
     Args:
         job: the GPUJob.
-        cluster: tells models and memory.
-        worker: its index.
-        by_node: workers are called by their nodes, as programs outside pods are; else by the names
-            that the job's Service gives them.
+        cluster: source of models and memory.
+        worker: index of the worker.
+        by_node: name workers by their nodes, as for programs outside pods; else by the names from
+            the job's Service.
 
     Raises:
         SetupInvalid: it has no GPUs now, or there is no such worker.
@@ -65,7 +65,7 @@ def placed_process(
 
 
 def visible_device(uuid: str, cluster: core.Cluster) -> Visible | None:
-    """What is known of a GPU or MIG slice; None: no node lists it."""
+    """Return the known data of a GPU or MIG slice; None: no node lists it."""
     home = cluster.home_of(core.DeviceUuid(uuid))
     node = cluster.node(home) if home else None
     device = next((each for each in node.devices if each.uuid == uuid), None) if node else None
@@ -73,7 +73,7 @@ def visible_device(uuid: str, cluster: core.Cluster) -> Visible | None:
 
 
 def visible_share(share: DeviceShare, cluster: core.Cluster) -> Visible:
-    """What is known of a GPU, or of the part of it that is held."""
+    """Return the known data of a GPU, or of the held part of it."""
     whole = visible_device(share.uuid, cluster)
     return Visible(
         share.uuid,
@@ -88,7 +88,7 @@ def _visible(worker: WorkerPlacement, cluster: core.Cluster) -> list[Visible]:
 
 
 def _hosts(job: ShownJob) -> dict[int, str]:
-    """Name the pod of each worker: workers that share one have the name of its first."""
+    """Return the pod's host name for each worker: workers in one pod have the name of its first."""
     name, namespace = job.metadata.name, job.metadata.namespace
     prefix = names.job_name(name, attempt=job.status.attempt)
     return {

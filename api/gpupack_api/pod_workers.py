@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which workers of a GPUJob run in which pod: workers of one node may share one.
+"""The pod of each GPUJob's worker: workers of one node may share one.
 
-The ledger knows a pod by its first worker; the placement of the job says which others it has.
+The ledger identifies a pod by its first worker; the placement of the job has its other workers.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
 
 
 class PodWorkers:
-    """The workers of pods, by what the placements of their jobs say.
+    """The workers of pods, from the placements of their jobs.
 
     Args:
-        jobs: by namespace and name.
+        jobs: GPUJobs by namespace and name.
     """
 
     def __init__(self, jobs: Mapping[tuple[str, str], ShownJob]) -> None:
@@ -25,11 +25,11 @@ class PodWorkers:
         self._by_first: dict[AttemptKey, dict[int, WorkerPod]] = {}
 
     def of(self, pod: WorkerKey, share: DeviceShare) -> int:
-        """Find the worker that has a GPU, or a share of one, in the pod of this first worker."""
+        """Return the worker that has a GPU, or a share of one, in the pod of this first worker."""
         return self.pod(pod).worker_with(share.uuid)
 
     def pod(self, first: WorkerKey) -> WorkerPod:
-        """Return the pod of this first worker; one that no placement names has no other worker."""
+        """Return the pod of this first worker; without a placement it has no other worker."""
         attempt = first.attempt
         if attempt not in self._by_first:
             job = self._jobs.get((attempt.namespace, attempt.job))
@@ -38,7 +38,7 @@ class PodWorkers:
 
 
 def pod_names(ledger: Ledger, job: ShownJob) -> dict[int, str]:
-    """Find the pods of a job's current attempt; by worker, their names."""
+    """Return the pod names of a job's current attempt, by worker."""
     namespace, name = job.key
     attempt = AttemptKey(
         namespace=namespace, job=name, job_uid=job.metadata.uid, number=job.status.attempt
@@ -51,7 +51,7 @@ def pod_names(ledger: Ledger, job: ShownJob) -> dict[int, str]:
 
 
 def _pods(job: ShownJob | None, attempt: AttemptKey) -> tuple[WorkerPod, ...]:
-    """Of an attempt that is not the job's current one nothing is known."""
+    """Return the pods of an attempt; none where it is not the job's current one."""
     if job is None or (job.metadata.uid, job.status.attempt) != (attempt.job_uid, attempt.number):
         return ()
     return pods_of(job.status, least=job.spec.least)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place of each job and standalone pod that waits, among all of the cluster."""
+"""The position of each pending job and standalone pod, among all of the cluster."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,11 +9,11 @@ from gpupack_core.queueing import JobId, Queue
 from gpupack_scheduling.queueing.onlooker import Onlooker
 
 STAND_SECONDS: Final = 1.0
-"""The order of all that wait is found again after so long: ten thousand take some 50 ms."""
+"""Seconds for which the order stays valid: sorting ten thousand takes some 50 ms."""
 
 
 class Positions:
-    """As an onlooker knows them."""
+    """Positions in the read-only queue."""
 
     def __init__(self, onlooker: Onlooker, clock: Callable[[], float] = time.monotonic) -> None:
         self._onlooker, self._clock = onlooker, clock
@@ -22,7 +22,7 @@ class Positions:
         self._stand_until = 0.0
 
     def now(self) -> Mapping[JobId, int]:
-        """By the queue's names; 1 is the first."""
+        """Return positions by the queue's names; 1 is the first."""
         self._onlooker.follow()
         queue = self._onlooker.admissions.queue
         is_same = queue is self._of and len(queue) == len(self._found)

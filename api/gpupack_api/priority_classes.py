@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PriorityClasses as the watch shows them: how urgent GPUJobs are that name one."""
+"""PriorityClasses of the watch: the priority of GPUJobs that name one."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,13 @@ from gpupack_scheduling.ledger.asking_job import AskingSpec
 
 
 class PriorityClasses:
-    """A reflector's store.
+    """The reflector's store of PriorityClasses.
 
     Args:
-        most: the largest number that a GPUJob may give itself.
+        most: the largest number that a GPUJob may set itself.
 
     Attributes:
-        changed: called when a class says something else, or is gone.
+        changed: called when a class changes or is removed.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -24,25 +24,25 @@ class PriorityClasses:
         self._by_name: dict[str, PriorityClass] = {}
 
     def replace(self, items: list[PriorityClass], /) -> None:
-        """These are all."""
+        """Replace all classes."""
         self._by_name = {item.metadata.name: item for item in items}
         self.changed()
 
     def upsert(self, item: PriorityClass, /) -> None:
-        """A class appeared or changed."""
+        """Add or update a class."""
         self._by_name[item.metadata.name] = item
         self.changed()
 
     def remove(self, item: PriorityClass, /) -> None:
-        """A class is gone."""
+        """Remove a class."""
         self._by_name.pop(item.metadata.name, None)
         self.changed()
 
     def judge(self, *, name: str | None, number: int) -> int | PriorityProblem:
-        """The priority of a job that names a class or says a number, as the operator has it."""
+        """Return the priority of a job by its class or number, as the operator computes it."""
         return priority_of(name, self._by_name.get(name)) if name else min(number, self._most)
 
     def priority_of(self, spec: AskingSpec) -> int | None:
-        """The same; None: the class does not let it be planned."""
+        """Return the priority of a spec; None: its class does not allow a plan."""
         found = self.judge(name=spec.priority_class_name, number=spec.priority)
         return None if isinstance(found, PriorityProblem) else found

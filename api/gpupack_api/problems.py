@@ -29,7 +29,7 @@ Call = Request[Any, Any, Any]
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was wrong, and what to do."""
+    """A problem: what was wrong, and what to do."""
 
     title: str
     status: int
@@ -58,38 +58,38 @@ def _problem(status: int, detail: str, **more: str) -> Response[bytes]:
 
 
 def wrong(_: Call, error: CallWrong) -> Response[bytes]:
-    """A field is wrong."""
+    """Answer a wrong field."""
     return _problem(400, str(error), field=error.field, value=error.value, fix=error.fix)
 
 
 def unusable(_: Call, error: ConfigInvalid) -> Response[bytes]:
-    """The configuration file is wrong."""
+    """Answer a wrong configuration file."""
     return _problem(422, str(error), field=error.field, value=error.value, fix=error.fix)
 
 
 def missing(_: Call, error: Missing) -> Response[bytes]:
-    """There is no such object."""
+    """Answer a missing object."""
     return _problem(404, str(error))
 
 
 def cluster_needed(_: Call, error: ClusterNeeded) -> Response[bytes]:
-    """This server is one machine's."""
+    """Answer a call that needs a cluster."""
     return _problem(501, str(error))
 
 
 def denied(call: Call, error: Denied) -> Response[bytes]:
-    """Who calls may not."""
+    """Answer a caller without permission."""
     answer = _problem(error.status, str(error))
     if error.status == http.HTTPStatus.UNAUTHORIZED:
         answer.headers["WWW-Authenticate"] = "Bearer"
         if certificate_of(call.scope):
-            # What a connection was opened with stays what it is.
+            # The certificate of an open connection does not change.
             answer.headers["Connection"] = "close"
     return answer
 
 
 def token_needed(_: Call, error: TokenNeeded) -> Response[bytes]:
-    """A certificate does not do here."""
+    """Answer a caller with only a certificate."""
     fix = "send `Authorization: Bearer TOKEN`; `kubectl create token ACCOUNT` prints one"
     answer = _problem(401, str(error), field="Authorization", fix=fix)
     answer.headers["WWW-Authenticate"] = "Bearer"
@@ -97,13 +97,13 @@ def token_needed(_: Call, error: TokenNeeded) -> Response[bytes]:
 
 
 def judged(_: Call, error: Refused) -> Response[bytes]:
-    """The API server refused what a caller asked with his own token."""
+    """Answer what the API server refused for the caller's own token."""
     status = error.status if error.status in _CALLERS else http.HTTPStatus.SERVICE_UNAVAILABLE
     return _problem(status, error.said or str(error), **_field(error))
 
 
 def _field(error: Refused) -> dict[str, str]:
-    """The first field that is wrong, as the API server names it."""
+    """Return the first wrong field, as the API server names it."""
     for cause in error.causes:
         found = _INVALID.fullmatch(cause.message)
         value, fix = found.groups() if found else ("", cause.message)
@@ -116,7 +116,7 @@ def _field(error: Refused) -> dict[str, str]:
 
 
 _OBJECT: Final = '"object"'
-"""As the API server calls the value of a rule about several fields."""
+"""The API server's value for a rule about several fields."""
 
 _INVALID: Final = re.compile(r"(?:Invalid|Unsupported) value: (.*?): (.*)", re.DOTALL)
 _UNKNOWN_TO_SERVER: Final = re.compile(r'unknown field "([^"]{1,128})"')
@@ -125,12 +125,12 @@ _CALLERS: Final = frozenset({400, 403, 404, 409, 422, 429})
 
 
 def not_ready(_: Call, error: Exception) -> Response[bytes]:
-    """Nothing can be said now."""
+    """Answer while the state is not known."""
     return _problem(503, str(error))
 
 
 def invalid(call: Call, error: ValidationException) -> Response[bytes]:
-    """A parameter or a body is not what the schema says: the first thing that is wrong."""
+    """Answer a parameter or body that violates the schema, with the first error."""
     found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
     field, text = str(found.get("key", "")), str(found.get("message", error.detail))
     if unknown := _UNKNOWN_FIELD.search(text):
@@ -148,7 +148,7 @@ def invalid(call: Call, error: ValidationException) -> Response[bytes]:
 
 
 def _in_words(text: str) -> str:
-    """What a pattern means that something does not match; empty: that is not what is wrong."""
+    """Return the meaning of a violated pattern in words; empty: the error is another one."""
     found = _PATTERN.search(text)
     return IN_WORDS.get(found[1], "") if found else ""
 
@@ -159,7 +159,7 @@ _EXPECTED: Final = re.compile(r"^Expected (.*?)(?:, got `[^`]*`)?$", re.DOTALL)
 
 
 def refused(call: Call, error: HTTPException) -> Response[bytes]:
-    """Another path, method or media type."""
+    """Answer an unknown path, method or media type."""
     answer = _problem(error.status_code, error.detail)
     answer.headers.update(error.headers or {})
     if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
@@ -168,7 +168,7 @@ def refused(call: Call, error: HTTPException) -> Response[bytes]:
 
 
 def methods(call: Call) -> set[str]:
-    """Those that this path has."""
+    """Return the methods of this path."""
     path = call.url.path.rstrip("/")
     routes = (route for route in call.app.routes if isinstance(route, HTTPRoute))
     return {method for route in routes if _is_at(route, path) for method in route.methods}
@@ -182,7 +182,7 @@ def _is_at(route: HTTPRoute, path: str) -> bool:
 
 
 def failed(call: Call, error: Exception) -> Response[bytes]:
-    """Our own fault: the log has it, the caller nothing of it."""
+    """Answer an internal error: details are only in the log."""
     log.error("%s %s", call.method, call.url.path, exc_info=error)
     return _problem(500, "gpupack-api failed; its log says more")
 
@@ -210,7 +210,7 @@ WRITES: Final = REFUSALS | {
 }
 UNUSABLE: Final = {422: _told("The configuration file cannot be used; the old one counts.")}
 MISSING: Final = {404: _told("There is no such object.")}
-"""Answers that calls have beside what they are for."""
+"""Error answers that calls have in addition to their own."""
 
 HANDLERS: Final[dict[int | type[Exception], Any]] = {
     CallWrong: wrong,

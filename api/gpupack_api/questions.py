@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers what takes long without keeping other calls waiting: questions about the queue, and room.
+"""Slow answers that do not delay other calls: questions about the queue and about free GPUs.
 
-    the event loop   copies what there is: some milliseconds
-    one thread       asks the copy
+    the event loop   copies the state: some milliseconds
+    one thread       computes on the copy
 
-One is answered at a time, since threads share one interpreter; a user has one at once, and only so
-many wait for their turn. What one can cost is bounded by what a GPUJob can ask for, as it is for
-whoever decides.
+One question is answered at a time, since threads share one interpreter; a user has one at once, and
+the number of waiting ones is limited. The size of a GPUJob's request limits the cost of a question,
+as it does for the scheduler's decisions.
 """
 
 import asyncio
@@ -26,24 +26,24 @@ from gpupack_serving.user import User
 T = TypeVar("T")
 
 MOST: Final = 16
-"""Of all users together."""
+"""Maximum waiting questions of all users together."""
 
 FOLLOW_SECONDS: Final = 0.5
-"""Between two looks at what has changed: a question then finds little that is new."""
+"""Seconds between two updates of the queue, so that a question has few changes to take in."""
 
 
 class Questions:
-    """About what an onlooker knows."""
+    """Questions about the read-only queue."""
 
     def __init__(self, onlooker: Onlooker, *, is_known: Callable[[], bool]) -> None:
-        """`is_known`: whether the cluster's state is."""
+        """Keep the queue; `is_known` tells whether the cluster's state is known."""
         self.onlooker, self._is_known = onlooker, is_known
         self._asking: set[str] = set()
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="questions")
 
     async def run(self) -> None:
-        """Follow the queue for ever."""
+        """Follow the queue, without end."""
         while True:
             if self._is_known():
                 self.onlooker.follow()
@@ -52,10 +52,10 @@ class Questions:
     async def answer(
         self, user: User, prepare: Callable[[], Prepared], ask: Callable[[Prepared], Answer]
     ) -> Answer:
-        """Ask what is prepared when its turn has come.
+        """Prepare and compute an answer when its turn has come.
 
         Raises:
-            Denied: the user has asked another, or too many wait.
+            Denied: the user has another question open, or too many wait.
         """
         async with self._turn_of(user):
             prepared = prepare()
@@ -67,7 +67,7 @@ class Questions:
     async def of_cluster(
         self, user: User, cluster: core.Cluster, ask: Callable[[core.Cluster], T]
     ) -> T:
-        """Ask a copy of the cluster when its turn has come; raises as `answer`."""
+        """Compute on a copy of the cluster when its turn has come; raises as `answer`."""
         async with self._turn_of(user):
             copy = cluster.fork()
             return await self._in_thread(lambda: ask(copy))

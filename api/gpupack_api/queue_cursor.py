@@ -12,7 +12,7 @@ NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 class QueueCursor(NamedTuple):
-    """What orders waiting jobs: the highest priority first, then the oldest, then by name."""
+    """The order of waiting jobs: highest priority first, then oldest, then by name."""
 
     descent: int
     created: dt.datetime
@@ -21,16 +21,16 @@ class QueueCursor(NamedTuple):
 
     @classmethod
     def of(cls, row: QueueRow) -> "QueueCursor":
-        """The place of a job or pod; no GPUJob has the name that a pod has here."""
+        """Return the place of a job or pod; no GPUJob has the form of a pod's name here."""
         name = f"{POD_NAME}{row.name}" if row.kind == "Pod" else row.name
         return cls(-row.priority, row.created or NEVER, row.namespace, name)
 
     @classmethod
     def read(cls, text: str) -> "QueueCursor":
-        """Read what `text` wrote.
+        """Parse the form of `text`.
 
         Raises:
-            CallWrong: it is no cursor.
+            CallWrong: it is not a cursor.
         """
         try:
             priority, created, namespace, name = text.split("/")
@@ -44,6 +44,6 @@ class QueueCursor(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What `next` says and `after` takes: PRIORITY/CREATED/NAMESPACE/NAME."""
+        """The form in `next` and `after`: PRIORITY/CREATED/NAMESPACE/NAME."""
         created = self.created.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
         return f"{-self.descent}/{created}/{self.namespace}/{self.name}"

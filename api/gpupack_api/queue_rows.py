@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits in the queue, as callers are shown it: GPUJobs and standalone pods alike."""
+"""What waits in the queue, in the form of answers: GPUJobs and standalone pods."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
@@ -20,9 +20,9 @@ class QueueRow(JobView, frozen=True, kw_only=True):
     """A GPUJob or a standalone pod that waits.
 
     Attributes:
-        kind: of it.
-        position: among all jobs and standalone pods that wait in the cluster, in the order in which
-            they are admitted; the first is 1; null: it is not in the queue.
+        kind: its kind.
+        position: position among all jobs and standalone pods that wait in the cluster, in the order
+            in which they are admitted; the first is 1; null: it is not in the queue.
     """
 
     kind: Literal["GPUJob", "Pod"] = "GPUJob"
@@ -32,7 +32,7 @@ class QueueRow(JobView, frozen=True, kw_only=True):
 def waiting_jobs(
     model: ReadModel, jobs: Collection[ShownJob], positions: Mapping[JobId, int]
 ) -> Iterator[QueueRow]:
-    """Those of these jobs that wait."""
+    """Yield the jobs that wait."""
     for job in jobs:
         if job.status.phase != "Pending" or not job.may_wait:
             continue
@@ -45,7 +45,7 @@ def waiting_jobs(
 def waiting_pods(
     model: ReadModel, namespaces: Collection[str], positions: Mapping[JobId, int]
 ) -> Iterator[QueueRow]:
-    """Standalone pods of these namespaces that wait."""
+    """Yield standalone pods of these namespaces that wait."""
     for uid, pod in model.ledger.pods.gated.items():
         if pod.metadata.namespace in namespaces:
             yield _of_pod(model, pod, positions.get(pod_id(uid)))
@@ -80,7 +80,7 @@ def _of_pod(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRo
 
 
 def _gpus(request: core.Request) -> str:
-    """As the column of GPUJobs has it."""
+    """Return the request in the form of a GPUJob's column."""
     if request.share is not None:
         return f"{request.share.milli / 10:g}%"
     if request.slices is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each quota promised, used and borrowed in the last hour, in GPUs."""
+"""Nominal, used and borrowed GPUs of each quota in the last hour."""
 
 import array
 import collections
@@ -13,16 +13,16 @@ from gpupack_api.history import KEPT_SECONDS, passed
 from gpupack_crds.kinds import GpuQuota
 
 MAX_QUOTAS: Final = 1024
-"""Of which figures are kept, those first in the alphabet where there are more."""
+"""Maximum quotas with figures; of more, the first by name."""
 
 MAX_SAMPLES: Final = 720
-"""Of each quota: with so many quotas nine megabytes are kept."""
+"""Maximum samples of each quota: with the maximum of quotas they take nine megabytes."""
 
 UNKNOWN: Final = math.nan
 
 
 class Series:
-    """One quota's figures, each with as many entries as there are moments."""
+    """One quota's figures, with one entry for each time."""
 
     __slots__ = ("borrowed", "nominal", "used")
 
@@ -32,23 +32,23 @@ class Series:
         )
 
     def add(self, nominal: float, used: float, borrowed: float) -> None:
-        """Of one more moment."""
+        """Add the figures of one more time."""
         self.nominal.append(nominal)
         self.used.append(used)
         self.borrowed.append(borrowed)
 
     def forget_first(self) -> None:
-        """The earliest moment is too long ago."""
+        """Remove the figures of the earliest time."""
         for each in (self.nominal, self.used, self.borrowed):
             del each[0]
 
 
 class QuotaHistory:
-    """Of one process; another one begins its own.
+    """The history of quotas in one process; each process starts its own.
 
     Args:
-        look: tells the quotas as they are now; None: they are not known.
-        seconds: between two moments; longer where the hour would have more than MAX_SAMPLES.
+        look: returns the present quotas; None: they are not known.
+        seconds: interval; longer where the hour would have more than MAX_SAMPLES.
     """
 
     def __init__(self, look: Callable[[], Iterable[GpuQuota] | None], *, seconds: float) -> None:
@@ -58,18 +58,18 @@ class QuotaHistory:
         self.by_namespace: dict[str, Series] = {}
 
     def every(self, seconds: float) -> None:
-        """Sample so often from now on."""
+        """Set the interval of samples."""
         self.seconds = max(seconds, KEPT_SECONDS / MAX_SAMPLES)
 
     async def run(self) -> None:
-        """Sample for ever."""
+        """Take samples without end."""
         while True:
             if (quotas := self._look()) is not None:
                 self.add(dt.datetime.now(dt.UTC), quotas)
             await passed(lambda: self.seconds)
 
     def add(self, moment: dt.datetime, quotas: Iterable[GpuQuota]) -> None:
-        """Keep what the quotas say now; of one that is gone nothing is kept."""
+        """Add the present figures of the quotas; remove quotas that no longer exist."""
         known = {each.metadata.namespace: each for each in quotas}
         now = {name: known[name] for name in sorted(known)[:MAX_QUOTAS]}
         self.by_namespace = {
@@ -86,7 +86,7 @@ class QuotaHistory:
 
 
 def _gpus(written: str) -> float:
-    """A figure of a status, such as 2.5; a quota that nobody has looked at yet has none."""
+    """Parse a figure of a status, such as 2.5; a new quota has none."""
     try:
         return float(written)
     except ValueError:

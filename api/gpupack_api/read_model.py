@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster as the API server has it, by the ledger's own code."""
+"""The cluster from the API server's objects, with the ledger's own code."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,34 +25,34 @@ from gpupack_scheduling.queueing.onlooker import Onlooker
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
 JobKey = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of a job."""
 
 
 class JobStore:
-    """The ledger's and the queue's store of GPUJobs, which keeps them to be shown, too."""
+    """The GPUJobs' store of the ledger and the queue, which also keeps them for answers."""
 
     def __init__(self, ledger_jobs: Jobs, onlooker: Onlooker) -> None:
         self._ledger_jobs, self._onlooker = ledger_jobs, onlooker
         self.by_key: dict[JobKey, ShownJob] = {}
         self.told: Callable[[Iterable[JobKey]], None] = lambda _: None
-        """Called with those that changed, or are gone."""
+        """Called with the jobs that changed, or are gone."""
 
     def replace(self, items: list[ShownJob], /) -> None:
-        """These are all."""
+        """Take in the complete list of jobs."""
         before, self.by_key = self.by_key, {item.key: item for item in items}
         self._ledger_jobs.replace([*items])
         self._onlooker.see_all(items)
         self.told(_other(before, self.by_key))
 
     def upsert(self, item: ShownJob, /) -> None:
-        """A job appeared or changed."""
+        """Take in a new or changed job."""
         self.by_key[item.key] = item
         self._ledger_jobs.upsert(item)
         self._onlooker.see(item)
         self.told((item.key,))
 
     def remove(self, item: ShownJob, /) -> None:
-        """A job is gone."""
+        """Remove a job."""
         self.by_key.pop(item.key, None)
         self._ledger_jobs.remove(item)
         self._onlooker.see_gone(item)
@@ -60,20 +60,20 @@ class JobStore:
 
 
 class ReadModel:
-    """Filled by watches; to be read.
+    """The state of the cluster, which watches fill.
 
     Attributes:
-        ledger: who holds what.
+        ledger: what is held.
         quotas: GPUQuotas and GPUCohorts.
         jobs: GPUJobs.
-        policies: as the extender's, by which it would place; to be run.
+        policies: the extender's placement policies; a task to run.
         classes: PriorityClasses.
-        onlooker: the extender's queue, for questions.
-        positions: of all that wait there.
+        onlooker: a read-only copy of the extender's queue, for questions.
+        positions: positions in that queue.
     """
 
     def __init__(self, settings: Settings, *, now: Callable[[], float] = time.time) -> None:
-        """`now`: seconds since the epoch, by the API server's clock."""
+        """Create the model; `now` returns seconds since the epoch, by the API server's clock."""
         decisions = self.decisions = settings.decisions
         self._fresh_seconds = settings.fresh_seconds
         self.ledger = Ledger(
@@ -99,7 +99,7 @@ class ReadModel:
         self.watches: Mapping[str, Watch] = {}
 
     def reflectors(self, api: Api) -> dict[str, Reflector[Any]]:
-        """What keeps it equal to what the API server holds; to be run."""
+        """Return the reflectors that keep it equal to the API server's state; tasks to run."""
         made: dict[str, Reflector[Any]] = {
             "nodes": Reflector(api, NODES, self.ledger.nodes),
             "gpunodes": Reflector(api, GPUNODES, self.ledger.gpus),
@@ -114,19 +114,19 @@ class ReadModel:
 
     @property
     def cluster(self) -> core.Cluster:
-        """Nodes, and what is held of them."""
+        """Nodes, with what is held of them."""
         return self.ledger.cluster
 
     def policy(self) -> core.Policy:
-        """By which the extender would place what names none."""
+        """Return the extender's default placement policy."""
         return self.policies.named()
 
     def missing(self) -> str:
-        """What is missing to answer; empty: nothing."""
+        """Return what is missing for an answer; empty: nothing."""
         return missing_of(self.watches, self._fresh_seconds)
 
     def require_fresh(self) -> None:
-        """Refuse to answer from what may be old.
+        """Refuse to answer from data that may be old.
 
         Raises:
             NotReady: the message says what is missing.
@@ -137,7 +137,7 @@ class ReadModel:
 
 
 def _other(before: Mapping[JobKey, ShownJob], now: Mapping[JobKey, ShownJob]) -> set[JobKey]:
-    """Those that are not the same version."""
+    """Return the jobs that are not the same version."""
     versions, known = (
         {(*key, job.metadata.uid, job.metadata.resource_version) for key, job in jobs.items()}
         for jobs in (before, now)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who calls, and what the API server lets him see.
+"""Authentication of callers, and their permissions by the API server.
 
-Of the cluster as a whole: whoever may get gpunodes/summary, as the chart lets `api.viewers`.
-Of a namespace: whoever may list the kind there. Answers are kept for ten seconds; a namespace that
-has its first object meanwhile is shown afterwards.
+Seeing the whole cluster requires `get` of gpunodes/summary, which the chart grants to
+`api.viewers`. Seeing a namespace requires `list` of the kind there. Answers are cached for ten
+seconds; a namespace that gets its first object in that time is shown afterwards.
 """
 
 import asyncio
@@ -26,17 +26,20 @@ from gpupack_serving.peer_limits import TokenBuckets
 from gpupack_serving.user import User
 
 MAX_NAMESPACES: Final = 256
-"""For which it is asked whether a user may see them, where he names none."""
+"""Maximum namespaces that are checked for a user, where the request names none."""
 
 AT_ONCE: Final = 8
 
 MAX_AMONG: Final = 16
-"""Of the namespaces that one answer is about."""
+"""Maximum namespaces that are checked for one answer about others."""
 
 LOOKS_BURST: Final = 10
 LOOKS_SECONDS: Final = 1.0
-"""So often it may be asked which namespaces an account may see, at once and from then on: that can
-be a question to the API server for each of them."""
+"""Limit on checks of which namespaces an account may see.
+
+It allows a burst, then one in this interval: each may cause a question to the API server for every
+namespace.
+"""
 
 KEPT_SECONDS: Final = 10.0
 KEPT_ANSWERS: Final = 4096
@@ -49,11 +52,13 @@ CLUSTER: Final = {
         "subresource": "summary",
     }
 }
-"""Not served by the API server: the right that is asked for. The path of a call would be none:
-Kubernetes lets every authenticated user get `/api/*`."""
+"""A virtual resource for the permission, which the API server does not serve.
+
+The path of a call would not do: Kubernetes lets every authenticated user get `/api/*`.
+"""
 
 ADMINISTRATION: Final = {"resourceAttributes": {**CLUSTER["resourceAttributes"], "verb": "update"}}
-"""The right to do so; of nobody but the cluster's administrators, until somebody is given it."""
+"""The permission to change the API's settings; by default only cluster administrators have it."""
 
 COST_FORWARDING: Final = {
     "resourceAttributes": {
@@ -63,20 +68,20 @@ COST_FORWARDING: Final = {
         "subresource": "costcaller",
     }
 }
-"""The right to name the user that asks the accountant for costs; gpupack-api alone has it."""
+"""The permission to name the user of a question about costs; only gpupack-api has it."""
 
 PODS: Final = "pods"
-"""The one kind of Kubernetes' own of which callers are told."""
+"""The only built-in kind of Kubernetes in answers."""
 
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
 class Rights:
-    """Judges callers.
+    """Authentication and authorization of callers.
 
     Args:
         api: the API server.
-        certificates: who tells callers by their certificates; None: they need a token.
+        certificates: identifies callers by their certificates; None: callers need a token.
     """
 
     def __init__(self, api: Api, certificates: ClientCertificates | None = None) -> None:
@@ -88,15 +93,15 @@ class Rights:
         )
 
     def limit(self, *, at_once: int, per_second: float) -> None:
-        """How often a user may call from now on."""
+        """Set how often a user may call."""
         seconds = 1 / per_second
         self._calls = TokenBuckets(burst=at_once, seconds=seconds, clock=time.monotonic)
 
     async def known(self, caller: Caller) -> User:
-        """Say who the caller is.
+        """Return the caller's user.
 
         Raises:
-            Denied: no token or certificate that the API server takes, or too many calls.
+            Denied: no token or certificate that the API server accepts, or too many calls.
             KubeError: the API server could not be asked.
         """
         user = await self._access.known(caller, audience="")
@@ -104,18 +109,18 @@ class Rights:
         return user
 
     async def still_known(self, caller: Caller) -> User:
-        """Say it once more of a call that goes on, which counts as no call; raises as `known`."""
+        """Return the user of a call in progress, without counting a call; raises as `known`."""
         return await self._access.known(caller, audience="")
 
     async def require_path(self, caller: Caller, path: str) -> None:
         """Refuse unless the caller may get the path; raises Denied, KubeError.
 
-        Only for paths outside /api, which every authenticated user may get.
+        Use it only for paths outside /api, which every authenticated user may get.
         """
         await self._access.may_get(caller, path=path)
 
     async def require_cluster(self, user: User) -> None:
-        """Refuse unless the user may see the cluster as a whole; raises Denied, KubeError."""
+        """Refuse unless the user may see the whole cluster; raises Denied, KubeError."""
         await self._require(user, CLUSTER)
 
     async def require_namespace(self, user: User, kind: str, namespace: str) -> None:
@@ -131,31 +136,31 @@ class Rights:
         await self._require(user, COST_FORWARDING)
 
     async def require_administrator(self, user: User) -> None:
-        """Refuse unless the user may change how the API serves; raises Denied, KubeError."""
+        """Refuse unless the user may change the API's settings; raises Denied, KubeError."""
         await self._require(user, ADMINISTRATION)
 
     async def may_see_cluster(self, user: User) -> bool:
-        """Whether the user may see the cluster as a whole; raises KubeError."""
+        """Return whether the user may see the whole cluster; raises KubeError."""
         return await self._access.allows(user, CLUSTER)
 
     async def may_list(self, user: User, kind: str, namespace: str) -> bool:
-        """Whether the user may list the kind there (empty: everywhere); raises KubeError."""
+        """Return whether the user may list the kind there (empty: everywhere); raises KubeError."""
         return await self._access.allows(user, _listing(kind, namespace))
 
     async def visible(
         self, user: User, kind: str, *, asked: str, there: Iterable[str]
     ) -> Collection[str]:
-        """The namespaces of which the user may see objects of a kind.
+        """Return the namespaces in which the user may see objects of a kind.
 
         Args:
-            user: who calls.
-            kind: plural, of our group; or pods.
-            asked: the one that he named; empty: all that he may see.
+            user: the caller.
+            kind: plural, in gpupack's group; or pods.
+            asked: namespace of the request; empty: all that the user may see.
             there: namespaces that have any.
 
         Raises:
-            Denied: he named one that he may not see.
-            CallWrong: there are too many to ask about each; he has to name one.
+            Denied: the user may not see the namespace of the request.
+            CallWrong: there are too many to check each; the request has to name one.
             KubeError: the API server could not be asked.
         """
         if asked:
@@ -169,9 +174,9 @@ class Rights:
         return found
 
     async def among(self, user: User, kind: str, namespaces: Collection[str]) -> Collection[str]:
-        """Those of some namespaces of which the user may see objects of a kind.
+        """Return those of some namespaces in which the user may see objects of a kind.
 
-        Of many the first are asked about; none is while he has asked so too often.
+        Of many, only the first are checked; none is after too many checks.
 
         Raises:
             KubeError: the API server could not be asked.
@@ -209,18 +214,21 @@ class Rights:
 
 
 def sees_nowhere(user: User, seen: Collection[str], there: Iterable[str]) -> bool:
-    """Whether he may see a kind in no namespace that was asked about, which is not: there is none.
+    """Return whether the user may see a kind in no checked namespace; False where none was checked.
 
     Args:
-        user: who calls.
-        seen: as `Rights.visible` answered.
+        user: the caller.
+        seen: the answer of `Rights.visible`.
         there: namespaces that have any.
     """
     return not seen and bool(_candidates(user, there))
 
 
 def who_counts(user: User) -> str:
-    """As whom: a namespace's service accounts are one caller, since it can make any number."""
+    """Return the name for limits; a namespace's service accounts count as one caller.
+
+    A namespace can create any number of them.
+    """
     name = user.username
     return name.rpartition(":")[0] if name.startswith(_ACCOUNT) else name
 
@@ -239,18 +247,18 @@ def require_left(buckets: TokenBuckets, user: User) -> None:
 
 
 def _candidates(user: User, there: Iterable[str]) -> set[str]:
-    """With his own namespace, which alone tells whether he may list any where there are none."""
+    """Return the namespaces with the user's own, which decides where there are no others."""
     return {*there, *_own_namespace(user)}
 
 
 def _own_namespace(user: User) -> list[str]:
-    """A service account's."""
+    """Return a service account's namespace."""
     name = user.username
     return [name.removeprefix(_ACCOUNT).partition(":")[0]] if name.startswith(_ACCOUNT) else []
 
 
 def _said(attributes: dict[str, str]) -> str:
-    """As in: list gpupack.dev gpujobs in namespace team."""
+    """Return attributes as text, such as: list gpupack.dev gpujobs in namespace team."""
     before = {"namespace": "in namespace "}
     return " ".join(before.get(key, "") + each for key, each in attributes.items() if each)
 

@@ -12,20 +12,20 @@ from gpupack_scheduling.decisions import MAX_SECONDS, Decisions
 from gpupack_serving.certificate import ServerFiles
 
 LEAST_FRESH: Final = 75.0
-"""Seconds. A watch whose other end is gone is asked for anew after 60."""
+"""Minimum seconds: a watch whose peer is gone is opened again after 60."""
 
 LEAST_READING: Final = 1.0
-"""Seconds between two rounds over the agents."""
+"""Minimum seconds between two rounds over the agents."""
 
 MAX_PORT: Final = 65535
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placeholder:
-    """What pods run that only hold GPUs.
+    """The image of pods that only hold GPUs.
 
     Attributes:
-        image: an image of gpupack's.
+        image: an image of gpupack.
         pull_policy: when nodes pull it.
         pull_secrets: names of Secrets with the registry's credentials, in the pods' namespace.
     """
@@ -36,7 +36,7 @@ class Placeholder:
 
     @classmethod
     def of(cls, environment: Environment) -> "Placeholder":
-        """Read it; raises SettingsInvalid."""
+        """Read the settings; raises SettingsInvalid."""
         return cls(
             image=environment.text("GPUPACK_PLACEHOLDER_IMAGE", ""),
             pull_policy=environment.choice(
@@ -51,11 +51,11 @@ NO_PLACEHOLDER: Final = Placeholder()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accountant:
-    """Where costs are accounted for.
+    """The address of the cost service.
 
     Attributes:
-        url: of its server, such as https://gpupack-cost.gpupack-system.svc.
-        ca: path of the certificate (PEM) by which it is known; empty: the host's own are trusted.
+        url: URL of its server, such as https://gpupack-cost.gpupack-system.svc.
+        ca: path of the CA of its certificate (PEM); empty: the host's own CAs are trusted.
     """
 
     url: str
@@ -64,15 +64,15 @@ class Accountant:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSettings:
-    """How agents are asked for readings of their GPUs.
+    """How the agents' readings of their GPUs are fetched.
 
     Attributes:
-        ca: path of the certificate (PEM) by which they are known.
+        ca: path of the CA of their certificate (PEM).
         token: path of a token that may get /metrics.
         host: the name in their certificate.
-        port: at which they listen.
-        seconds: between two rounds.
-        namespace: where the agents' pods are.
+        port: port on which they listen.
+        seconds: interval of rounds.
+        namespace: namespace of the agents' pods.
     """
 
     ca: str
@@ -84,10 +84,10 @@ class ReadingSettings:
 
     @classmethod
     def of(cls, environment: Environment) -> "ReadingSettings | None":
-        """Read them; None: agents are not asked.
+        """Read the settings; None: agents are not read.
 
         Raises:
-            SettingsInvalid: the message names the variable, its value and what it may be.
+            SettingsInvalid: the message names the variable, its value and the allowed values.
         """
         port = environment.whole("GPUPACK_READINGS_PORT", 0, least=0, most=MAX_PORT)
         if not port:
@@ -107,36 +107,47 @@ class ReadingSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings."""
+    """All settings of the API."""
 
     decisions: Decisions
-    """As the extender's: the same state is read by them."""
+    """The extender's settings, which read the same state."""
     port: int = 8444
-    """GPUPACK_LISTEN_PORT, HTTPS on all addresses. Kubernetes makes GPUPACK_API_PORT of the
-    Service gpupack-api."""
+    """GPUPACK_LISTEN_PORT, HTTPS on all addresses.
+
+    The name GPUPACK_API_PORT is taken: Kubernetes sets it for the Service gpupack-api.
+    """
     tls_cert: str = ""
     """GPUPACK_TLS_CERT: path of the certificate chain (PEM)."""
     tls_key: str = ""
     """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
     certificates_port: int = 0
-    """GPUPACK_CLIENT_CERTIFICATES_PORT: the same over HTTPS for callers who show a certificate of
-    the cluster's client CA; 0: there is no such port."""
+    """GPUPACK_CLIENT_CERTIFICATES_PORT: a further HTTPS port for callers with certificates.
+
+    They are of the cluster's client CA. 0: there is no such port.
+    """
     fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is answered."""
+    """GPUPACK_FRESH_SECONDS: after longer silence of a watch nothing is answered."""
     config: pathlib.Path | None = None
-    """GPUPACK_CONFIG: path of the file with what may change while it runs (config.py)."""
+    """GPUPACK_CONFIG: path of the file with settings that may change at run time (config.py)."""
     placeholder: Placeholder = NO_PLACEHOLDER
-    """GPUPACK_PLACEHOLDER_IMAGE: has python3, and is run by pods that only hold GPUs;
-    GPUPACK_IMAGE_PULL_POLICY and GPUPACK_IMAGE_PULL_SECRETS: how it is pulled."""
+    """GPUPACK_PLACEHOLDER_IMAGE: an image with python3 for pods that only hold GPUs.
+
+    GPUPACK_IMAGE_PULL_POLICY and GPUPACK_IMAGE_PULL_SECRETS: how it is pulled.
+    """
     accountant: Accountant | None = None
-    """GPUPACK_COST_URL: where costs are accounted for, and GPUPACK_COST_CA: path of the certificate
-    (PEM) by which that is known. Not set: they are not."""
+    """GPUPACK_COST_URL: URL of the cost service.
+
+    GPUPACK_COST_CA: path of the CA of its certificate (PEM). Not set: there is no cost service.
+    """
     readings: ReadingSettings | None = None
-    """GPUPACK_READINGS_PORT: of the agents' metrics; 0: they are not asked. GPUPACK_READINGS_CA,
-    GPUPACK_READINGS_TOKEN: paths; GPUPACK_READINGS_HOST: the name in their certificate;
-    GPUPACK_READINGS_SECONDS: between two rounds; GPUPACK_SYSTEM_NAMESPACE: where their pods are."""
+    """GPUPACK_READINGS_PORT: port of the agents' metrics; 0: they are not read.
+
+    GPUPACK_READINGS_CA, GPUPACK_READINGS_TOKEN: paths; GPUPACK_READINGS_HOST: the name in their
+    certificate; GPUPACK_READINGS_SECONDS: interval of rounds; GPUPACK_SYSTEM_NAMESPACE: namespace
+    of their pods.
+    """
     page_folder: str = ""
-    """GPUPACK_PAGE_FOLDER: holds the built dashboard; empty: it is not served."""
+    """GPUPACK_PAGE_FOLDER: folder of the built dashboard; empty: it is not served."""
     log_level: str = "INFO"
     """GPUPACK_LOG_LEVEL."""
 
@@ -150,7 +161,7 @@ class Settings:
         """Read all settings.
 
         Raises:
-            SettingsInvalid: the message names the variable, its value and what it may be.
+            SettingsInvalid: the message names the variable, its value and the allowed values.
         """
         environment = Environment(environ)
         config = environment.text("GPUPACK_CONFIG", "")

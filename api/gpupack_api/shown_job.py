@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob as far as ledger, queue and callers read it."""
+"""The part of a GPUJob that ledger, queue and callers read."""
 
 import datetime as dt
 from typing import Final
@@ -17,31 +17,31 @@ from gpupack_scheduling.ledger.asking_job import (
 )
 
 MESSAGE_CHARACTERS: Final = 1024
-"""Of what is kept of a sentence: twenty thousand jobs are in memory."""
+"""Maximum characters of a kept message: twenty thousand jobs are in memory."""
 
 
 class ShownWorkload(objects.View, frozen=True):
-    """Which workload of ours it runs."""
+    """The built-in workload of a job."""
 
     name: str = ""
 
 
 class ShownSpec(AskingSpec, frozen=True):
-    """And what it runs."""
+    """The spec that the queue reads, with the workload."""
 
     workload: ShownWorkload | None = None
     revision: int = 0
 
 
 class ShownAttempt(AskingAttempt, frozen=True):
-    """And what people are told of it."""
+    """The attempt that the queue reads, with its text for users."""
 
     message: str = ""
     nodes: str | tuple[str, ...] = ""
 
 
 class ShownStatus(AskingStatus, frozen=True):
-    """And what people are told."""
+    """The status that the queue reads, with its text for users."""
 
     started_at: dt.datetime | None = None
     revision: int = 0
@@ -54,12 +54,12 @@ class ShownStatus(AskingStatus, frozen=True):
     attempts: tuple[ShownAttempt, ...] = ()
 
     def __post_init__(self) -> None:
-        """Keep no more of a sentence than is shown."""
+        """Cut the message to the part that is shown."""
         msgspec.structs.force_setattr(self, "message", self.message[:MESSAGE_CHARACTERS])
 
 
 class ShownJob(AskingJob, frozen=True):
-    """A GPUJob."""
+    """A GPUJob with its shown spec and status."""
 
     spec: ShownSpec = ShownSpec()
     status: ShownStatus = ShownStatus()

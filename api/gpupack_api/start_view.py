@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a waiting job or pod starts, as callers are shown it."""
+"""When a waiting job or pod starts, in the form of answers."""
 
 import datetime as dt
 from typing import Final, Literal
@@ -15,13 +15,14 @@ class StartView(msgspec.Struct, frozen=True):
     """When it starts.
 
     Attributes:
-        kind: Now: with the next decision. At: at `at` or before. WhenReleased: when holders have
-            released what it needs. Never: not as cluster and quota are. Unknown: not worked out.
-        at: by then it starts at the latest, where that is known.
-        certain: whether no other job that waits can delay it beyond `at`; one that comes later and
-            goes before it can.
-        preemption_at: preemption for it begins then, where it does.
-        holders: WhenReleased: how many jobs and pods it waits for, where they are known.
+        kind: Now: in the next scheduling cycle. At: at `at` or before. WhenReleased: when holders
+            have released what it needs. Never: not with the present cluster and quota. Unknown: not
+            computed.
+        at: its latest start, where that is known.
+        certain: whether no other waiting job can delay it beyond `at`; a later job that goes before
+            it can.
+        preemption_at: when preemption for it begins, where there is one.
+        holders: WhenReleased: number of jobs and pods that it waits for, where they are known.
     """
 
     kind: Kind
@@ -41,7 +42,7 @@ _KINDS: Final[dict[type[Start], Kind]] = {
 
 
 def start_view(start: Start) -> StartView:
-    """As callers are shown it; who holds what it needs is counted and not named."""
+    """Return a start in the form of answers; holders are counted and not named."""
     by = latest(start)
     held = start if isinstance(start, WhenReleased) else WhenReleased()
     return StartView(

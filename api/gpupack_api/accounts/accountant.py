@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the sums in the store in line with what the book says of each claim.
+"""Updates of the sums in the store from the claims in the book.
 
-A claim that has ended is counted as a whole; one that lasts up to the last full hour, and what it
-has held since is worked out when somebody asks. What was counted and turns out to have been
-otherwise is corrected by the difference.
+A claim that has ended is counted as a whole. An open one is counted up to the last full hour, and
+the rest is computed for each question. A count that proves wrong is corrected by the difference.
 """
 
 import asyncio
@@ -28,23 +27,25 @@ from gpupack_core.accounting import Amounts, Key, Sums, Tariffs, hour_of
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 0.5
-"""Between two looks at whether something changed; what is written later than that is lost to
-nobody: objects tell it again."""
+"""Seconds between two checks for changes.
+
+Changes that are lost in between come back from the objects.
+"""
 
 SEEN_SECONDS: Final = 5.0
-"""So often it is written down until when all objects were seen."""
+"""Seconds between two writes of the time until which all objects were seen."""
 
 FORGET_SECONDS: Final = 60.0
-"""After a claim has ended; its node's agent may say meanwhile that processes of it run on."""
+"""Seconds to keep an ended claim; its node's agent may report that its processes still run."""
 
 LATE_SECONDS: Final = 60.0
-"""After an hour's end: by then most ends in it are known, and need no correction."""
+"""Delay after an hour's end: by then most ends in it are known, and need no correction."""
 
 DROP_SECONDS: Final = 3600.0
 
 
 class Lasting(NamedTuple):
-    """A claim that has not ended, between two moments."""
+    """A claim that has not ended, between two times."""
 
     claim: Claim
     start: float
@@ -52,15 +53,15 @@ class Lasting(NamedTuple):
 
 
 class Accountant:
-    """The one writer.
+    """The only writer of the store.
 
     Args:
         book: all claims.
-        store: where sums are kept.
+        store: store of the sums.
         tariffs: price lists.
-        retention_seconds: for how long.
-        now: seconds since the epoch.
-        is_fresh: whether all objects are seen.
+        retention_seconds: how long sums are kept.
+        now: returns seconds since the epoch.
+        is_fresh: tells whether all objects are seen.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Accountant:
         self._settled: dict[str, int] = {}
 
     def restore(self) -> None:
-        """What the process before had written."""
+        """Restore what the previous process wrote."""
         saved = self._store.saved()
         self._counted = {each.claim.key: each for each in saved.counted}
         self._settled = dict(saved.settled)
@@ -89,7 +90,7 @@ class Accountant:
         self.book.restore((each.claim for each in saved.counted), saved.settled, last_seen)
 
     async def run(self) -> None:
-        """Write what changes, for ever."""
+        """Write changes, without end."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             if self.is_fresh():
@@ -101,7 +102,7 @@ class Accountant:
         measured: dict[Key, Amounts] | None = None,
         unheld: dict[CapacityKey, Unheld] | None = None,
     ) -> None:
-        """Write what has changed, and what was measured; nothing where nothing did."""
+        """Write changes and measurements; nothing where there are none."""
         now = self.now()
         forgotten = self._forget(now)
         keys = self._due(now)
@@ -125,7 +126,7 @@ class Accountant:
             self._store.drop_before(now - self._retention)
 
     def lasting(self, since: int, until: int) -> list[Lasting]:
-        """What lasts, and from when until when it is not counted yet, of whole hours."""
+        """Return open claims with their times that are not counted yet, within whole hours."""
         now, found = self.now(), list[Lasting]()
         for claim in self.book.open():
             counted = self._counted.get(claim.key)
@@ -138,18 +139,18 @@ class Accountant:
         return found
 
     def amounts(self, lasting: Iterable[Lasting]) -> Iterator[tuple[Key, Amounts]]:
-        """The same as it is summed; in whatever thread, since of many it takes long."""
+        """Yield the amounts of open claims. Thread-safe, since many claims take long."""
         for claim, start, end in lasting:
             for key, amount in acc.allocated(claim.holding(start, end), self.tariffs).items():
                 yield key, Amounts(allocated=amount)
 
     def reader(self) -> Reader:
-        """What is written down by now; what is `lasting` from now on comes on top."""
+        """Return a reader of what is written; a later `lasting` comes in addition."""
         self.flush()
         return self._store.reader()
 
     def close(self) -> None:
-        """Write the last of it."""
+        """Write the last changes."""
         if self.is_fresh():
             self.flush()
         self._store.close()
@@ -183,7 +184,7 @@ class Accountant:
         return Counted(claim, start, full_hour) if full_hour > start else Counted(claim)
 
     def _forget(self, now: float) -> list[str]:
-        """And those that are counted under another key from now on."""
+        """Forget claims that are over, and those that are counted under another key from now on."""
         over = self.book.over(now - FORGET_SECONDS)
         self.book.forget(key for key in over if key not in self.book.changed)
         return [key for key in self._counted if key not in self.book.claims]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the accountant's parts are put together, and their life."""
+"""Assembly and life of the cost service's parts."""
 
 import asyncio
 import contextlib
@@ -49,10 +49,10 @@ from gpupack_serving.server import Server, configured
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AccountsApp:
-    """Everything that runs.
+    """All running parts.
 
-    `reflectors` in the order in which they are to begin: what GPUs there are and whose cohort is
-    which is known before the first pod is seen, and pods before the GPUJobs whose workers they are.
+    `reflectors` are in their starting order: GPUs and cohorts are known before the first pod is
+    seen, and pods before the GPUJobs of their workers.
     """
 
     reflectors: Mapping[str, Reflector[Any]]
@@ -62,7 +62,7 @@ class AccountsApp:
     server: Server
 
     def working(self) -> dict[str, Accountant | Meter | Gauge]:
-        """What runs all the time, by name."""
+        """Return the tasks that always run, by name."""
         always: dict[str, Accountant | Meter | Gauge] = {
             "accountant": self.accountant,
             "meter": self.meter,
@@ -86,7 +86,7 @@ async def ready(state: State) -> Health:
 
 
 def application(desk: CostDesk, missing: Any) -> Litestar:
-    """The calls; they are described where clients call them, by gpupack-api."""
+    """Return the application with its calls; gpupack-api, which clients call, describes them."""
     return Litestar(
         route_handlers=[cost, health, ready],
         guards=[parameters.all_known],
@@ -99,7 +99,7 @@ def application(desk: CostDesk, missing: Any) -> Litestar:
 
 
 def build(settings: AccountsSettings, api: Api) -> AccountsApp:
-    """Put the parts together.
+    """Assemble the parts.
 
     Raises:
         StoreUnusable: its file cannot be used.
@@ -151,7 +151,7 @@ def build(settings: AccountsSettings, api: Api) -> AccountsApp:
     certificate = ServedCertificate(ServerFiles(settings.tls_cert, settings.tls_key))
     server = Server(config, ConnectionLimits(), Handshakes(), certificate.context)
     return AccountsApp(
-        # Agents last: what they tell is of nodes that are known.
+        # Agents are last: they report on nodes that are already known.
         reflectors={**reflectors, **asked.reflectors},
         accountant=accountant,
         meter=meter,
@@ -164,7 +164,7 @@ async def run(app: AccountsApp, stop: asyncio.Event) -> None:
     """Run everything until `stop`, or until an essential task ends.
 
     Raises:
-        ExceptionGroup: an essential task died; the others were cancelled.
+        ExceptionGroup: an essential task failed; the others were cancelled.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -184,7 +184,7 @@ async def run(app: AccountsApp, stop: asyncio.Event) -> None:
 
 
 async def _watch(reflectors: Mapping[str, Reflector[Any]], group: asyncio.TaskGroup) -> None:
-    """One after the other has listed; then until cancelled."""
+    """Start each reflector after the previous one has listed; then run until cancelled."""
     async with contextlib.AsyncExitStack() as stack:
         for name, reflector in reflectors.items():
             task = group.create_task(essential(name, reflector.run()))

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All claims that the API server's objects tell of; the stores that reflectors fill.
+"""All claims from the API server's objects, and the stores that reflectors fill.
 
     pods ──────► bound, ended, gone  ┐
-    GPUJobs ───► admitted, released  ├─► claims by key ─► `changed` is told which
-    GPUNodes ──► who lingers         ┘
+    GPUJobs ───► admitted, released  ├─► claims by key ─► `changed` has their keys
+    GPUNodes ──► terminating holders ┘
 
-What an object says overwrites what it said before, so a list after a restart tells what was missed
-as far as objects are still there. Of what is not there any more `last_seen` is the end: the moment
-until which this process, or the one before it, is known to have seen all objects.
+Newer data of an object overwrites older data, so that a list after a restart restores what was
+missed for objects that still exist. For other objects `last_seen` is the end: the time until which
+this process, or its predecessor, is known to have seen all objects.
 
-A pod is taken for the worker that its labels name only where that worker's GPUs are its own: labels
-are its author's words, and two pods that passed for one would be counted once.
+A pod counts as the worker that its labels name only where that worker's GPUs are the pod's own. Any
+author can set labels, and two pods that claimed to be one worker would be counted once.
 """
 
 import re
@@ -44,10 +44,10 @@ class Book:
     """Claims in memory.
 
     Args:
-        inventory: what GPUs there are.
-        cohort_of: the cohort of a namespace, now.
+        inventory: the GPUs of the cluster.
+        cohort_of: returns the present cohort of a namespace.
         observed: resources that other device plugins hand out.
-        now: seconds since the epoch, by the API server's clock.
+        now: returns seconds since the epoch, by the API server's clock.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Book:
         )
         self.claims: dict[str, Claim] = {}
         self.changed: set[str] = set()
-        """Keys, since somebody last emptied it."""
+        """Keys of claims that changed since this set was last emptied."""
         self.settled: dict[str, int] = {}
-        """By UID of a GPUJob: attempts up to this one were counted and are forgotten."""
+        """Last attempt that is counted and forgotten, by UID of a GPUJob."""
         self.jobs_there: dict[str, int] = {}
-        """Current attempt by UID of GPUJobs that the API knows."""
+        """Current attempt of each GPUJob that the API server has, by UID."""
         self.last_seen = now()
         self._by_pod: dict[str, str] = {}
         self._by_job: dict[str, set[str]] = {}
@@ -78,7 +78,7 @@ class Book:
         self._unresolved: set[str] = set()
 
     def restore(self, claims: Iterable[Claim], settled: dict[str, int], last_seen: float) -> None:
-        """What the process before had written down."""
+        """Restore what the previous process wrote."""
         self.settled, self.last_seen = dict(settled), last_seen
         for claim in claims:
             self._put(claim)
@@ -87,7 +87,7 @@ class Book:
         self.changed.clear()
 
     def forget(self, keys: Iterable[str]) -> None:
-        """They are over, and nothing tells of them any more."""
+        """Forget claims that are over and of which no object exists."""
         for key in keys:
             claim = self.claims.pop(key)
             self._unlink(claim)
@@ -101,11 +101,11 @@ class Book:
             del self.settled[uid]
 
     def over(self, before: float) -> list[str]:
-        """Keys of claims that ended before, and of which no object will tell again."""
+        """Return keys of claims that ended before, and of which no object will report again."""
         return [key for key, claim in self.claims.items() if self._is_over(claim, before)]
 
     def see_pod(self, pod: objects.Pod) -> None:
-        """A pod appeared or changed."""
+        """Take in a new or changed pod."""
         now, uid = self._now(), pod.metadata.uid
         bound = bound_at(pod, now)
         if bound is None:
@@ -137,7 +137,7 @@ class Book:
         )
 
     def pod_gone(self, uid: str, *, at: float | None = None) -> None:
-        """The API does not know it any more; it ended then, unless it was known to have."""
+        """Record that the API server no longer has the pod; its end is `at` unless it is known."""
         claim = self.claims.get(self._by_pod.get(uid, ""))
         if claim is None or not claim.pod_there:
             return
@@ -147,7 +147,7 @@ class Book:
         self._put(msgspec.structs.replace(claim, ended=ended, pod_there=False))
 
     def pods_listed(self, pods: Iterable[objects.Pod]) -> None:
-        """These are all."""
+        """Take in the complete list of pods."""
         listed = set()
         for pod in pods:
             listed.add(pod.metadata.uid)
@@ -156,7 +156,7 @@ class Book:
             self.pod_gone(uid, at=self.last_seen)
 
     def see_job(self, job: ShownJob) -> None:
-        """A GPUJob appeared or changed."""
+        """Take in a new or changed GPUJob."""
         uid, status = job.metadata.uid, job.status
         self.jobs_there[uid] = status.attempt
         done = self.settled.get(uid, 0)
@@ -170,14 +170,14 @@ class Book:
             self._release_all(uid, current, at=self._now())
 
     def job_gone(self, uid: str, *, at: float | None = None) -> None:
-        """The API does not know it any more; its pods hold what they hold."""
+        """Record that the API server no longer has the GPUJob; its pods keep what they hold."""
         if uid not in self.jobs_there and uid not in self._by_job:
             return
         self.jobs_there.pop(uid, None)
         self._release_all(uid, None, at=self._now() if at is None else at)
 
     def jobs_listed(self, jobs: Iterable[ShownJob]) -> None:
-        """These are all."""
+        """Take in the complete list of GPUJobs."""
         listed = set()
         for job in jobs:
             listed.add(job.metadata.uid)
@@ -187,7 +187,7 @@ class Book:
             self.job_gone(uid, at=self.last_seen)
 
     def see_gpus(self, node: str, gpus: GpuNode | None, *, at: float | None = None) -> None:
-        """A GPUNode appeared, changed or is gone (None); `at`: who is gone went then, not now."""
+        """Take in a GPUNode, or its removal (None); holders that are gone ended at `at`, or now."""
         owned = gpus is not None and gpus.status.mode == "owned"
         holders = gpus.status.holders if gpus is not None and owned else ()
         before, now = self._lingering.pop(node, set()), {each.uid for each in holders if each.uid}
@@ -200,7 +200,7 @@ class Book:
             self._has_gone(uid, at=self._now() if at is None else at)
 
     def gpus_listed(self, nodes: Iterable[GpuNode]) -> None:
-        """These are all; on others nobody lingers, whoever saw them there."""
+        """Take in the complete list of GPUNodes; on other nodes no terminating pod holds a GPU."""
         listed = {node.metadata.name: node for node in nodes}
         for name in self._lingering.keys() - listed.keys():
             self.see_gpus(name, None, at=self.last_seen)
@@ -208,7 +208,7 @@ class Book:
             self.see_gpus(name, node, at=self.last_seen)
 
     def resolve(self) -> None:
-        """The inventory has changed: models that were not known may be."""
+        """Look up unknown models again after a change of the inventory."""
         for key in list(self._unresolved):
             claim = self.claims[key]
             held = self._inventory.again(claim.node, claim.held)
@@ -216,11 +216,11 @@ class Book:
                 self._put(msgspec.structs.replace(claim, held=held))
 
     def open(self) -> Iterator[Claim]:
-        """Those that last."""
+        """Return the open claims."""
         return (claim for claim in self.claims.values() if claim.end is None)
 
     def _held(self, pod: objects.Pod) -> tuple[Held, ...]:
-        """As the ledger reads it: the annotation, or what the kubelet counts."""
+        """Return what a pod holds, as in the ledger: the annotation, or the kubelet's count."""
         node = pod.spec.node_name
         annotation = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
         try:
@@ -234,7 +234,7 @@ class Book:
         return ()
 
     def _join(self, claim: Claim, pod: objects.Pod) -> None:
-        """As a claim of its own, or with that of the worker that it is."""
+        """Add a claim of its own, or join it with that of the pod's worker."""
         worker = worker_of(pod)
         if worker is None:
             self._put(claim)
@@ -259,7 +259,7 @@ class Book:
             self._put(claim)
 
     def _see_placement(self, job: ShownJob) -> None:
-        """Count workers that start together, by pod; of others their pods tell their times."""
+        """Count workers that start together, by pod; other workers' times come from their pods."""
         status, started = job.status, job.started_at
         if started is None:
             return
@@ -285,8 +285,8 @@ class Book:
             self._put(claim)
 
     def _release(self, job: ShownJob, attempt: ShownAttempt) -> None:
-        """An attempt has ended; what nobody saw of it is counted by its entry."""
-        assert attempt.last_ran_at is not None  # noqa: S101 - who calls has looked
+        """Record the end of an attempt; count its unseen part from its entry."""
+        assert attempt.last_ran_at is not None  # noqa: S101 - the caller has checked it
         uid, at = job.metadata.uid, min(attempt.last_ran_at.timestamp(), self._now())
         seen = self._of_attempt(uid, attempt.number)
         known = {claim.key: claim for claim in seen if claim.pod or claim.admitted}
@@ -296,8 +296,8 @@ class Book:
         self._release_all(uid, attempt.number, at=at)
 
     def _count_unseen(self, job: ShownJob, attempt: ShownAttempt, workers: int) -> None:
-        """Only how much each worker asked for is known, and the first node."""
-        assert attempt.started_at is not None  # noqa: S101 - who calls has looked
+        """Count unseen workers; only their request and the first node are known."""
+        assert attempt.started_at is not None  # noqa: S101 - the caller has checked it
         text = attempt.nodes if isinstance(attempt.nodes, str) else " ".join(attempt.nodes)
         first = _FIRST_NODE.search(text)
         node = first[0] if first else ""
@@ -393,7 +393,7 @@ class Book:
         self.changed.add(claim.key)
 
     def _rename(self, claim: Claim, key: str) -> None:
-        """It is no worker: its labels lied, or its job has other places."""
+        """Rename a claim that is not a worker: its labels are wrong, or its job has moved."""
         self._unlink(claim)
         self._unresolved.discard(claim.key)
         del self.claims[claim.key]
@@ -411,24 +411,24 @@ class Book:
 
 
 def _times(tickets: Mapping[str, int], pod: WorkerPod) -> dict[str, int]:
-    """Multiply what the kubelet counts for a worker by the number of workers of a pod."""
+    """Multiply one worker's device tokens by the number of workers of a pod."""
     return {name: number * len(pod.workers) for name, number in tickets.items()}
 
 
 def _workers_of(job: ShownJob, attempt: ShownAttempt, claim: Claim) -> int:
-    """Count the workers that a pod runs, by its GPUs."""
+    """Return the number of workers in a pod, by its GPUs."""
     if attempt.shares_pods is not True:
         return 1
     return max(len(claim.held) // (job.spec.gpus or 1), 1)
 
 
 def worker_key(namespace: str, job_uid: str, attempt: int, worker: int | str) -> str:
-    """The key of a worker's claim."""
+    """Return the key of a worker's claim."""
     return f"worker/{namespace}/{job_uid}/{attempt}/{worker}"
 
 
 def _with_pod(worker: Claim, pod: Claim) -> Claim:
-    """The worker's claim with what its pod says; of an earlier pod the beginning stays."""
+    """Return the worker's claim with its pod's data; the start of an earlier pod remains."""
     bounds = [bound for bound in (worker.bound, pod.bound) if bound is not None]
     return msgspec.structs.replace(
         worker,
@@ -442,9 +442,9 @@ def _with_pod(worker: Claim, pod: Claim) -> Claim:
 
 
 def _maker(pod: objects.Pod) -> str:
-    """Kind and name of its controller, else its own.
+    """Return kind and name of the pod's controller, or else the pod's own.
 
-    The API server takes any text of any length for both, and it is kept for months.
+    The API server accepts any text of any length for both, and the result is kept for months.
     """
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None or not (_KIND.fullmatch(owner.kind) and _NAME.fullmatch(owner.name)):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one pod or one worker of a GPUJob holds, and since when: moments that API objects tell.
+"""What one pod or one worker of a GPUJob holds, with its times from API objects.
 
     worker   admitted ├───────────────────────────────┤ released     GPUJob.status.attempts
     its pod             bound ├────────────────────┤ ended           its condition, its containers
     counted           ├────────────────────────────────┤
 
-A worker's places are its job's from the admission on and until the attempt has ended, as in the
-ledger, and its pod's for as long as that lives. All moments are seconds since the epoch.
+A worker's places belong to its job from the admission until the attempt has ended, as in the
+ledger, and to its pod for as long as that lives. All times are seconds since the epoch.
 """
 
 import msgspec
@@ -18,11 +18,11 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     """A GPU, slice or share.
 
     Attributes:
-        uuid: empty: which one is not known, where another device plugin chooses.
+        uuid: empty: unknown, where another device plugin chooses.
         milli: milli-GPU that it counts.
-        model: label; empty: it is not known yet.
-        percent, memory: as it was granted, percent and MiB.
-        resource: by which it was asked for, where the UUID is empty.
+        model: label; empty: not known yet.
+        percent, memory: as granted, in percent and MiB.
+        resource: resource of the request, where the UUID is empty.
     """
 
     uuid: str
@@ -37,13 +37,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One claim; `key` is its identity.
 
     Attributes:
-        job: as it is shown: name of a GPUJob; of others Kind/NAME of who made the pod.
-        cohort: of the namespace when the claim began.
+        job: name in answers: that of a GPUJob; for others Kind/NAME of the pod's controller.
+        cohort: cohort of the namespace when the claim started.
         job_uid, attempt: of a worker.
-        pod: UID; empty: none was seen.
-        pod_there: the API knows it.
-        lingers: the node's agent says that its processes run on.
-        gone: when those of a pod that lingered were gone.
+        pod: UID; empty: no pod was seen.
+        pod_there: the API server has the pod.
+        lingers: the node's agent reports that its processes still run.
+        gone: when the processes of a terminating pod ended.
     """
 
     key: str
@@ -65,12 +65,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> float:
-        """When it began."""
+        """When it started."""
         return min(moment for moment in (self.admitted, self.bound) if moment is not None)
 
     @property
     def end(self) -> float | None:
-        """When it ended, which is not before it began; None: it lasts."""
+        """When it ended, at or after its start; None: it is open."""
         awaited = (
             self.lingers
             or (self.admitted is not None and self.released is None)
@@ -83,15 +83,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the model of all that it holds is known."""
+        """Whether the models of all its GPUs are known."""
         return all(each.model for each in self.held)
 
     def matches(self, other: "Claim") -> bool:
-        """Whether the other is about the same GPUs of the same node."""
+        """Return whether the other claim is for the same GPUs of the same node."""
         return self.node == other.node and _granted(self) == _granted(other)
 
     def holding(self, start: float, end: float) -> Holding:
-        """What is counted of it between two moments."""
+        """Return what counts of it between two times."""
         parts: dict[str, int] = {}
         for each in self.held:
             parts[each.model] = parts.get(each.model, 0) + each.milli
@@ -106,5 +106,5 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _granted(claim: Claim) -> list[tuple[str, int, int]]:
-    """MiB of GPUs that nobody chose are not known."""
+    """Return the granted GPUs for a comparison; MiB of GPUs without UUID are unknown."""
     return sorted((each.uuid, each.percent, each.memory if each.uuid else 0) for each in claim.held)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers who may know it: rows of the namespaces in which the caller may list GPUJobs.
+"""Authorized answers: rows of the namespaces in which the caller may list GPUJobs.
 
-Totals are of these namespaces alone, a cohort's too: what is missing to the whole would be what
-others used. What nobody held tells what everybody did, so it is for those who may see all
-namespaces.
+Totals cover only these namespaces, including a cohort's total: the difference to the whole would
+reveal the usage of others. Unheld GPUs reveal the usage of all, so they are only for callers that
+may see all namespaces.
 """
 
 import asyncio
@@ -40,30 +40,30 @@ from gpupack_serving.errors import Denied
 from gpupack_serving.user import User
 
 DAYS: Final = 30
-"""Of a question that does not say since when."""
+"""Days of a question without `since`."""
 
 AT_ONCE: Final = 2
 MAX_JOBS: Final = 100_000
-"""Rows by job and day that one question reads; of one namespace there are fewer."""
+"""Maximum rows by job and day that one question reads; one namespace has fewer."""
 
 KIND: Final = "gpujobs"
 
 
 class Period(msgspec.Struct, frozen=True):
-    """Beginnings of hours, by job of days; `until` is not in it."""
+    """A period between starts of hours, for jobs of days; `until` is excluded."""
 
     since: int
     until: int
 
 
 class AccountsDesk:
-    """See CostDesk.
+    """The cost service's implementation of CostDesk.
 
     Args:
-        accountant: who counts.
-        rights: who may see what.
-        missing: what is missing to answer; empty: nothing.
-        now: seconds since the epoch.
+        accountant: source of the sums.
+        rights: authorization of callers.
+        missing: returns what is missing for an answer; empty: nothing.
+        now: returns seconds since the epoch.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class AccountsDesk:
         self._questions = questions()
 
     async def answer(self, call: Call, asked: Asked) -> Response[bytes]:
-        """Rows, their sum, and what nobody held."""
+        """Return rows, their sum, and the unheld GPUs."""
         user = await self._user(call)
         period = period_of(asked, self._now())
         async with self._turns:
@@ -104,7 +104,7 @@ class AccountsDesk:
         return user
 
     async def _costs(self, user: User, asked: Asked, period: Period) -> Costs:
-        # Nothing is written between the two: what is not in the one is in the other.
+        # Nothing is written between these two reads: what one lacks is in the other.
         reader = self._accountant.reader()
         lasting = self._accountant.lasting(period.since, period.until)
         try:
@@ -192,10 +192,10 @@ def _require_fewer(jobs: int) -> None:
 
 
 def period_of(asked: Asked, now: float) -> Period:
-    """The hours, or days, that both moments lie in.
+    """Return the hours, or days, that contain both times.
 
     Raises:
-        CallWrong: it ends before it begins.
+        CallWrong: the end is before the start.
     """
     step = DAY if asked.group_by is Group.JOB else SECONDS_PER_HOUR
     until = min(_moment(asked.until, now), now)
@@ -208,7 +208,7 @@ def period_of(asked: Asked, now: float) -> Period:
 
 
 def mark(line: Line) -> str:
-    """What `after` and `next` call a row."""
+    """Return the mark of a row in `after` and `next`."""
     return "/".join((line.tenant or line.cohort or line.model, line.job))
 
 
@@ -225,7 +225,7 @@ def _unnamed(entries: Iterable[tuple[Key, Amounts]]) -> Iterator[tuple[Key, Amou
 def _difference(
     whole: Iterable[tuple[Key, Amounts]], named: Iterable[tuple[Key, Amounts]]
 ) -> list[tuple[Key, Amounts]]:
-    """What the named lack to the whole, by all but job and hour; next to nothing is nothing."""
+    """Return the part of the whole that the named rows lack, by all but job and hour."""
     left: dict[Key, Amounts] = {}
     for sign, entries in ((1.0, whole), (-1.0, named)):
         for key, amounts in entries:
@@ -279,9 +279,9 @@ def _rounded(row: UnheldRow) -> UnheldRow:
 
 
 def _csv(call: Call, costs: Costs) -> Response[bytes]:
-    """Where rows are left out, the answer's Link is the call that has the next ones.
+    """Return an answer as CSV; where rows are left out, its Link is the call for the next ones.
 
-    It names the period of this answer, so that an hour that begins between two calls adds nothing.
+    The link names the period of this answer, so that a new hour between two calls adds nothing.
     """
     headers = {"Content-Disposition": 'attachment; filename="gpupack-cost.csv"'}
     if costs.next:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU counts, and of which model it is, as the ledger's own inventory has it."""
+"""How much a GPU counts, and its model, from the ledger's inventory."""
 
 from collections.abc import Iterable
 
@@ -15,20 +15,21 @@ from gpupack_scheduling.limits import MAX_GPUS
 
 
 class Inventory:
-    """Of the nodes of a cluster that others keep up to date."""
+    """The nodes of a cluster, which other parts keep up to date."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self.cluster = cluster
 
     def held(self, node: str, shares: Iterable[DeviceShare]) -> tuple[Held, ...]:
-        """Named GPUs, slices and shares of a node; of those that it does not have no model."""
+        """Return named GPUs, slices and shares of a node; unknown ones have no model."""
         return tuple(self._held(node, share) for share in shares)
 
     def unnamed(self, node: str, tickets: dict[str, int]) -> tuple[Held, ...]:
-        """GPUs, or replicas, of which only is known how many of which resource, all of one model.
+        """Return GPUs, or replicas, of which only the number by resource is known.
 
-        Shares and slices that no device explains count nothing: such a pod never starts. Nor does
-        one that asks for more GPUs than a node may have: of each resource it counts that many.
+        All are of one model. Shares and slices without a known device count nothing: such a pod
+        never starts. A request for more GPUs than a node may have counts only that maximum for each
+        resource.
         """
         found: list[Held] = []
         for resource, number in sorted(tickets.items()):
@@ -37,7 +38,7 @@ class Inventory:
         return tuple(found)
 
     def again(self, node: str, held: tuple[Held, ...]) -> tuple[Held, ...]:
-        """The same with models that were not known before."""
+        """Return the same with models that were unknown before."""
         return tuple(each if each.model else self._once_more(node, each) for each in held)
 
     def _once_more(self, node: str, held: Held) -> Held:
@@ -68,12 +69,12 @@ class Inventory:
         return Held("", milli, self._model(node, resource), resource=resource)
 
     def _model(self, name: str, resource: str) -> str:
-        """Of the first GPU of that resource."""
+        """Return the model of the first GPU of that resource."""
         first = self._first(name, resource)
         return label(first.model, first.memory) if first else ""
 
     def _first(self, name: str, resource: str) -> core.Device | None:
-        """Ours have no name of their own in core."""
+        """Return the first GPU of that resource; gpupack's own have no resource name in core."""
         wanted = "" if resource == names.GPU else resource
         node = self._node(name)
         devices = node.devices if node else ()

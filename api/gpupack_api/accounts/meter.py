@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured as time passes: how much of what is held is used, and what nobody holds.
+"""Measurements over time: usage of held GPUs, and unheld GPUs.
 
     used    milli-GPU held x seconds x busy share of the GPU
     energy  power of the GPU x seconds x the part of all that is held of it
     unheld  each GPU x seconds, less what is held of it
 
-A GPU of which nothing is known adds to neither: unknown is not idle. Time in which this process did
-not look (it was away, or stopped) is not measured at all.
+A GPU without a reading adds to neither: unknown is not idle. Time in which this process did not
+measure (it was away, or stopped) is not counted at all.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from gpupack_api.accounts.store import CapacityKey, Unheld
 from gpupack_core.accounting import Amounts, Key, Tariffs, charged, hour_of, label
 
 MAX_GAPS: Final = 3.0
-"""More than so many intervals between two looks: nobody knows what was in between."""
+"""Maximum gap between two measurements, in intervals: a longer one is unknown."""
 
 
 class Meter:
-    """Looks every so many seconds.
+    """A periodic measurement.
 
     Args:
-        accountant: whom it tells.
-        cluster: the GPUs that there are.
-        readings: what is known of them.
-        seconds: between two looks.
-        monotonic: seconds.
+        accountant: gets the results.
+        cluster: the GPUs of the cluster.
+        readings: readings of the GPUs.
+        seconds: interval.
+        monotonic: returns monotonic seconds.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Meter:
         self._looked_at: float | None = None
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Measure repeatedly, without end."""
         while True:
             self.look()
             await asyncio.sleep(self.seconds)
 
     def look(self) -> None:
-        """Count the time since the last look, if it is not too long ago."""
+        """Count the time since the last measurement, if it is not too long ago."""
         at, before = self._monotonic(), self._looked_at
         self._looked_at = at if self._accountant.is_fresh() else None
         if self._looked_at is None or before is None:
@@ -137,7 +137,7 @@ class Meter:
 def _free(
     node: core.Node, by_uuid: Counter[str], by_node: Counter[tuple[str, str]]
 ) -> Iterator[tuple[core.Device, str, int]]:
-    """Milli-GPU of each device that nobody holds, with the label of its model."""
+    """Yield milli-GPU of each device that is not held, with the label of its model."""
     for device in node.devices:
         model = label(device.model, device.memory)
         whole = core.Grant(device.uuid, core.WHOLE_GPU, device.memory)

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moments that a pod's object tells: when it got its GPUs and when its containers were gone.
+"""Times from a pod's object: when it got its GPUs, and when its containers ended.
 
-They are other machines' clocks: the API server's for the binding, the kubelet's for the end. A
-kubelet whose clock is ahead ends a pod in what is the future here; `now` is the latest that is
-believed.
+They come from other machines' clocks: the API server's for the binding, the kubelet's for the end.
+A kubelet whose clock is ahead reports an end in the future; `now` is the latest accepted time.
 """
 
 from gpupack_kube import objects
 
 
 def bound_at(pod: objects.Pod, now: float) -> float | None:
-    """When the Binding was written; None: it was not yet."""
+    """Return when the Binding was written; None: not yet."""
     if not pod.spec.node_name:
         return None
     told = (
@@ -27,9 +26,9 @@ def bound_at(pod: objects.Pod, now: float) -> float | None:
 
 
 def ended_at(pod: objects.Pod, now: float) -> float | None:
-    """When its last container ended; None: it has not ended, as far as the kubelet said.
+    """Return when its last container ended; None: it has not ended, as far as the kubelet reported.
 
-    Of a pod that was refused, or given up with its node, no container tells it: its conditions do.
+    For a pod that was refused, or given up with its node, the conditions give the time.
     """
     if not pod.finished or pod.status.shows_running:
         return None

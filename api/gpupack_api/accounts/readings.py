@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How busy GPUs are and what power they draw, as far as somebody knows."""
+"""Utilization and power of GPUs, as far as they are known."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -8,9 +8,10 @@ from gpupack_api.readings import reading
 
 
 class Reading(NamedTuple):
-    """Of one GPU at about this moment; None: that is not known.
+    """A reading of one GPU at about this time; None: unknown.
 
-    `busy_percent`: of the time in which something ran on it; `power_watts`: of the whole GPU.
+    `busy_percent` is the part of the time in which something ran on it; `power_watts` is for the
+    whole GPU.
     """
 
     busy_percent: float | None = None
@@ -18,37 +19,37 @@ class Reading(NamedTuple):
 
 
 class Readings(Protocol):
-    """Where figures come from."""
+    """A source of readings."""
 
     def of(self, node: str, uuid: str) -> Reading | None:
-        """The newest of that node's GPU; None: there is none that is not too old.
+        """Return the newest reading of that node's GPU; None: there is none that is recent enough.
 
-        Which is not the same as idle.
+        None does not mean idle.
         """
 
 
 class NoReadings:
-    """Nobody measures."""
+    """A source without readings."""
 
     def of(self, node: str, uuid: str) -> None:
-        """Nothing is known."""
+        """Return nothing."""
         del node, uuid
 
 
 class Agents(Protocol):
-    """Who knows what the agent of each node tells, as gpupack_api.readings.gauge does."""
+    """A source of the readings of each node's agent, such as gpupack_api.readings.gauge."""
 
     def of(self, node: str) -> Mapping[str, reading.Reading]:
-        """By UUID."""
+        """Return readings by UUID."""
 
 
 class AgentReadings:
-    """What agents tell; each is believed of the GPUs that are held on its own node."""
+    """The agents' readings; each counts only for GPUs of its own node."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
     def of(self, node: str, uuid: str) -> Reading | None:
-        """The newest of that node's GPU."""
+        """Return the newest reading of that node's GPU."""
         found = self._agents.of(node).get(uuid)
         return Reading(found.busy_percent, found.power_watts) if found else None

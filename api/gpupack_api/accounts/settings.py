@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the accountant, read from the environment once at start."""
+"""Settings of the cost service, read from the environment once at start."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ FILE_NAME: Final = "cost.sqlite"
 
 
 class CostSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """As the chart's values have them.
+    """Settings in the form of the chart's values.
 
     Attributes:
-        currency: of the prices.
-        prices: of one GPU for an hour, by model.
-        retention_days: for which sums are kept.
+        currency: currency of the prices.
+        prices: price of one GPU for an hour, by model.
+        retention_days: days for which sums are kept.
     """
 
     currency: Annotated[str, msgspec.Meta(max_length=16)] = ""
@@ -34,10 +34,10 @@ class CostSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
 
 
 def parse_cost(text: str) -> CostSettings:
-    """Read them.
+    """Parse the settings.
 
     Raises:
-        ValueError: its text says what cannot be used.
+        ValueError: its text says what is not valid.
     """
     found = msgspec.json.decode(text, type=CostSettings)
     Prices(found.prices)
@@ -46,16 +46,16 @@ def parse_cost(text: str) -> CostSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AccountsSettings:
-    """All settings."""
+    """All settings of the cost service."""
 
     cost: CostSettings = dataclasses.field(default_factory=CostSettings)
     """GPUPACK_COST, JSON."""
     folder: Path = Path("/var/lib/gpupack-cost")
-    """GPUPACK_COST_FOLDER: where the file is kept, on a disk of this machine or attached to it."""
+    """GPUPACK_COST_FOLDER: folder of the file, on a disk of this machine or attached to it."""
     observed_resources: tuple[str, ...] = ()
     """GPUPACK_OBSERVED_RESOURCES, as the extender's."""
     acceptance: Acceptance | None = None
-    """GPUPACK_ACCEPTANCE, likewise."""
+    """GPUPACK_ACCEPTANCE, as the extender's."""
     port: int = 8445
     """GPUPACK_LISTEN_PORT, HTTPS on all addresses."""
     tls_cert: str = ""
@@ -63,11 +63,11 @@ class AccountsSettings:
     tls_key: str = ""
     """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
     fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: with a watch silent for longer nothing is answered or counted."""
+    """GPUPACK_FRESH_SECONDS: after longer silence of a watch nothing is answered or counted."""
     meter_seconds: float = 30.0
-    """GPUPACK_METER_SECONDS: between two looks at how busy GPUs are."""
+    """GPUPACK_METER_SECONDS: interval of GPU measurements."""
     readings: ReadingSettings | None = None
-    """GPUPACK_READINGS_*, as the API's: how agents are asked how busy GPUs are."""
+    """GPUPACK_READINGS_*, as the API's: how the agents' readings are fetched."""
     log_level: str = "INFO"
     """GPUPACK_LOG_LEVEL."""
 
@@ -76,7 +76,7 @@ class AccountsSettings:
         """Read all settings.
 
         Raises:
-            SettingsInvalid: the message names the variable, its value and what it may be.
+            SettingsInvalid: the message names the variable, its value and the allowed values.
         """
         environment = Environment(environ)
         try:

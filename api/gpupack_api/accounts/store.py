@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums and claims in SQLite, written by one process and read beside it (WAL).
+"""Sums and claims in SQLite, with one writing process and concurrent readers (WAL).
 
-    claims    what is counted of each claim, until no object tells of it any more
-    sums      by hour or day, namespace, cohort, model: exactly what `claims` say is counted
-    jobs      the same by day and job, of so many jobs a namespace and day
-    capacity  GPUs that nobody held, by hour and model
-    tariffs   price lists, and from when on they hold
+    claims    what is counted of each claim, until no object of it exists any more
+    sums      by hour or day, namespace, cohort, model: exactly what `claims` count
+    jobs      the same by day and job, for a limited number of jobs a namespace and day
+    capacity  GPUs that were not held, by hour and model
+    tariffs   price lists, with their start
     meta      until when all objects were seen
 
-`days` are in the order in which they are summed, so that of a year nothing is sorted; `hours`, of
-which a question reads the few at the ends of its period, are in that of time.
+`days` are in the order of the summation, so that a question about a year sorts nothing. `hours`, of
+which a question reads the few at the ends of its period, are in the order of time.
 
-A claim and what its change adds to the sums are one transaction: whoever is killed in between has
-counted it, or not. Counting it again is counting it as it was: nothing is added.
+A claim and its change of the sums are one transaction: a process that is killed in between has
+counted it, or not. Counting the same claim again adds nothing.
 
-A second process that would write it ends at once: a lock beside the file is held for as long as
-this one lives. SQLite's own exclusive mode would keep readers out, too.
-Parquet was rejected: it has no transaction, and every correction would write a file anew.
+A second writing process ends at once: a lock next to the file is held for as long as this process
+lives. SQLite's own exclusive mode would exclude readers, too.
+
+Parquet is not used: it has no transactions, and every correction would write a whole file.
 """
 
 import contextlib
@@ -44,10 +45,10 @@ from gpupack_core.accounting import (
 
 DAY: Final = 24 * SECONDS_PER_HOUR
 JOBS_PER_DAY: Final = 256
-"""Of one namespace that are kept by name; the hours of others are in the namespace's sums alone."""
+"""Jobs of a namespace and day that are kept by name; other hours are only in namespace sums."""
 
 JOB_DAYS: Final = 62
-"""For so long jobs are kept by name."""
+"""Days for which jobs are kept by name."""
 
 VERSION: Final = 1
 
@@ -76,7 +77,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A claim, and from when until when it is in the sums; None: nothing of it is."""
+    """A claim with its period in the sums; None: none of it is counted."""
 
     claim: Claim
     start: float | None = None
@@ -91,9 +92,9 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Unheld(NamedTuple):
-    """GPUs of one model that nobody held, milli-GPU times seconds.
+    """GPUs of one model that were not held, in milli-GPU times seconds.
 
-    `usable` could have been given to somebody; `unusable` not: failed, in maintenance, not ready.
+    `usable` ones were available; `unusable` ones were not: failed, in maintenance, not ready.
     """
 
     usable: float = 0.0
@@ -111,7 +112,7 @@ class CapacityKey(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What a process before has written."""
+    """The data of a previous process."""
 
     counted: tuple[Counted, ...]
     settled: dict[str, int]
@@ -140,18 +141,18 @@ class Store:
                 ) from error
             self._opened = opened.pop_all()
         self._names: dict[tuple[int, str], set[str]] = {}
-        """Jobs that have a row, by day and namespace; of those written to of late."""
+        """Jobs that have a row, by day and namespace, for recently written ones."""
 
     def close(self) -> None:
-        """Write what is in the log into the file, and let others have it."""
+        """Write the log into the file, and release it."""
         self._opened.close()
 
     def reader(self) -> "Reader":
-        """Reads beside it, from another thread, too."""
+        """Return a concurrent reader, also for another thread."""
         return Reader(self.path)
 
     def saved(self) -> Saved:
-        """For the start."""
+        """Return the saved data, for the start."""
         bodies = self._db.execute("SELECT body FROM claims")
         counted = tuple(msgspec.msgpack.decode(body, type=Counted) for (body,) in bodies)
         settled = dict(self._db.execute("SELECT job_uid, attempt FROM settled").fetchall())
@@ -168,7 +169,7 @@ class Store:
         unheld: Mapping[CapacityKey, Unheld] | None = None,
         last_seen: float | None = None,
     ) -> None:
-        """Write claims with what their changes add, and what was measured; all or nothing."""
+        """Write claims with their changes, and measurements; all or nothing."""
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -191,7 +192,7 @@ class Store:
         db.execute("COMMIT")
 
     def price(self, currency: str, prices: Prices, now: float) -> Tariffs:
-        """All price lists, this one from now on where it is not the last one already."""
+        """Return all price lists; add this one from now on where it differs from the last one."""
         known = self._tariffs()
         last = known[-1] if known else None
         same = last is not None and (last.currency, last.prices.per_gpu_hour) == (
@@ -207,13 +208,13 @@ class Store:
         return Tariffs.of(known)
 
     def drop_before(self, moment: float) -> None:
-        """Forget what is older, but for price lists, by which what is left is numbered."""
+        """Delete older data, except price lists, whose numbers the remaining data uses."""
         day = _day_of(moment)
         for table in ("hours", "days", "capacity"):
             self._db.execute(f"DELETE FROM {table} WHERE start < ?", (day,))  # noqa: S608 - ours
 
     def drop_jobs_before(self, moment: float) -> None:
-        """Forget the names of jobs; their hours stay in those of their namespaces."""
+        """Delete the names of jobs; their hours remain in the sums of their namespaces."""
         day = _day_of(moment)
         for namespace in _namespaces(self._db):
             self._db.execute("DELETE FROM jobs WHERE namespace = ? AND start < ?", (namespace, day))
@@ -255,7 +256,7 @@ class Store:
                 )
 
     def _is_named(self, day: int, key: Key, *, adds: bool) -> bool:
-        """Whether the job has a row of its own: the first so many of a day have."""
+        """Return whether the job has its own row: the first JOBS_PER_DAY of a day have one."""
         at = (day, key.tenant)
         if at not in self._names:
             rows = self._db.execute(
@@ -280,31 +281,31 @@ class Store:
 
 
 class Reader:
-    """Reads the file as it was when this was made, while it is written.
+    """A reader of the file as it was when this object was created, while it is written.
 
-    For one thread at a time.
+    It is for one thread at a time.
     """
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(
             f"file:{path}?mode=ro", uri=True, check_same_thread=False, isolation_level=None
         )
-        # SQLite takes its picture at the first read and not at BEGIN.
+        # SQLite takes its snapshot at the first read and not at BEGIN.
         self._db.executescript("BEGIN; SELECT value FROM meta;")
 
     def close(self) -> None:
-        """Give the file back."""
+        """Release the file."""
         self._db.close()
 
     def sums(
         self, since: int, until: int, namespaces: Collection[str] | None
     ) -> Iterator[tuple[Key, Amounts]]:
-        """Of whole hours: `since` and `until` are beginnings of hours.
+        """Yield sums of whole hours: `since` and `until` are starts of hours.
 
         Args:
             since: seconds since the epoch.
-            until: likewise; that hour is not in it.
-            namespaces: of which; None: of all.
+            until: seconds since the epoch; that hour is excluded.
+            namespaces: namespaces to read; None: all.
         """
         first, last = -_day_of(-since), _day_of(until)
         if first >= last:
@@ -315,7 +316,7 @@ class Reader:
         yield from self._of("hours", last, until, namespaces)
 
     def count_jobs(self, since: int, until: int, namespaces: Collection[str] | None) -> int:
-        """How many rows `jobs` would read."""
+        """Return how many rows `jobs` would read."""
         where, given = _of_namespaces(namespaces)
         (number,) = self._db.execute(
             f"SELECT count(*) FROM jobs WHERE start >= ? AND start < ? {where}",  # noqa: S608
@@ -326,11 +327,11 @@ class Reader:
     def jobs(
         self, since: int, until: int, namespaces: Collection[str] | None
     ) -> Iterator[tuple[Key, Amounts]]:
-        """Of whole days, those jobs that are kept by name."""
+        """Yield sums of whole days for the jobs that are kept by name."""
         yield from self._of("jobs", since, until, namespaces)
 
     def unheld(self, since: int, until: int) -> dict[tuple[int, str], Unheld]:
-        """Of whole hours, by price list and model."""
+        """Return unheld GPUs of whole hours, by price list and model."""
         rows = self._db.execute(
             "SELECT tariff, model, sum(unheld), sum(unusable), sum(metered), sum(joules) "
             "FROM capacity WHERE start >= ? AND start < ? GROUP BY tariff, model",
@@ -339,7 +340,7 @@ class Reader:
         return {(tariff, model): Unheld(*amounts) for tariff, model, *amounts in rows}
 
     def namespaces(self) -> list[str]:
-        """Those that have any sums."""
+        """Return the namespaces that have any sums."""
         return _namespaces(self._db)
 
     def _of(
@@ -375,7 +376,7 @@ def _namespaces(db: sqlite3.Connection) -> list[str]:
 
 
 def _of_namespaces(namespaces: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
-    """A condition, and what it is given."""
+    """Return a condition, and its parameters."""
     if namespaces is None:
         return "", ()
     names = msgspec.json.encode(sorted(namespaces)).decode()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes, told to whoever listens, at most once a second.
+"""Changes, sent to listeners at most once a second.
 
     read model ─ keys that changed ─► feed: one tick a second ─► log of the last ticks: keys alone
-    listener: the tick that it has seen ─► frames: what changed since, of what it may see ─► pieces
+    listener: the last tick that it saw ─► frames: later changes, of what it may see ─► pieces
 
-A listener is a number, the last tick that it was told of, and no queue: what it is told next is
-read from the state of then, so that whoever reads slowly gets less, not later. All who have seen
-the same tick and may see the same are sent the same bytes, made once.
+A listener is a number, its last tick, and has no queue: the next content is read from the state at
+that time, so that a slow reader gets less, not later. All listeners with the same tick and the same
+permissions get the same bytes, made once.
 """

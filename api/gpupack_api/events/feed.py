@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Once a second: which nodes and jobs have changed."""
+"""The changed nodes and jobs, once a second."""
 
 import asyncio
 import collections
@@ -15,12 +15,12 @@ from gpupack_api.read_model import JobKey, ReadModel
 TICK_SECONDS: Final = 1.0
 
 KEPT_TICKS: Final = 60
-"""Whoever has seen none of these is too slow."""
+"""Kept ticks; a listener whose last tick is older is too slow."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tick:
-    """What changed at one tick: names, no values."""
+    """The changes of one tick: names without values."""
 
     number: int
     nodes: frozenset[str] = frozenset()
@@ -29,13 +29,13 @@ class Tick:
 
 
 class Feed:
-    """Of one process. While nobody listens it does nothing.
+    """The changes in one process. Without listeners it does nothing.
 
     Attributes:
-        nodes: by name, as of the last tick.
-        totals: of the cluster, likewise.
-        listeners: how many there are.
-        over: why all streams end; empty: they go on.
+        nodes: nodes by name, at the last tick.
+        totals: figures of the cluster, at the last tick.
+        listeners: number of listeners.
+        over: why all streams end; empty: they continue.
     """
 
     def __init__(self, model: ReadModel, views: NodeViews, history: History) -> None:
@@ -44,7 +44,7 @@ class Feed:
         self._next = asyncio.Event()
         self._jobs: set[JobKey] = set()
         self._missed = False
-        """Jobs changed while nobody listened; of which is not kept."""
+        """Whether jobs changed without a listener; their names are not kept."""
         self._sampled: dt.datetime | None = None
         self.number = 0
         self.nodes: dict[str, NodeView] = {}
@@ -54,30 +54,30 @@ class Feed:
         model.jobs.told = self._see_job
 
     async def run(self) -> None:
-        """Tick for ever."""
+        """Run ticks without end."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
             if self.listeners:
                 self.tick()
 
     def join(self) -> int:
-        """Count a listener; the tick that it has seen all of."""
+        """Add a listener; return the tick that it has seen completely."""
         if not self.listeners:
             self.tick()
         self.listeners += 1
         return self.number
 
     def leave(self) -> None:
-        """It listens no more."""
+        """Remove a listener."""
         self.listeners -= 1
 
     def end(self, why: str) -> None:
-        """All streams end, and none begins any more."""
+        """End all streams, and allow no new ones."""
         self.over = why
         self._wake()
 
     def tick(self) -> None:
-        """Look at what has changed since the last time, and wake who waits for it."""
+        """Find the changes since the last time, and wake the waiting streams."""
         if self._model.missing():
             return
         nodes = {view.node_name: view for view in self._views.all()}
@@ -96,7 +96,7 @@ class Feed:
             self._wake()
 
     def since(self, seen: int) -> Tick | None:
-        """Everything that changed after this tick, as one; None: that is too long ago."""
+        """Return all changes after this tick as one; None: the tick is too old."""
         if seen < self.number - len(self._log):
             return None
         later = [tick for tick in self._log if tick.number > seen]
@@ -108,7 +108,7 @@ class Feed:
         )
 
     async def wait(self, seen: int, *, seconds: float) -> None:
-        """Until there is a later tick, all is over, or so much time has passed."""
+        """Wait for a later tick, the end of all streams, or the given seconds."""
         if self.number > seen or self.over:
             return
         try:
@@ -124,7 +124,7 @@ class Feed:
             self._missed = True
 
     def _see_cluster(self) -> bool:
-        """Whether figures of the cluster changed, or there is another sample of them."""
+        """Return whether the cluster's figures changed, or there is a new sample of them."""
         totals, samples = self._views.totals(), self._history.samples
         sampled = samples[-1].timestamp if samples else None
         changed = (totals, sampled) != (self.totals, self._sampled)
@@ -137,7 +137,7 @@ class Feed:
 
 
 def _changed(before: dict[str, NodeView], now: dict[str, NodeView]) -> Iterable[str]:
-    """Names of nodes that came, went or are another view."""
+    """Yield names of nodes that were added, removed or changed."""
     yield from before.keys() - now.keys()
     for name, view in now.items():
         known = before.get(name)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a listener is sent after a tick: events as text, in pieces.
+"""Messages for a listener after a tick: events as text, in pieces.
 
     event: nodes
     data: {"changed":[{"node_name":"gpu-1",…}],"removed":["gpu-7"]}
 
-A frame knows the objects, and writes a piece of them when it is asked for. While its tick is the
-last one pieces are kept, since all who may see the same are sent the same; those of the cluster are
-one for all, whatever jobs they may see. After that each slow listener has them written anew, one at
-a time, and none of them takes the memory of a whole frame.
+A frame has the objects, and writes a piece of them on demand. While its tick is the last one,
+pieces are cached, since all listeners with the same permissions get the same ones; pieces of the
+cluster are shared by all, whatever jobs they may see. Later each slow listener gets newly written
+pieces, one at a time, so that none takes the memory of a whole frame.
 
-Compressed, each piece is deflated by itself and ends at a byte: pieces of any frames make one gzip
+Compressed pieces are deflated separately and end at a byte: pieces of any frames form one gzip
 stream, whose checksum is the listener's own.
 """
 
@@ -29,22 +29,22 @@ from gpupack_api.read_model import JobKey, ReadModel
 from gpupack_api.shown_job import ShownJob
 
 PIECE_ITEMS: Final = 100
-"""Of nodes with eight GPUs 150 KB."""
+"""Objects in a piece; nodes with eight GPUs take 150 KB."""
 
 NEVER: Final = -1
-"""Instead of a tick: the listener has seen nothing yet, and is told all there is."""
+"""Placeholder for a tick: the listener has seen nothing yet, and gets everything."""
 
 RAW_DEFLATE: Final = -15
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """What a listener may see, and wants to.
+    """What a listener may see, and requested.
 
     Attributes:
-        cluster: nodes, and figures of the cluster as a whole.
+        cluster: nodes, and figures of the whole cluster.
         everywhere: jobs of all namespaces.
-        namespaces: else those of these.
+        namespaces: otherwise the jobs of these.
     """
 
     cluster: bool
@@ -52,12 +52,12 @@ class Scope:
     namespaces: frozenset[str] = frozenset()
 
     def shows(self, namespace: str) -> bool:
-        """Whether jobs of this namespace are told."""
+        """Return whether jobs of this namespace are included."""
         return self.everywhere or namespace in self.namespaces
 
 
 class ClusterNow(msgspec.Struct, frozen=True):
-    """As `GET status` has it; `sample` is the last of `GET monitoring`."""
+    """The figures of `GET status`; `sample` is the last of `GET monitoring`."""
 
     utilization: dict[str, float]
     total_nodes: int
@@ -69,22 +69,22 @@ class ClusterNow(msgspec.Struct, frozen=True):
 
 
 class Piece:
-    """Text that is written when somebody asks for it."""
+    """Text that is written on demand."""
 
     def __init__(self, write: Callable[[], bytes]) -> None:
         self._write = write
         self._kept: dict[str, bytes] | None = {}
 
     def text(self) -> bytes:
-        """As it is."""
+        """Return the text."""
         return self._known("text", self._write)
 
     def deflated(self) -> bytes:
-        """Compressed."""
+        """Return the text, compressed."""
         return self._known("deflated", lambda: deflated(self.text()))
 
     def forget(self) -> None:
-        """It is not of the last tick any more: keep nothing that was written."""
+        """Stop caching, after the tick is no longer the last one."""
         self._kept = None
 
     def _known(self, form: str, write: Callable[[], bytes]) -> bytes:
@@ -96,7 +96,7 @@ class Piece:
 
 
 class Frame:
-    """Pieces of text; empty where there is nothing to tell."""
+    """Pieces of text; empty where there is nothing to send."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces
@@ -105,36 +105,36 @@ class Frame:
         return len(self._pieces)
 
     def text(self, number: int) -> bytes:
-        """A piece as it is."""
+        """Return a piece."""
         return self._pieces[number].text()
 
     def deflated(self, number: int) -> bytes:
-        """A piece, compressed."""
+        """Return a piece, compressed."""
         return self._pieces[number].deflated()
 
     def forget(self) -> None:
-        """It is not of the last tick any more: keep nothing that was written."""
+        """Stop caching, after the tick is no longer the last one."""
         for piece in self._pieces:
             piece.forget()
 
 
 class Frames:
-    """Of a feed's ticks."""
+    """The frames of a feed's ticks."""
 
     def __init__(self, feed: Feed, model: ReadModel, history: History) -> None:
         self._feed, self._model, self._history = feed, model, history
         self._number = NEVER
         self._known: dict[tuple[Scope, int, frozenset[str]], Frame] = {}
         self._of_cluster: dict[int, Sequence[Piece]] = {}
-        """By the tick that was seen last."""
+        """Pieces of the cluster by the last seen tick."""
 
     def of(self, scope: Scope, seen: int, *, added: frozenset[str] = frozenset()) -> Frame | None:
-        """What to tell a listener; None: it has not read for too long.
+        """Return the next frame of a listener; None: it has not read for too long.
 
         Args:
             scope: what it may see.
-            seen: the last tick that it was told of, or NEVER.
-            added: namespaces of its scope of which it was told nothing yet.
+            seen: its last tick, or NEVER.
+            added: namespaces of its scope of which it has got nothing yet.
         """
         if self._number != self._feed.number:
             for old in self._known.values():
@@ -207,12 +207,12 @@ class Frames:
 
 
 def event(name: str, data: bytes) -> bytes:
-    """One event; JSON has no line breaks."""
+    """Return one event; JSON has no line breaks."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
 def deflated(text: bytes) -> bytes:
-    """Text as blocks of deflate that refer to nothing before them and are not the last."""
+    """Return text as deflate blocks that refer to nothing before them and are not the last."""
     compress = zlib.compressobj(1, zlib.DEFLATED, RAW_DEFLATE)
     return compress.compress(text) + compress.flush(zlib.Z_FULL_FLUSH)
 
@@ -227,7 +227,7 @@ def _pieces(
     removed: Sequence[Any],
     shown: Callable[[Sequence[Any]], Sequence[Any]] = lambda items: items,
 ) -> Iterator[Piece]:
-    """An event of many objects as pieces that make one line of data."""
+    """Yield an event of many objects as pieces that form one line of data."""
     starts = range(0, max(len(changed), 1), PIECE_ITEMS)
     for start in starts:
         batch = changed[start : start + PIECE_ITEMS]

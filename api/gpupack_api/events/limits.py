@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many streams there may be: each keeps a connection for as long as it is listened to."""
+"""Limits on streams: each keeps a connection for as long as it runs."""
 
 import collections
 import http
@@ -12,19 +12,19 @@ from gpupack_serving.peer_limits import CONNECTIONS, CONNECTIONS_PER_PEER
 
 MOST: Final = CONNECTIONS // 4
 MAX_OF_PEER: Final = CONNECTIONS_PER_PEER // 2
-"""The other half of an address's connections is for calls."""
+"""Maximum streams of one address; the other half of its connections is for calls."""
 MAX_OF_USER: Final = 4
 
 
 class Place:
-    """A stream's place among all. One that is lost is let go as well."""
+    """A stream's place among all. One that is garbage-collected is released as well."""
 
     def __init__(self, let_go: Callable[[], None]) -> None:
         self.free = weakref.finalize(self, let_go)
 
 
 class StreamLimits:
-    """Who has how many."""
+    """The number of streams of each user and address."""
 
     def __init__(self) -> None:
         self.of_user = MAX_OF_USER
@@ -34,10 +34,10 @@ class StreamLimits:
         return self._of["all", ""]
 
     def take(self, *, who: str, peer: str) -> Place:
-        """One more, of this user, at this address.
+        """Add a stream of this user at this address.
 
         Raises:
-            Denied: there are as many as there may be.
+            Denied: the maximum is reached.
         """
         counted = ("all", ""), ("address", peer), ("user", who)
         for key, most in zip(counted, (MOST, MAX_OF_PEER, self.of_user), strict=True):

@@ -21,13 +21,13 @@ from gpupack_kube.errors import KubeError
 from gpupack_serving.errors import Denied
 
 AGAIN_SECONDS: Final = 60.0
-"""Between two looks whether the listener still may."""
+"""Seconds between two checks of the listener's permissions."""
 
 TRIES: Final = 3
-"""Looks without an answer of the API server; then nobody knows whether he may."""
+"""Checks without an answer of the API server until the permissions count as unknown."""
 
 BEAT_SECONDS: Final = 15.0
-"""Without an event for so long a comment is sent: proxies close what is silent."""
+"""Seconds without an event until a comment is sent: proxies close silent connections."""
 
 BEAT: Final = b":\n\n"
 
@@ -37,9 +37,9 @@ WORD: Final = 1 << 32
 
 
 class Bye(msgspec.Struct, frozen=True):
-    """Why a stream ends.
+    """The reason for the end of a stream.
 
-    TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over, Unknown, or TooManyNamespaces.
+    One of TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over, Unknown and TooManyNamespaces.
     """
 
     reason: str
@@ -47,15 +47,15 @@ class Bye(msgspec.Struct, frozen=True):
 
 
 class Events:
-    """What a listener is told, in pieces.
+    """The content of a listener's stream, in pieces.
 
     Args:
-        feed: what changes.
-        frames: what is said of it.
-        visibility: what this listener may see, known already.
-        missing: what is missing to know the cluster's state; empty: nothing.
-        full: begin with all there is.
-        seconds: after which it ends by itself; 0: never.
+        feed: the changes.
+        frames: the messages about them.
+        visibility: what this listener may see; already determined.
+        missing: returns what is missing of the cluster's state; empty: nothing.
+        full: start with the complete state.
+        seconds: when it ends by itself; 0: never.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Events:
         self._unanswered = 0
 
     async def told(self) -> AsyncGenerator[tuple[Frame, int] | bytes]:
-        """Pieces of frames, by their numbers, and other text."""
+        """Yield pieces of frames, by their numbers, and other text."""
         seen, told_at = self._feed.join(), time.monotonic()
         if self._full:
             seen = NEVER
@@ -102,7 +102,7 @@ class Events:
             self._feed.leave()
 
     async def _next(self, seen: int) -> tuple[Frame | None, int]:
-        """What to tell, and up to which tick that is."""
+        """Return the next frame, and its last tick."""
         added: frozenset[str] = frozenset()
         while True:
             number = self._feed.number
@@ -114,7 +114,7 @@ class Events:
                 return self._frames.of(self._visibility.scope, seen, added=added), number
 
     async def _bye(self) -> Bye | None:
-        """Why the stream is over; None: it goes on."""
+        """Return why the stream ends; None: it continues."""
         if self._feed.over:
             return Bye("Stopping", self._feed.over)
         if missing := self._missing():
@@ -139,18 +139,18 @@ class Events:
         return None
 
     def _patience(self, told_at: float) -> float:
-        """Until the next time that there is something to do without a tick."""
+        """Return the seconds until the next action that needs no tick."""
         due = min(told_at + BEAT_SECONDS, self._again_at, self._ends)
         return max(due - time.monotonic(), 0.0)
 
 
 class EventStream:
-    """Sends a listener's events; an ASGI application for one call.
+    """A sender of a listener's events; an ASGI application for one call.
 
     Args:
-        events: what is told.
+        events: content of the stream.
         gzip: whether to compress it.
-        place: among all streams; free once this one is over.
+        place: place among all streams; released at the end of this one.
     """
 
     def __init__(self, events: Events, place: Place, *, gzip: bool) -> None:
@@ -158,7 +158,7 @@ class EventStream:
         self._encode: Plain | Gzip = Gzip() if gzip else Plain()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until it is over or the listener has gone."""
+        """Send until the stream ends or the listener has left."""
         del scope
         telling = asyncio.create_task(self._tell(send))
         leaving = asyncio.create_task(_gone(receive))
@@ -189,21 +189,21 @@ class EventStream:
 
 
 class Plain:
-    """Text as it is."""
+    """An encoder for uncompressed text."""
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def piece(self, what: tuple[Frame, int] | bytes) -> bytes:
-        """What is sent of a piece."""
+        """Return the bytes of a piece."""
         return what if isinstance(what, bytes) else what[0].text(what[1])
 
     def end(self) -> bytes:
-        """What is sent last."""
+        """Return the last bytes."""
         return b""
 
 
 class Gzip:
-    """One member whose blocks are made of pieces by themselves."""
+    """An encoder for one gzip member whose blocks are separately compressed pieces."""
 
     headers: tuple[tuple[bytes, bytes], ...] = ((b"content-encoding", b"gzip"),)
 
@@ -211,7 +211,7 @@ class Gzip:
         self._head, self._sum, self._bytes = GZIP_HEAD, 0, 0
 
     def piece(self, what: tuple[Frame, int] | bytes) -> bytes:
-        """What is sent of a piece."""
+        """Return the bytes of a piece."""
         if isinstance(what, bytes):
             text, blocks = what, deflated(what)
         else:
@@ -222,7 +222,7 @@ class Gzip:
         return head + blocks
 
     def end(self) -> bytes:
-        """What is sent last."""
+        """Return the last bytes."""
         return self._head + LAST_BLOCK + _word(self._sum) + _word(self._bytes)
 
 

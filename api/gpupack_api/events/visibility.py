@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a listener may see, for as long as it listens.
 
-at the start     everything that there is
-every minute     the token, and what it was allowed: a loss ends the stream
-at any tick      namespaces in which a job changed and of which nobody has asked yet
+at the start     everything that exists
+every minute     the token and its permissions are checked again: a loss ends the stream
+at any tick      namespaces in which a job changed and that were not checked yet
 """
 
 import asyncio
@@ -21,13 +21,13 @@ JOBS: Final = "gpujobs"
 
 
 class Visibility:
-    """Of one listener.
+    """The permissions of one listener.
 
     Args:
-        rights: who is asked.
-        caller: who listens.
-        user: who that is, as it was found at the start.
-        asked: the namespace that he named; empty: all that he may see.
+        rights: authorization of callers.
+        caller: the listener.
+        user: its user, found at the start.
+        asked: the namespace of the request; empty: all that the user may see.
     """
 
     def __init__(self, rights: Rights, caller: Caller, user: User, *, asked: str) -> None:
@@ -37,15 +37,14 @@ class Visibility:
         self.scope = Scope(cluster=False)
 
     async def begin(self, there: Collection[str]) -> None:
-        """Ask for everything.
+        """Check all permissions.
 
         Args:
-            there: namespaces that have jobs; not a view of what changes while the API server is
-                asked.
+            there: namespaces that have jobs; not a live view, which would change during the check.
 
         Raises:
-            Denied: he named a namespace that he may not see.
-            CallWrong: there are too many to ask about each; he has to name one.
+            Denied: the user may not see the namespace of the request.
+            CallWrong: there are too many namespaces to check each; the request has to name one.
             KubeError: the API server could not be asked.
         """
         cluster = await self._rights.may_see_cluster(self._user)
@@ -62,10 +61,10 @@ class Visibility:
         self.scope = Scope(cluster, everywhere, self._allowed())
 
     async def meet(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Ask about namespaces not met before; those of them that may be seen, which now are.
+        """Check namespaces that are new; return those that may be seen, which are added.
 
         Raises:
-            CallWrong: there are too many to ask about each; the listener has to name one.
+            CallWrong: there are too many namespaces to check each; the request has to name one.
         """
         if self._asked or self.scope.everywhere:
             return frozenset()
@@ -83,11 +82,11 @@ class Visibility:
         return self.scope.namespaces - before
 
     async def again(self) -> None:
-        """Ask anew for the token, and for all that was allowed.
+        """Check the token and all permissions again.
 
         Raises:
-            Denied: the token is not valid any more.
-            RightLost: something is not allowed any more.
+            Denied: the token is no longer valid.
+            RightLost: a permission was removed.
             KubeError: the API server could not be asked.
         """
         self._user = await self._rights.still_known(self._caller)

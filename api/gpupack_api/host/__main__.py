@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one machine's server: settings from the environment, until SIGTERM.
+"""Entry point of one machine's server: settings from the environment, runs until SIGTERM.
 
 python -m gpupack_api.host           serve
-python -m gpupack_api.host token     print the token, which is made where there is none
+python -m gpupack_api.host token     print the token, which is created where there is none
 python -m gpupack_api.host health    ask the server that runs here; 0: it serves
 """
 
@@ -31,7 +31,7 @@ ANSWER_SECONDS: Final = 5.0
 
 
 def main() -> None:
-    """Entry point; ends non-zero when an essential task dies."""
+    """Run the chosen command; end non-zero when an essential task fails."""
     commands = {"serve": _serve, "token": _token, "health": _health}
     parser = argparse.ArgumentParser(
         prog="python -m gpupack_api.host", description="GPUs of one machine, without a cluster."
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _serve(settings: HostSettings, environ: Mapping[str, str]) -> None:
-    # `health` is run every half minute, and takes a tenth of what importing these takes.
+    # `health` runs every half minute, and takes a tenth of the time that these imports take.
     from gpupack.config import load_config  # noqa: PLC0415
     from gpupack.errors import ConfigInvalid  # noqa: PLC0415
     from gpupack_api.host import app  # noqa: PLC0415
@@ -86,7 +86,7 @@ def _health(settings: HostSettings, _: Mapping[str, str]) -> None:
     try:
         tls = ssl.create_default_context(cafile=settings.tls_cert) if settings.tls_cert else None
         if tls is not None:
-            # The certificate is what it is known by, whatever its name and whoever signed it.
+            # The certificate itself is trusted, whatever its name and issuer.
             tls.check_hostname = False
             tls.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         urllib.request.urlopen(  # noqa: S310 - settings.url is http or https

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the parts of one machine's server are put together, and their life."""
+"""Assembly and life of the parts of one machine's server."""
 
 import asyncio
 import contextlib
@@ -52,10 +52,10 @@ CALLS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostApp:
-    """Everything that runs."""
+    """All running parts."""
 
     tasks: Mapping[str, app.Runs]
-    """By what they are for."""
+    """Tasks by their purpose."""
     machine: Machine
     waiting: Waiting
     gpus: Gpus
@@ -63,7 +63,7 @@ class HostApp:
 
 
 def application(parts: HostParts, dashboard: page.Page) -> Litestar:
-    """The calls of one machine; those that take a cluster say so."""
+    """Return the application of one machine; calls that need a cluster say so."""
     return app.answering(
         [*CALLS, *_of_clusters()],
         {"parts": parts, "page": dashboard},
@@ -74,12 +74,12 @@ def application(parts: HostParts, dashboard: page.Page) -> Litestar:
 
 
 def build(settings: HostSettings, config: GpuConfig) -> HostApp:
-    """Put the parts together.
+    """Assemble the parts.
 
     Raises:
         TokenUnusable: the token's file cannot be used.
-        PageInvalid: there is to be a page, and there is none.
-        ConfigInvalid: simulated GPUs are named in another way.
+        PageInvalid: a page is configured, and there is none.
+        ConfigInvalid: the simulated GPUs have another form.
     """
     gpus = gpus_of(config)
     host = open_host(config, gpus)
@@ -103,7 +103,7 @@ def build(settings: HostSettings, config: GpuConfig) -> HostApp:
 
 
 def _tls(settings: HostSettings) -> Callable[[], ssl.SSLContext] | None:
-    """Return what makes a connection's context; None: plain HTTP."""
+    """Return a function that makes a connection's context; None: plain HTTP."""
     if not settings.tls_cert:
         return None
     return ServedCertificate(ServerFiles(settings.tls_cert, settings.tls_key)).context
@@ -113,10 +113,10 @@ async def run(built: HostApp, stop: asyncio.Event) -> None:
     """Run everything until `stop`, or until an essential task ends.
 
     Raises:
-        ExceptionGroup: an essential task died; the others were cancelled.
+        ExceptionGroup: an essential task failed; the others were cancelled.
     """
     try:
-        with contextlib.suppress(NotReady):  # which health then says
+        with contextlib.suppress(NotReady):  # health reports it
             await built.machine.look()
         async with asyncio.TaskGroup() as group:
             working = [
@@ -134,7 +134,7 @@ async def run(built: HostApp, stop: asyncio.Event) -> None:
 
 
 def _of_clusters() -> Iterator[Any]:
-    """What the cluster's server answers and this one does not, by path and method."""
+    """Yield the calls of the cluster's server that this one lacks, by path and method."""
     served = {
         (path, method) for call in CALLS for path in call.paths for method in call.http_methods
     }
@@ -145,11 +145,11 @@ def _of_clusters() -> Iterator[Any]:
 
 
 async def _refused(request: Call, state: State) -> None:
-    """Say that it takes a cluster; to who may call.
+    """Refuse a call that needs a cluster, with that reason for authenticated callers.
 
     Raises:
         ClusterNeeded: always.
-        Denied: the token is not shown.
+        Denied: the token is not sent.
     """
     await host_parts_of(state).scraper(request)
     raise ClusterNeeded(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of this machine: its ledger as it was at the last look."""
+"""The known state of this machine: its ledger at the last read."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ NOT_LOOKED: str = "nobody has looked yet"
 
 
 class Machine:
-    """Its GPUs, and who holds them.
+    """The machine's GPUs with their holders.
 
     Args:
-        ledger: of this machine.
-        policy: which GPU a share goes to.
-        seconds: between two looks while nobody calls.
+        ledger: ledger of this machine.
+        policy: policy that chooses the GPU of a share.
+        seconds: interval of reads without calls.
     """
 
     def __init__(self, ledger: HostLedger, policy: core.Policy, *, seconds: float) -> None:
@@ -36,36 +36,36 @@ class Machine:
 
     @property
     def books(self) -> Books:
-        """As of the last look.
+        """The books at the last read.
 
         Raises:
-            NotReady: there was none that went well.
+            NotReady: no read has succeeded.
         """
         self.require_fresh()
         assert self._books is not None  # noqa: S101 - fresh
         return self._books
 
     def simulated(self, _: str) -> frozenset[str]:
-        """UUIDs of GPUs that do not exist: all or none."""
+        """Return UUIDs of GPUs that do not exist: all or none."""
         inventory = self._books.inventory if self._books else None
         devices = inventory.devices if inventory and inventory.simulated else ()
         return frozenset(str(each.uuid) for each in devices)
 
     def policy(self) -> core.Policy:
-        """Which GPU a share goes to."""
+        """Return the policy that chooses the GPU of a share."""
         return self._policy
 
     def missing(self) -> str:
-        """Why the ledger could not be looked at last; empty: it could."""
+        """Return why the last read of the ledger failed; empty: it succeeded."""
         return self._missing
 
     def require_fresh(self) -> None:
-        """Refuse where the last look did not go well; raises NotReady."""
+        """Refuse where the last read failed; raises NotReady."""
         if self._missing:
             raise NotReady(f"this machine's state is not known: {self._missing}")
 
     async def look(self) -> None:
-        """See what is held now; one look at a time asks the driver.
+        """Read what is held now; one read at a time asks the driver.
 
         Raises:
             NotReady: driver or ledger do not answer.
@@ -83,7 +83,7 @@ class Machine:
         self.require_fresh()
 
     async def run(self) -> None:
-        """Look now and then, so that health and history are of now; for ever."""
+        """Read now and then, so that health and history are recent; without end."""
         while True:
             try:
                 await self.look()
@@ -92,7 +92,7 @@ class Machine:
             await passed(lambda: self._seconds)
 
     def sample(self) -> Sample | None:
-        """Figures of the last look; None: it did not go well. A machine's jobs are its holders."""
+        """Return figures of the last read; None: it failed. A machine's jobs are its holders."""
         if self._missing or self._books is None:
             return None
         kinds = [each.kind for each in self._books.records.values()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom the calls of one machine ask, and who may call."""
+"""The parts that answer the calls of one machine, and their authentication."""
 
 import asyncio
 import contextlib
@@ -31,16 +31,16 @@ from gpupack_serving.errors import Denied
 from gpupack_serving.user import User
 
 NAMESPACE: Final = "this-machine"
-"""Of all allocations, as in `this-machine/NAME`."""
+"""Namespace of all allocations, as in `this-machine/NAME`."""
 
 OWNER: Final = User(username="owner-of-the-token")
 
 MAX_WAITING: Final = 16
-"""Allocations at once, each of which has a thread while it waits."""
+"""Maximum allocations that wait at once, each of which has a thread."""
 
 
 class Waiting:
-    """Threads that wait for GPUs, apart from those that look who holds them."""
+    """Threads that wait for GPUs, separate from those that read the holders."""
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
@@ -51,7 +51,7 @@ class Waiting:
     async def make(
         self, name: str, config: TrainingGPUConfig, *, wait_seconds: float, hold_seconds: int
     ) -> Record:
-        """Reserve GPUs; raises as `Reservations.make`, and Denied where too many wait."""
+        """Reserve GPUs; raises as `Reservations.make`, and Denied where too many calls wait."""
         patience = Patience(wait_seconds, hold_seconds, self._stop)
         async with self._turn():
             loop = asyncio.get_running_loop()
@@ -61,11 +61,11 @@ class Waiting:
             return await asyncio.shield(made)
 
     async def cancel(self, name: str) -> None:
-        """Give GPUs back; raises as `Reservations.cancel`."""
+        """Release GPUs; raises as `Reservations.cancel`."""
         await asyncio.to_thread(self._reservations.cancel, name)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits."""
         self._stop.set()
         self._threads.shutdown()
 
@@ -82,7 +82,7 @@ class Waiting:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostParts:
-    """Implements Shown for one machine."""
+    """The implementation of Shown for one machine."""
 
     model: Machine
     history: History
@@ -92,25 +92,25 @@ class HostParts:
 
     @property
     def nodes(self) -> NodeViews:
-        """Of the last look."""
+        """Views of the last read."""
         return self.model.views
 
     async def scraper(self, call: Call) -> None:
-        """Refuse who does not show the token; raises Denied."""
+        """Refuse callers without the token; raises Denied."""
         self._require_token(call)
 
     async def viewer(self, call: Call) -> User:
-        """Who calls, after a look at the ledger; raises Denied, NotReady."""
+        """Return the caller, after a read of the ledger; raises Denied, NotReady."""
         self._require_token(call)
         await self.model.look()
         return OWNER
 
     async def planned(self, _: User, gang: core.Gang) -> Plan:
-        """Where it would be placed now: on one node at once, however many workers."""
+        """Return where a gang would be placed now: on one node at once, however many workers."""
         return core.plan_gang(self.model.cluster, gang, self.model.policy())
 
     async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
-        """A process of an allocation; raises Denied, NotReady, Missing, SetupInvalid."""
+        """Return a process of an allocation; raises Denied, NotReady, Missing, SetupInvalid."""
         await self.viewer(call)
         if whose.job:
             raise ClusterNeeded("GPUJobs are of a cluster; name an allocation of this machine")
@@ -125,14 +125,14 @@ class HostParts:
         return PlacedProcess(visible, (str(node),), ranks_before=0, ranks=len(visible))
 
     def reservation(self, namespace: str, name: str) -> Record:
-        """As of the last look; raises Missing, NotReady."""
+        """Return a reservation at the last read; raises Missing, NotReady."""
         found = reservations(self.model.books.records).get(name)
         if found is None or namespace != NAMESPACE:
             raise no_allocation(namespace, name)
         return found
 
     def indices(self) -> dict[core.DeviceUuid, int]:
-        """Of this machine's GPUs, as of the last look; raises NotReady."""
+        """Return indices of this machine's GPUs at the last read; raises NotReady."""
         return {each.uuid: each.index for each in self.model.books.inventory.devices}
 
     def _require_token(self, call: Call) -> None:
@@ -145,6 +145,6 @@ class HostParts:
 
 
 def host_parts_of(state: State) -> HostParts:
-    """What the application was built with."""
+    """Return the parts that the application was built with."""
     found: HostParts = state["parts"]
     return found

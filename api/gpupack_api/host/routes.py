@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that one machine answers in its own way: who holds its GPUs, and reservations.
+"""Calls that one machine answers in its own way: holders of its GPUs, and reservations.
 
-A reservation is of whole GPUs. Where they are not free in time nothing is held, and nobody waits on
-afterwards: the queue of a machine is of those who wait in a call.
+A reservation is of whole GPUs. Where they are not free in time nothing is held, and no wait
+continues afterwards: the queue of a machine contains only the calls that wait.
 """
 
 import datetime as dt
@@ -37,7 +37,7 @@ from gpupack_scheduling.ledger import claims
 
 RUNNING: Final = "Running"
 FAILED: Final = "Failed"
-"""Phases, as the cluster's GPUJobs have them."""
+"""Phases of the cluster's GPUJobs."""
 
 
 @post(f"{PREFIX}/allocate", tags=["allocations"], status_code=201, responses=problems.WRITES)

@@ -22,28 +22,28 @@ class HostSettings:
     """All settings of one machine's server."""
 
     address: str = LOOPBACK
-    """GPUPACK_LISTEN_ADDRESS: beyond loopback it takes a certificate."""
+    """GPUPACK_LISTEN_ADDRESS: an address other than loopback requires a certificate."""
     port: int = 8480
     """GPUPACK_LISTEN_PORT."""
     tls_cert: str = ""
-    """GPUPACK_TLS_CERT: path of the certificate chain (PEM); empty: HTTP, on loopback alone."""
+    """GPUPACK_TLS_CERT: path of the certificate chain (PEM); empty: HTTP, only on loopback."""
     tls_key: str = ""
     """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
     state: pathlib.Path
-    """GPUPACK_STATE_FOLDER: holds `token`."""
+    """GPUPACK_STATE_FOLDER: folder of `token`."""
     page_folder: str = ""
-    """GPUPACK_PAGE_FOLDER: holds the built dashboard; empty: it is not served."""
+    """GPUPACK_PAGE_FOLDER: folder of the built dashboard; empty: it is not served."""
     log_level: str = "INFO"
     """GPUPACK_LOG_LEVEL."""
 
     @property
     def token(self) -> pathlib.Path:
-        """Holds the token that callers show."""
+        """File with the token that callers send."""
         return self.state / "token"
 
     @property
     def url(self) -> str:
-        """At which this machine reaches the server."""
+        """URL at which this machine reaches the server."""
         address = ipaddress.ip_address(self.address)
         if address.is_unspecified:
             address = ipaddress.ip_address(LOOPBACK if address.version == 4 else "::1")  # noqa: PLR2004
@@ -55,7 +55,7 @@ class HostSettings:
         """Read all settings.
 
         Raises:
-            SettingsInvalid: the message names the variable, its value and what it may be.
+            SettingsInvalid: the message names the variable, its value and the allowed values.
         """
         environment = Environment(environ)
         address = environment.parsed(
@@ -86,6 +86,6 @@ def _address(text: str) -> str:
 
 
 def _state_folder(environment: Environment) -> pathlib.Path:
-    """As the XDG base directories have it."""
+    """Return the folder by the XDG base directories."""
     home = environment.text("HOME", str(pathlib.Path("~").expanduser()))
     return environment.path("XDG_STATE_HOME", f"{home}/.local/state") / "gpupack"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one token of this machine's server: who can read its file may do everything.
+"""The one token of this machine's server: a user who can read its file may do everything.
 
-It is made at the first start. To replace it, remove the file and restart the server.
+It is created at the first start. To replace it, remove the file and restart the server.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ SCHEME: Final = "Bearer "
 
 
 def token_at(path: pathlib.Path) -> str:
-    """Read the token, or make it.
+    """Read the token, or create it.
 
     Raises:
-        TokenUnusable: it cannot be read or made, is too short, or users other than its owner may
+        TokenUnusable: it cannot be read or created, is too short, or users other than its owner can
             read it.
     """
     try:
@@ -42,7 +42,7 @@ def token_at(path: pathlib.Path) -> str:
 
 
 def is_shown(authorization: str, token: str) -> bool:
-    """Whether a call's Authorization header is this token's."""
+    """Return whether a call's Authorization header has this token."""
     return hmac.compare_digest(authorization.encode(), f"{SCHEME}{token}".encode())
 
 
@@ -66,7 +66,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _make(path: pathlib.Path) -> None:
-    """Whole or not at all; another process that makes one at the same moment may be first."""
+    """Create the file completely or not at all; a concurrent process may be first."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the agents are: a reflector's store of their pods."""
+"""Addresses of the agents: a reflector's store of their pods."""
 
 from typing import Final
 
@@ -11,13 +11,13 @@ SELECTOR: Final = {
 
 
 class AgentPods:
-    """Addresses by node, of pods that run; who may make pods beside the API may name another."""
+    """Addresses of running agents' pods, by node; a user who may create pods there may fake one."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
 
     def addresses(self) -> dict[str, str]:
-        """Of each node the address of its agent."""
+        """Return the agent's address of each node."""
         return {
             pod.spec.node_name: pod.status.pod_ip
             for pod in self._pods.values()
@@ -25,13 +25,13 @@ class AgentPods:
         }
 
     def replace(self, items: list[Pod], /) -> None:
-        """These are all."""
+        """Replace all pods."""
         self._pods = {item.metadata.uid: item for item in items}
 
     def upsert(self, item: Pod, /) -> None:
-        """One appeared or changed."""
+        """Add or update a pod."""
         self._pods[item.metadata.uid] = item
 
     def remove(self, item: Pod, /) -> None:
-        """One is gone."""
+        """Remove a pod."""
         self._pods.pop(item.metadata.uid, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks the agents in a process, and the watch that tells where they are."""
+"""The reader of the agents' metrics in a process, and the watch of their addresses."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from gpupack_kube.resources import PODS
 
 
 class Asking(NamedTuple):
-    """Nobody asks by default.
+    """The reader with its watch; by default there is neither.
 
-    `reflectors` are none of those that answers depend on: without them these are as fresh as ever.
+    Answers do not depend on `reflectors`: without them answers are as fresh as ever.
     """
 
     gauge: Gauge | None = None
@@ -24,7 +24,7 @@ class Asking(NamedTuple):
 
 
 def asking(settings: ReadingSettings | None, api: Api, cluster: core.Cluster) -> Asking:
-    """Ask the agents of a cluster's nodes."""
+    """Return a reader of the agents on a cluster's nodes."""
     if settings is None:
         return Asking()
     pods = AgentPods()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the agents for their figures, all of them again and again.
+"""A periodic reader of all agents' metrics.
 
     at once        AT_ONCE agents
     an answer      ANSWER_SECONDS, MAX_BYTES; no redirect, no compression, no proxy
-    it counts for  STALE_SECONDS
+    valid for      STALE_SECONDS
 
-It is known by whom: the certificate is checked, and the token that is sent may get /metrics and
-nothing else. What an agent says is believed of its own node's GPUs alone.
+The agent's certificate is verified, and the token that is sent permits only GET /metrics. An
+agent's data counts only for GPUs of its own node.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final = 16
 ANSWER_SECONDS: Final = 5.0
 MAX_BYTES: Final = 4 << 20
-"""Of one answer; one of 8 GPUs and 16 pods takes 40 KB."""
+"""Maximum size of an answer; one with 8 GPUs and 16 pods takes 40 KB."""
 STALE_SECONDS: Final = 120.0
 TEMPERATURE: Final = "DCGM_FI_DEV_GPU_TEMP"
 POWER: Final = "DCGM_FI_DEV_POWER_USAGE"
@@ -39,24 +39,24 @@ OK: Final = 200
 
 
 class Agents(Protocol):
-    """Who knows where agents are."""
+    """A source of agents' addresses."""
 
     def addresses(self) -> Mapping[str, str]:
-        """By node."""
+        """Return addresses by node."""
 
 
 class AgentSilent(Exception):
-    """An agent gave no answer that can be used; the text says why."""
+    """An agent gave no usable answer; the text says why."""
 
 
 class Gauge:
     """Readings by node and UUID.
 
     Args:
-        agents: where they are.
-        nodes: names of those that are known; others are not asked.
-        settings: how they are asked.
-        now: monotonic seconds.
+        agents: addresses of the agents.
+        nodes: returns names of known nodes; other agents are not read.
+        settings: how agents are read.
+        now: returns monotonic seconds.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class Gauge:
         self._trusted = CaFile(Path(settings.ca))
 
     def of(self, node: str) -> Mapping[str, Reading]:
-        """By UUID; the same object until something else is read."""
+        """Return a node's readings by UUID; the same object until new data arrives."""
         found, at = self._known.get(node, (NOTHING, 0.0))
         return found if found and self._now() - at <= STALE_SECONDS else NOTHING
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Read all agents repeatedly, without end."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
         connector = aiohttp.TCPConnector(limit=AT_ONCE)
         async with aiohttp.ClientSession(
@@ -91,7 +91,7 @@ class Gauge:
                 await asyncio.sleep(max(self._settings.seconds - took, self._settings.seconds / 2))
 
     async def round(self, session: aiohttp.ClientSession) -> None:
-        """Ask all of them once."""
+        """Read all agents once."""
         known = set(self._nodes())
         agents = {node: at for node, at in self._agents.addresses().items() if node in known}
         self._known = {node: kept for node, kept in self._known.items() if node in agents}
@@ -117,7 +117,7 @@ class Gauge:
         self._known[node] = (before if before == read else read, self._now())
 
     async def _text(self, session: aiohttp.ClientSession, address: str) -> str:
-        """Raises AgentSilent."""
+        """Return the text of an agent's metrics; raises AgentSilent."""
         host = f"[{address}]" if ":" in address else address
         try:
             token = self._settings.token.read_text().strip()
@@ -147,7 +147,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> str:
 
 
 def readings(text: str) -> dict[str, Reading]:
-    """By UUID, of GPUs of which anything is told."""
+    """Return readings by UUID, of GPUs with any data."""
     return {
         uuid: Reading(
             temperature_celsius=_whole(figures.get(TEMPERATURE)),

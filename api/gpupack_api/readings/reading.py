@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of one GPU."""
+"""The reading of one GPU."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """In whole numbers: what changes by less is no news. None: it is not known."""
+    """A reading in whole numbers, so that smaller changes do not count. None: unknown."""
 
     temperature_celsius: float | None = None
     power_watts: float | None = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that are held for somebody outside the cluster's pods: GPUJobs that do nothing.
+"""GPUs that are held for use outside the cluster's pods: GPUJobs that do nothing.
 
-The caller makes, looks at and deletes them: each write carries his own token, so that the API
-server judges him, its quotas and policies count, and its audit names him. This process has no right
-to write.
+Each write (create, change, delete) carries the caller's own token, so that the API server
+authorizes the caller, its quotas and policies apply, and its audit names the caller. This process
+has no write permissions.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from gpupack_kube.objects import Json
 from gpupack_serving.user import User
 
 WAIT_SECONDS: Final = 8.0
-"""For which a call waits for its GPUs; a client gives up after ten, or later."""
+"""Seconds that a call waits for its GPUs; clients give up after ten, or later."""
 
 LOOK_SECONDS: Final = 0.05
 MAX_SECONDS: Final = 7 * 24 * 3600
@@ -47,7 +47,7 @@ HOLD: Final = (
     "-c",
     "import os, signal; signal.signal(signal.SIGTERM, lambda *_: os._exit(143)); signal.pause()",
 )
-"""The first process of a container hears no signal for which it has no handler."""
+"""The first process of a container gets no signal for which it has no handler."""
 
 IdempotencyKey = Annotated[
     str,
@@ -60,11 +60,11 @@ IdempotencyKey = Annotated[
 
 
 class Allocate(Training, frozen=True, forbid_unknown_fields=True):
-    """What is to be held, where and for how long.
+    """The request of an allocation: what, where and for how long.
 
     Attributes:
-        namespace: whose quota it counts against; empty: the service account's own.
-        seconds: after which it ends by itself.
+        namespace: namespace whose quota it counts against; empty: the service account's own.
+        seconds: time after which it ends by itself.
     """
 
     namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME_OR_EMPTY)] = ""
@@ -75,7 +75,7 @@ Asked = Annotated[Allocate, Body(schema_extra={"additionalProperties": False})]
 
 
 class WorkerConfig(msgspec.Struct, frozen=True):
-    """What one worker has; `device_ids` are the GPUs' indices on their node."""
+    """The GPUs of one worker; `device_ids` are indices on their node."""
 
     node_name: str
     device_ids: list[int]
@@ -83,7 +83,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
 
 
 class GpuConfig(msgspec.Struct, frozen=True):
-    """What was given: `environment` is for a process on the node of the first worker."""
+    """The allocated GPUs; `environment` is for a process on the node of the first worker."""
 
     gpu_count: int
     workers: list[WorkerConfig]
@@ -96,10 +96,10 @@ class Allocation(msgspec.Struct, frozen=True):
     Attributes:
         success: whether they are held now.
         allocation_id: NAMESPACE/NAME, below `allocations/`.
-        node_name: of the first worker; empty: there is none yet.
-        phase: of its GPUJob.
+        node_name: node of the first worker; empty: there is none yet.
+        phase: phase of its GPUJob.
         message: why it waits, or why it ended.
-        expires: when it ends by itself, once it has begun.
+        expires: when it ends by itself, once it has started.
     """
 
     success: bool
@@ -183,7 +183,7 @@ def _own_namespace(user: User) -> str:
 
 
 def allocation_name(identity: str) -> str:
-    """The same for the same identity; where there is none another each time."""
+    """Return a name that is the same for the same identity; without one it is random."""
     if not identity:
         return f"allocation-{secrets.token_hex(6)}"
     return f"allocation-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
@@ -226,13 +226,13 @@ def _manifest(parts: Parts, asked: Allocate, name: str) -> Json:
 
 
 async def settled(parts: Parts, made: ShownJob, *, revision: int = 0) -> ShownJob:
-    """As it is once it runs by this revision or has ended, or after a while."""
+    """Wait until the job runs with this revision or has ended, for a limited time; return it."""
     ends = time.monotonic() + WAIT_SECONDS
     job = made
     while time.monotonic() < ends and not _is_settled(job, revision):
         await asyncio.sleep(LOOK_SECONDS)
         seen = parts.model.jobs.by_key.get(made.key)
-        # The watch may not know yet that one of the same name before it is gone.
+        # The watch may not know yet that an earlier job of that name is gone.
         if seen is not None and seen.metadata.uid == made.metadata.uid:
             job = seen
     return job
@@ -247,7 +247,7 @@ def _is_running(job: ShownJob, revision: int) -> bool:
 
 
 def view(parts: Parts, job: ShownJob) -> Allocation:
-    """As callers are told of it."""
+    """Return a job in the form of an allocation."""
     is_leaving = job.metadata.deletion_timestamp is not None
     runs = _is_running(job, job.spec.revision) and not is_leaving
     workers = [

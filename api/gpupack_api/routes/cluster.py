@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster as a whole: no tenant's name is in it."""
+"""Calls about the whole cluster, without any tenant's name."""
 
 import datetime as dt
 from typing import Annotated, Final
@@ -37,14 +37,14 @@ After = Annotated[
 
 
 class Utilization(msgspec.Struct, frozen=True):
-    """What is given out, in percent."""
+    """The allocated part, in percent."""
 
     gpu_utilization: float
     gpu_memory_usage: float
 
 
 class AvailableNode(msgspec.Struct, frozen=True):
-    """A node that has GPUs which are free as a whole."""
+    """A node with GPUs that are free as a whole."""
 
     node_name: str
     gpu_type: str
@@ -54,7 +54,7 @@ class AvailableNode(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The cluster in short."""
+    """A summary of the cluster."""
 
     utilization: Utilization
     available_nodes: list[AvailableNode]
@@ -80,7 +80,7 @@ class Monitoring(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """ok, or stale with what is missing."""
+    """A status: ok, or stale with what is missing."""
 
     status: str
     missing: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings that may change while the API runs."""
+"""The call for settings that may change while the API runs."""
 
 import msgspec
 from litestar import post
@@ -11,7 +11,7 @@ from gpupack_api.routes.parts import PREFIX, Call, parts_of, token_of
 
 
 class Reloaded(msgspec.Struct, frozen=True):
-    """What has another value than before the file was read."""
+    """The settings that changed when the file was read."""
 
     changed: list[Change]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs were held and what that costs, of the namespaces that the caller may see."""
+"""Usage and cost of GPUs, in the namespaces that the caller may see."""
 
 import dataclasses
 import datetime as dt
@@ -30,26 +30,26 @@ from gpupack_core.accounting import Group
 from gpupack_serving.peer_limits import TokenBuckets
 
 MAX_LISTED: Final = 20_000
-"""Rows of one answer: 6 MB at most, also for a caller that reads slowly."""
+"""Maximum rows of an answer: 6 MB, also for a caller that reads slowly."""
 
 CSV: Final = "text/csv"
 
 BURST: Final = 10
 SECONDS: Final = 1.0
-"""A user may ask ten times at once, then once a second: an answer takes up to a tenth of one."""
+"""Ten questions of a user at once, then one a second: an answer takes up to a tenth of a second."""
 
 Call = Request[Any, Any, State]
 
 
 class Format(enum.StrEnum):
-    """How the answer is written."""
+    """The format of the answer."""
 
     JSON = "json"
     CSV = "csv"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants to know."""
+    """A question about cost."""
 
     since: dt.datetime | None
     until: dt.datetime | None
@@ -61,30 +61,30 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def questions() -> TokenBuckets:
-    """How many each user may ask, of the accountant and of each who hands questions on to it."""
+    """Return the limit of each user's questions, for the cost service and for each forwarder."""
     return TokenBuckets(burst=BURST, seconds=SECONDS, clock=time.monotonic)
 
 
 class CostDesk(Protocol):
-    """Who answers: the accountant itself, or whoever knows where it is."""
+    """A source of answers: the cost service itself, or a forwarder."""
 
     async def answer(self, call: Call, asked: Asked) -> Response[bytes]:
-        """The answer as it is sent; raises Denied, NotReady, CallWrong, Missing, KubeError."""
+        """Return the answer; raises Denied, NotReady, CallWrong, Missing, KubeError."""
 
 
 @dataclasses.dataclass
 class CsvToo(Operation):
-    """A call whose answer is described as JSON and may be CSV."""
+    """An operation whose answer is described as JSON and may be CSV."""
 
     def __post_init__(self) -> None:
-        """Add that to what is known of the answer."""
+        """Add CSV to the description of the answer."""
         answer = (self.responses or {}).get("200")
         if isinstance(answer, OpenAPIResponse) and answer.content is not None:
             text = Schema(type=OpenAPIType.STRING)
             answer.content[CSV] = OpenAPIMediaType(schema=text)
 
 
-# Not dt.datetime: in a query Litestar takes a number for seconds since 1970, too.
+# Not dt.datetime: in a query Litestar also accepts a number as seconds since 1970.
 Since = Annotated[
     str | None,
     QueryParameter(
@@ -120,7 +120,7 @@ After = Annotated[
         )
     },
 )
-async def cost(  # noqa: PLR0913 - the call has so many parameters
+async def cost(  # noqa: PLR0913 - the call has this many parameters
     request: Call,
     state: State,
     *,
@@ -147,7 +147,7 @@ async def cost(  # noqa: PLR0913 - the call has so many parameters
 
 
 def _moment(field: str, text: str | None) -> dt.datetime | None:
-    """A moment as RFC 3339 writes it; raises CallWrong."""
+    """Parse a time in RFC 3339; raises CallWrong."""
     try:
         return None if text is None else msgspec.convert(text, dt.datetime)
     except msgspec.ValidationError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes, as a stream of server-sent events."""
+"""Changes as a stream of server-sent events."""
 
 from typing import Annotated, Final, Literal
 
@@ -21,7 +21,7 @@ EVENT_STREAM: Final = "text/event-stream"
 MAX_SECONDS: Final = 7 * 24 * 3600
 
 NOT_COMPRESSED: Final = "compresses_itself"
-"""The option by which the application leaves a call's answer as it is."""
+"""Option of a call whose answer the application does not compress."""
 
 Full = Annotated[
     bool, QueryParameter(description="Begin with all there is; else what changes from now on.")

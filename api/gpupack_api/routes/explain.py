@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPUJob or a standalone pod waits for, by the queue's own code on a copy of its state."""
+"""Why a GPUJob or a standalone pod waits, computed with the queue's own code on a copy."""
 
 from typing import Final
 
@@ -27,24 +27,24 @@ _ON_A_NODE: Final = frozenset({claims.State.LANDED, claims.State.BOUND, claims.S
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What a GPUJob or a standalone pod waits for.
+    """Why a GPUJob or a standalone pod waits.
 
     Attributes:
-        phase: of it; Scheduled: a pod that has a node.
-        reason: why it waits, worked out now where it stands in the queue; else as its status says.
-        message: the same in words.
-        position: among all jobs and standalone pods that wait in the cluster, in the order in which
-            they are admitted; the first is 1; null: it is not in the queue.
-        waiting: how many wait in the cluster.
+        phase: its phase; Scheduled: a pod that has a node.
+        reason: why it waits, computed now where it is in the queue; else from its status.
+        message: the reason in words.
+        position: position among all jobs and standalone pods that wait in the cluster, in the order
+            in which they are admitted; the first is 1; null: it is not in the queue.
+        waiting: number of jobs and pods that wait in the cluster.
         start: when it starts; null: it is not in the queue.
-        ahead: what waits and goes before it and may be named.
-        ahead_hidden: how many more.
-        foreseen_seconds: by then it starts at the latest, where that is foreseen.
-        fits_now: whether it has room, whatever else waits and whatever quotas say; null: it does
-            not stand in the queue.
-        would_help: what would let it start; what stands behind that is not looked at.
-        node: where a pod is that has a node; empty: it waits. Of a GPUJob its own call says it.
-        holds: the GPUs that this pod holds, as `GET holders` shows them.
+        ahead: jobs and pods before it that may be named.
+        ahead_hidden: number of others before it.
+        foreseen_seconds: time to its latest start, where there is an estimate.
+        fits_now: whether it fits, whatever else waits and whatever quotas allow; null: it is not in
+            the queue.
+        would_help: changes that would let it start; their further effects are not computed.
+        node: node of a bound pod; empty: it waits. A GPUJob's own call has its nodes.
+        holds: the GPUs that this pod holds, in the form of `GET holders`.
     """
 
     phase: str
@@ -120,7 +120,7 @@ def _gated(parts: Parts, namespace: str, name: str) -> objects.Pod | None:
 
 
 def _placed(parts: Parts, namespace: str, name: str) -> Explanation:
-    """Say where a pod is that has a node; raises Missing."""
+    """Return the place of a bound pod; raises Missing."""
     model = parts.model
     there = model.ledger.claims.pods.values()
     found = (pod for pod in there if (pod.namespace, pod.name) == (namespace, name))
@@ -140,7 +140,7 @@ def _placed(parts: Parts, namespace: str, name: str) -> Explanation:
 
 
 async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) -> Explanation:
-    """Of one that stands in the queue."""
+    """Explain a job or pod in the queue."""
     onlooker = parts.model.onlooker
     found = await parts.questions.answer(
         user, lambda: prepare_explain(onlooker), lambda copy: copy.explain(job)

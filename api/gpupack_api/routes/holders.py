@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds which GPU, of the namespaces whose pods the caller may list."""
+"""Holders of GPUs, in the namespaces whose pods the caller may list."""
 
 import heapq
 from typing import Annotated, Final
@@ -26,7 +26,7 @@ After = Annotated[
 
 
 class Holders(msgspec.Struct, frozen=True):
-    """By namespace, pod and UUID; `next` is empty where there are no more."""
+    """Holders by namespace, pod and UUID; `next` is empty where there are no more."""
 
     holders: list[HolderView]
     next: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUJobs, of the namespaces that the caller may see."""
+"""GPUJobs, in the namespaces that the caller may see."""
 
 from collections.abc import Collection
 from operator import itemgetter
@@ -56,7 +56,7 @@ After = Annotated[
 
 
 class JobDetail(msgspec.Struct, frozen=True):
-    """A GPUJob with its attempts, the newest last, and where the workers of the current one are."""
+    """A GPUJob with its attempts, newest last, and the places of the current attempt's workers."""
 
     job: JobView
     attempts: list[AttemptView]
@@ -64,9 +64,10 @@ class JobDetail(msgspec.Struct, frozen=True):
 
 
 class Jobs(msgspec.Struct, frozen=True):
-    """By namespace and name; `next` is empty where there are no more.
+    """GPUJobs by namespace and name; `next` is empty where there are no more.
 
-    `may_list` is false for who may list GPUJobs in no namespace that has any, nor in his own.
+    `may_list` is false for a caller that may list GPUJobs in no namespace that has any, nor in its
+    own.
     """
 
     jobs: list[JobView]
@@ -75,11 +76,11 @@ class Jobs(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """GPUJobs and standalone pods that wait; why stands in `message`.
+    """GPUJobs and standalone pods that wait; `message` has the reason.
 
     Pages are by priority, then age, so that all of them together are complete while jobs come and
-    go; `position` is the place in the order in which they are admitted. `total` is of all pages;
-    `next` is empty where there are no more. `may_list` is as of `GET jobs`.
+    go; `position` is the place in the order in which they are admitted. `total` counts all pages;
+    `next` is empty where there are no more. `may_list` is that of `GET jobs`.
     """
 
     waiting: list[QueueRow]
@@ -89,7 +90,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Visible(msgspec.Struct, frozen=True):
-    """What a caller may see, and whether any may be listed."""
+    """The jobs that a caller may see, and whether it may list any."""
 
     user: User
     jobs: list[ShownJob]
@@ -171,7 +172,7 @@ async def _visible(request: Call, state: State, namespace: str) -> Visible:
 
 
 async def _pods_of(parts: Parts, user: User, namespace: str) -> Collection[str]:
-    """The namespaces of which the caller may see pods that wait; jobs alone may be visible."""
+    """Return the namespaces in which the caller may see waiting pods; it may see only jobs."""
     there = {pod.metadata.namespace for pod in parts.model.ledger.pods.gated.values()}
     if namespace:
         allowed = namespace in there and await parts.rights.may_list(user, "pods", namespace)

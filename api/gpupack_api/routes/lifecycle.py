@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suspend, resume and rerun a GPUJob, with the caller's own token."""
+"""Suspend, resume and rerun of a GPUJob, with the caller's own token."""
 
 from typing import Annotated
 
@@ -25,10 +25,10 @@ ONE_JOB = f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}"
 
 
 class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a job is to be rerun.
+    """The options of a rerun.
 
     Attributes:
-        name: of the new job; empty: NAME-rerun-N, the first that is free.
+        name: name of the new job; empty: NAME-rerun-N, the first that is free.
     """
 
     name: Annotated[str, msgspec.Meta(max_length=MAX_JOB_NAME, pattern=NAME_OR_EMPTY)] = ""
@@ -38,7 +38,7 @@ AskedRerun = Annotated[Rerun, Body(schema_extra={"additionalProperties": False})
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """The GPUJob that was written; `suspended`: what its spec says now."""
+    """The GPUJob that was written; `suspended` is the present value in its spec."""
 
     namespace: str
     name: str
@@ -99,7 +99,7 @@ async def rerun(
 
 
 async def _caller(request: Call, state: State) -> tuple[User, Api]:
-    """Who calls, and the API server with the caller's token."""
+    """Return the caller, and the API server with the caller's token."""
     parts = parts_of(state)
     user = await parts.user(request)
     return user, parts.api.on_behalf(token_of(request))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer about one job or pod says of others, as far as the caller may know them."""
+"""The parts of an answer about other jobs and pods, as far as the caller may see them."""
 
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
@@ -12,11 +12,11 @@ from gpupack_scheduling.queueing.what_if import Answer, Other
 from gpupack_serving.user import User
 
 MAX_NAMED: Final = 100
-"""Jobs and namespaces in one answer; the others are counted."""
+"""Maximum jobs and namespaces in one answer; the others are counted."""
 
 
 class JobRef(msgspec.Struct, frozen=True):
-    """A GPUJob, or a standalone pod."""
+    """The name of a GPUJob or a standalone pod."""
 
     namespace: str
     name: str
@@ -24,7 +24,7 @@ class JobRef(msgspec.Struct, frozen=True):
 
 
 def foreseen_seconds(parts: Parts, found: Answer) -> float | None:
-    """From now until it starts at the latest; None: that is not known."""
+    """Return the seconds until its latest start; None: unknown."""
     by = latest(found.wait.start) if found.wait else None
     if by is None:
         return None
@@ -34,7 +34,7 @@ def foreseen_seconds(parts: Parts, found: Answer) -> float | None:
 async def named_and_hidden(
     parts: Parts, user: User, own: str, found: Collection[Other]
 ) -> tuple[list[JobRef], int]:
-    """Those that the caller may list, and how many others there are."""
+    """Return those that the caller may list, and the number of others."""
     jobs = await _visible(parts, user, "gpujobs", own, (e.namespace for e in found if not e.is_pod))
     pods = await parts.rights.among(user, "pods", {e.namespace for e in found if e.is_pod})
     named = [
@@ -49,14 +49,14 @@ async def named_and_hidden(
 async def _visible(
     parts: Parts, user: User, kind: str, own: str, there: Iterable[str]
 ) -> Collection[str]:
-    """The caller's own namespace first: of so many only some are asked about."""
+    """Return visible namespaces, the caller's own first: of many, only some are checked."""
     others = set(there)
     mine = await parts.rights.among(user, kind, others & {own})
     return {*mine, *await parts.rights.among(user, kind, others - {own})}
 
 
 async def would_help(parts: Parts, user: User, own: str, found: Answer) -> list[str]:
-    """What would let it start; other namespaces are named to callers who may see their quotas."""
+    """Return changes that would let it start; name namespaces whose quotas the caller may see."""
     if found.wait is None:
         return []
     borrowed = found.wait.borrowed
@@ -69,7 +69,7 @@ async def would_help(parts: Parts, user: User, own: str, found: Answer) -> list[
 
 
 def _of_others(borrowed: Collection[Borrowed]) -> Iterable[str]:
-    """Together, by model: whose they are is not said."""
+    """Yield sums by model, without the namespaces' names."""
     sums: dict[str, float] = {}
     for each in borrowed:
         sums[each.key] = sums.get(each.key, 0.0) + each.milli

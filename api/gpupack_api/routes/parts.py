@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all calls need; and as `Shown` what those need that one machine without a cluster serves."""
+"""The parts that all calls need; `Shown` has those for calls that one machine also serves."""
 
 import dataclasses
 from typing import Any, Final, Protocol
@@ -32,10 +32,10 @@ from gpupack_serving.user import User
 PREFIX = "/api/v1/gpu"
 
 TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a header
-"""As Authorization, which a proxy such as the API server's takes for itself (ADR 77)."""
+"""A header like Authorization, which a proxy such as the API server's removes (ADR 77)."""
 
 MAX_AT_ONCE: Final = 64
-"""Workers that are placed in some milliseconds, even among 5,000 nodes; more are in a thread."""
+"""Maximum workers placed directly, in some milliseconds among 5,000 nodes; more use a thread."""
 
 Plan = tuple[core.Placement, ...] | core.Refusal
 
@@ -43,7 +43,7 @@ Call = Request[Any, Any, State]
 
 
 class Whose(msgspec.Struct, frozen=True):
-    """Of which worker of an allocation or GPUJob (NAMESPACE/NAME) a process is."""
+    """A worker of an allocation or GPUJob (NAMESPACE/NAME) that a process belongs to."""
 
     allocation: str
     job: str
@@ -51,54 +51,54 @@ class Whose(msgspec.Struct, frozen=True):
 
 
 class Model(Protocol):
-    """What is known of nodes."""
+    """A source of nodes."""
 
     @property
     def cluster(self) -> core.Cluster:
-        """Nodes, and what is held of them."""
+        """Nodes, with what is held of them."""
 
     def missing(self) -> str:
-        """What is missing to answer; empty: nothing."""
+        """Return what is missing for an answer; empty: nothing."""
 
     def require_fresh(self) -> None:
-        """Refuse to answer from what may be old; raises NotReady."""
+        """Refuse to answer from data that may be old; raises NotReady."""
 
 
 class Shown(Protocol):
-    """Whom a call asks that needs no cluster."""
+    """The parts for a call that needs no cluster."""
 
     @property
     def model(self) -> Model:
-        """What is known."""
+        """The source of nodes."""
 
     @property
     def nodes(self) -> NodeViews:
-        """As callers are shown them."""
+        """Views of the nodes."""
 
     @property
     def history(self) -> History:
-        """Of the last hour."""
+        """History of the last hour."""
 
     @property
     def registry(self) -> CollectorRegistry:
-        """What is counted."""
+        """Registry of the metrics."""
 
     async def scraper(self, call: Call) -> None:
         """Refuse unless the caller may get /metrics; raises Denied, KubeError."""
 
     async def viewer(self, call: Call) -> User:
-        """Who calls, and may see all nodes; raises Denied, NotReady, KubeError."""
+        """Return a caller that may see all nodes; raises Denied, NotReady, KubeError."""
 
     async def planned(self, user: User, gang: core.Gang) -> Plan:
-        """Where it would be placed now; raises Denied."""
+        """Return where a gang would be placed now; raises Denied."""
 
     async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
-        """Where a process is; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
+        """Return a process's data; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Whom a call asks."""
+    """The parts of the cluster's server."""
 
     model: ReadModel
     nodes: NodeViews
@@ -112,12 +112,12 @@ class Parts:
     questions: Questions
     api: Api
     placeholder: Placeholder = NO_PLACEHOLDER
-    """What pods run that only hold GPUs."""
+    """Image of pods that only hold GPUs."""
     registry: CollectorRegistry = dataclasses.field(default_factory=CollectorRegistry)
-    """What is counted."""
+    """Registry of the metrics."""
 
     async def user(self, call: Call) -> User:
-        """Who calls, once the cluster's state is known; raises Denied, NotReady, KubeError."""
+        """Return the caller, once the state is known; raises Denied, NotReady, KubeError."""
         user = await self.rights.known(caller_of(call))
         self.model.require_fresh()
         return user
@@ -127,13 +127,13 @@ class Parts:
         await self.rights.require_path(caller_of(call), call.url.path)
 
     async def viewer(self, call: Call) -> User:
-        """The same, of who may see the cluster as a whole."""
+        """Return a caller that may see the whole cluster; raises Denied, NotReady, KubeError."""
         user = await self.user(call)
         await self.rights.require_cluster(user)
         return user
 
     async def job_of(self, call: Call, namespace: str, name: str) -> tuple[User, ShownJob]:
-        """Who calls, and the GPUJob; raises Denied, NotReady, KubeError, Missing."""
+        """Return the caller and the GPUJob; raises Denied, NotReady, KubeError, Missing."""
         user = await self.user(call)
         await self.rights.require_namespace(user, "gpujobs", namespace)
         job = self.model.jobs.by_key.get((namespace, name))
@@ -142,7 +142,7 @@ class Parts:
         return user, job
 
     async def planned(self, user: User, gang: core.Gang) -> Plan:
-        """Where it would be placed now; raises Denied where too much is asked at once."""
+        """Return where a gang would be placed now; raises Denied after too many questions."""
         cluster, policy = self.model.cluster, self.model.policy()
         if gang.workers <= MAX_AT_ONCE:
             return core.plan_gang(cluster, gang, policy)
@@ -151,7 +151,7 @@ class Parts:
         )
 
     async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
-        """Where a process is; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
+        """Return a process's data; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
         user = await self.user(call)
         namespace, _, name = (whose.allocation or whose.job).partition("/")
         await self.rights.require_namespace(user, "gpujobs", namespace)
@@ -164,19 +164,19 @@ class Parts:
 
 
 def parts_of(state: State) -> Parts:
-    """What the application was built with."""
+    """Return the parts that the application was built with."""
     found: Parts = state["parts"]
     return found
 
 
 def shown_of(state: State) -> Shown:
-    """The same, of an application that may be one machine's."""
+    """Return the parts of an application that may be one machine's."""
     found: Shown = state["parts"]
     return found
 
 
 def caller_of(call: Call) -> Caller:
-    """Who calls, as far as the call tells."""
+    """Return the caller, as far as the call identifies it."""
     return Caller(
         authorization=authorization_of(call),
         address=call.client.host if call.client else "",
@@ -185,18 +185,18 @@ def caller_of(call: Call) -> Caller:
 
 
 def authorization_of(call: Call) -> str:
-    """The caller's token with its scheme, from either header; the page's own one counts first."""
+    """Return the caller's token with its scheme from either header; the page's own comes first."""
     return call.headers.get(TOKEN_HEADER, "") or call.headers.get("authorization", "")
 
 
 def token_of(call: Call) -> str:
-    """The caller's Authorization header, for who is known already.
+    """Return the caller's Authorization header, after authentication.
 
-    Whatever changes something or is judged elsewhere goes by it. A certificate cannot be passed on,
-    and a browser would show one for other sites' pages, too.
+    Calls that change something or are authorized elsewhere use it. A certificate cannot be passed
+    on, and a browser would also send one for other sites' pages.
 
     Raises:
-        TokenNeeded: he is known by a certificate and sent none.
+        TokenNeeded: a certificate identifies the caller, which sent no token.
     """
     if header := authorization_of(call):
         return header

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUQuotas, of the namespaces that the caller may see: now, and in the last hour."""
+"""GPUQuotas, in the namespaces that the caller may see: now, and in the last hour."""
 
 import datetime as dt
 import math
@@ -19,7 +19,7 @@ from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
 from gpupack_crds.kinds import GpuQuota
 
 DIGITS: Final = 3
-"""After the point: a thousandth of a GPU is what can be held."""
+"""Digits after the point: a thousandth of a GPU can be held."""
 
 Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_QUOTAS)]
 After = Annotated[
@@ -31,7 +31,7 @@ After = Annotated[
 
 
 class QuotaView(msgspec.Struct, frozen=True):
-    """A namespace's quota and what it uses, as its GPUQuota's status says."""
+    """A namespace's quota with its usage, from its GPUQuota's status."""
 
     namespace: str
     cohort: str
@@ -45,9 +45,10 @@ class QuotaView(msgspec.Struct, frozen=True):
 
 
 class Quotas(msgspec.Struct, frozen=True):
-    """By namespace.
+    """Quotas by namespace.
 
-    `may_list` is false for who may list GPUQuotas in no namespace that has one, nor in his own.
+    `may_list` is false for a caller that may list GPUQuotas in no namespace that has one, nor in
+    its own.
     """
 
     quotas: list[QuotaView]
@@ -55,14 +56,14 @@ class Quotas(msgspec.Struct, frozen=True):
 
 
 class Visible(msgspec.Struct, frozen=True):
-    """What a caller may see, by namespace, and whether he may list any."""
+    """The quotas that a caller may see, by namespace, and whether it may list any."""
 
     quotas: dict[str, GpuQuota]
     may_list: bool
 
 
 class QuotaSeries(msgspec.Struct, frozen=True):
-    """A quota's figures, in GPUs, one for each of the answer's timestamps; null: not known."""
+    """A quota's figures, in GPUs, one for each of the answer's timestamps; null: unknown."""
 
     namespace: str
     cohort: str
@@ -72,10 +73,10 @@ class QuotaSeries(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """By namespace; `next` is empty where there are no more.
+    """Histories by namespace; `next` is empty where there are no more.
 
-    `total` counts the quotas that the caller may see. Figures are kept of the first 1,024 quotas of
-    the cluster by name: where there are more, the pages hold fewer than `total`.
+    `total` counts the quotas that the caller may see. Figures are kept for the first 1,024 quotas
+    of the cluster by name: where there are more, the pages hold fewer than `total`.
     """
 
     interval_seconds: float

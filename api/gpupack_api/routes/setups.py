@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process sets so that TensorFlow or PyTorch uses exactly the GPUs that it was given."""
+"""Settings with which TensorFlow or PyTorch uses exactly the GPUs of a process."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ class TensorFlowAsk(TensorFlowSetup, frozen=True, forbid_unknown_fields=True):
     """A setup, for given devices or for those of an allocation or a GPUJob.
 
     Attributes:
-        allocation: NAMESPACE/NAME, as `POST allocate` answered it.
+        allocation: NAMESPACE/NAME, from the answer of `POST allocate`.
         job: NAMESPACE/NAME of a GPUJob.
-        worker: which of its workers the process is, or belongs to.
-        port: at which workers meet, where `workers` is left to the placement.
+        worker: index of the worker that the process is, or belongs to.
+        port: port of the workers, where `workers` comes from the placement.
     """
 
     allocation: Key = ""
@@ -54,10 +54,10 @@ class PyTorchAsk(PyTorchSetup, frozen=True, forbid_unknown_fields=True):
     """A setup, for given devices or for those of an allocation or a GPUJob.
 
     Attributes:
-        allocation: NAMESPACE/NAME, as `POST allocate` answered it.
+        allocation: NAMESPACE/NAME, from the answer of `POST allocate`.
         job: NAMESPACE/NAME of a GPUJob.
-        worker: which of its workers the process belongs to. Rank, world size and the host of rank
-            0 follow from the placement, where they are left to it.
+        worker: index of the worker that the process belongs to. Rank, world size and the host of
+            rank 0 come from the placement, where they are not given.
     """
 
     allocation: Key = ""
@@ -108,7 +108,7 @@ async def setup_pytorch(request: Call, state: State, data: PyTorchBody) -> PyTor
 
 
 def _placed(asked: PyTorchAsk, placed: PlacedProcess) -> PyTorchAsk:
-    """What is left to the placement is taken from it."""
+    """Return a setup with values from the placement where they are not given."""
     rank = asked.rank or placed.ranks_before + (asked.local_rank or 0)
     local = asked.local_rank
     if local is None:
@@ -128,7 +128,7 @@ def _placed(asked: PyTorchAsk, placed: PlacedProcess) -> PyTorchAsk:
 async def _known(
     parts: Shown, request: Call, asked: TensorFlowAsk | PyTorchAsk
 ) -> tuple[PlacedProcess | None, tuple[Visible, ...]]:
-    """Where the process is, if it is of an allocation or job, and what is known of its GPUs."""
+    """Return the process's place in an allocation or job, if any, and its known GPUs."""
     if not _is_placed(asked):
         await parts.viewer(request)
         return None, _listed(parts, asked.devices)
@@ -166,7 +166,7 @@ def _wrong(error: SetupInvalid) -> CallWrong:
 
 
 def _addresses(hosts: Sequence[str], port: int) -> tuple[str, ...]:
-    """Give each worker an address: those that share a host have ports of their own."""
+    """Return an address for each worker: workers on one host have different ports."""
     seen = Counter[str]()
     found = []
     for host in hosts:

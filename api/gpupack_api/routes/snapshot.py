@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the cluster as the simulator reads it."""
+"""The state of the cluster in the simulator's format."""
 
 import asyncio
 from typing import Any, Final
@@ -12,7 +12,7 @@ from gpupack_api import problems
 from gpupack_api.routes.parts import PREFIX, Call, caller_of, parts_of
 
 _ONE_AT_A_TIME: Final = asyncio.Lock()
-"""Of a large cluster it takes some tens of MiB for a moment."""
+"""One snapshot at a time: for a large cluster it takes some tens of MiB for a moment."""
 
 
 @get(f"{PREFIX}/snapshot", tags=["cluster"], responses=problems.REFUSALS)

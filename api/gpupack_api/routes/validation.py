@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the cluster could serve a training, and whether it has room for it now.
+"""Whether the cluster could serve a training, and whether it fits now.
 
-By the same code that places jobs, on GPUs alone: CPU, memory, quotas and who waits already are not
-looked at, since the call does not name them.
+It uses the code that places jobs, for GPUs only: CPU, memory, quotas and waiting jobs are ignored,
+since the call does not name them.
 """
 
 from typing import Annotated, Final
@@ -24,14 +24,15 @@ MAX_GPUS: Final = 4096
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a training needs.
+    """The request of a training.
 
     Attributes:
         gpu_count: GPUs of all its workers together.
-        gpu_type: model, as people write it; empty: any.
-        memory_gb: of each GPU, GB of 10^9 bytes.
+        gpu_type: model in the form that users write; empty: any.
+        memory_gb: memory of each GPU, in GB of 10^9 bytes.
         distributed_training: it may run as several workers, on several nodes.
-        mixed_precision: it computes with bfloat16 or float16; any GPU that gpupack knows does.
+        mixed_precision: it computes with bfloat16 or float16, which any GPU that gpupack knows
+            supports.
     """
 
     gpu_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_GPUS)] = 1
@@ -45,14 +46,14 @@ Asked = Annotated[Training, Body(schema_extra={"additionalProperties": False})]
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """What came of it.
+    """The result of a validation.
 
     Attributes:
-        valid: the cluster could serve it, once what runs has ended.
-        fits_now: it has room for it at this moment.
-        workers: into how many workers it was divided.
-        gpus_per_worker: GPUs of each, on one node.
-        nodes: where they would be now, one for each worker.
+        valid: the cluster could serve it, once running work has ended.
+        fits_now: it fits at this moment.
+        workers: number of workers into which it was divided.
+        gpus_per_worker: GPUs of each worker, on one node.
+        nodes: nodes of the workers now, one for each.
         message: why it does not fit.
     """
 
@@ -84,7 +85,7 @@ async def validate(request: Call, state: State, data: Asked) -> Validation:
 
 
 def gang_of(asked: Training, cluster: core.Cluster) -> core.Gang:
-    """As few workers as the largest node allows, all alike."""
+    """Return a gang with as few workers as the largest node allows, all equal."""
     most = max((len(node.devices) for node in cluster.nodes()), default=0) or 1
     per_worker = asked.gpu_count
     if asked.distributed_training:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would become of a GPUJob; nothing is changed by it.
+"""The outcome of a hypothetical GPUJob; nothing is changed.
 
-Answered by the very code that decides, on a copy of what it knows. Other tenants' jobs are named to
-whoever may list them, and counted for others.
+The scheduler's own code answers, on a copy of its state. Other tenants' jobs are named to callers
+that may list them, and counted for others.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -38,11 +38,11 @@ MAX_BYTES: Final = 2 << 20
 
 
 class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A GPUQuota of a namespace instead of the one that there is.
+    """A namespace's GPUQuota in place of the existing one.
 
     Attributes:
-        namespace: whose; the caller has to be allowed to list its quotas.
-        spec: of a GPUQuota.
+        namespace: its namespace; the caller needs permission to list its quotas.
+        spec: spec of a GPUQuota.
     """
 
     namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME)]
@@ -50,17 +50,17 @@ class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A question.
+    """A what-if question.
 
     Attributes:
-        namespace: where the job would be.
-        job: spec of a GPUJob, as `kubectl apply` takes it.
+        namespace: namespace of the job.
+        job: spec of a GPUJob, in the form for `kubectl apply`.
         without_nodes: nodes that take no new work.
-        policy: by which it is placed, instead of its own; `default` is the simulator's;
-            empty: its own, or the cluster's.
-        quotas: instead of those that there are.
-        judged: whether the caller has had the API server judge the job (`dryRun=All`), and `job` is
-            the spec that it answered. By a client certificate a question can be asked only so.
+        policy: placement policy in place of the job's own; `default` is the simulator's; empty: the
+            job's own, or the cluster's.
+        quotas: quotas in place of the existing ones.
+        judged: whether the caller has already had the API server check the job (`dryRun=All`), and
+            `job` is the spec in its answer. With a client certificate only this form is possible.
     """
 
     namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME)]
@@ -77,22 +77,23 @@ Asked = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What would become of the job if it were made now.
+    """The outcome for the job if it were created now.
 
     Attributes:
-        outcome: Starts: it has places, once those in `instead_of` have left. Waits. Never: the
-            cluster as it is could not run it, or it would fail at once.
-        reason: as its status would have it; Admitted, or VictimsEnd, where it starts.
-        message: the same in words.
-        workers: where they would be.
-        position: among all jobs and standalone pods that wait in the cluster, in the order in which
-            they are admitted; the first is 1; null: it starts, or is not in the queue.
-        waiting: how many wait in the cluster, the job among them where it does.
-        start: when it starts; null: it does, or is not in the queue.
-        foreseen_seconds: by then it starts at the latest, where that is foreseen.
-        instead_of: jobs and pods that would be stopped or moved for it and that may be named.
-        instead_of_hidden: how many more.
-        would_help: what would let it start; what stands behind that is not looked at.
+        outcome: Starts: it has places, once those in `instead_of` have ended. Waits. Never: the
+            present cluster could not run it, or it would fail at once.
+        reason: the reason that its status would have; Admitted, or VictimsEnd, where it starts.
+        message: the reason in words.
+        workers: places of its workers.
+        position: position among all jobs and standalone pods that wait in the cluster, in the order
+            in which they are admitted; the first is 1; null: it starts, or is not in the queue.
+        waiting: number of jobs and pods that wait in the cluster, including this job where it
+            waits.
+        start: when it starts; null: now, or it is not in the queue.
+        foreseen_seconds: time to its latest start, where there is an estimate.
+        instead_of: jobs and pods that would be preempted or moved for it and that may be named.
+        instead_of_hidden: number of others.
+        would_help: changes that would let it start; their further effects are not computed.
     """
 
     outcome: Literal["Starts", "Waits", "Never"]
@@ -145,9 +146,9 @@ async def _judged(parts: Parts, request: Call, user: User, asked: WhatIf) -> Jud
     """Return the job as the API server would store it.
 
     Raises:
-        TokenNeeded: there is no token to have it judged with, and the caller has not.
+        TokenNeeded: there is no token for the check, and the caller has not made it.
         KubeError: it is refused.
-        Denied: the user may not make one there.
+        Denied: the user may not create one there.
     """
     if asked.judged:
         await _require_visible(parts, user, asked)
@@ -164,7 +165,7 @@ async def _judged(parts: Parts, request: Call, user: User, asked: WhatIf) -> Jud
 
 
 async def _require_visible(parts: Parts, user: User, asked: WhatIf) -> None:
-    """Other quotas than there are would tell of a namespace what it uses."""
+    """Check permissions: an answer for other quotas would reveal a namespace's usage."""
     for number, each in enumerate(asked.quotas):
         await parts.rights.require_namespace(user, "gpuquotas", each.namespace)
         for at, limit in enumerate(each.spec.gpus):
@@ -193,7 +194,7 @@ async def _answered(parts: Parts, user: User, ask: GangAsk, asked: WhatIf) -> An
 
 
 def _unasked(parts: Parts, why: Unaskable) -> Outcome:
-    """It does not come into the queue."""
+    """Return the outcome of a job that does not enter the queue."""
     return Outcome(
         outcome="Never" if why.for_good else "Waits",
         reason=why.reason,
@@ -241,7 +242,7 @@ async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Out
 
 
 def _workers(parts: Parts, found: Answer) -> list[WorkerView]:
-    """Of observed GPUs nobody says which."""
+    """Return the workers' places; the GPUs of observed nodes are unknown."""
     ledger = parts.model.ledger
     placed = (
         [ledger.claims.allocation(each) for each in found.starts.places] if found.starts else []
@@ -271,4 +272,4 @@ def _starts(workers: list[WorkerView], stopped: int) -> str:
 
 
 MAX_TOLD: Final = 8
-"""Nodes in a sentence."""
+"""Maximum nodes in a sentence."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The caller's own program on the GPUs of an allocation, instead of the one that does nothing.
+"""The caller's own program on the GPUs of an allocation, in place of the one that does nothing.
 
-It is a higher revision of the allocation's GPUJob, which the caller writes by his own token: what
-holds the GPUs ends, they are kept for it, and it begins there. It ends with the allocation.
+It is a higher revision of the allocation's GPUJob, which the caller writes with its own token: the
+running program ends, the GPUs are kept, and the new program starts on them. It ends with the
+allocation.
 """
 
 import hashlib
@@ -34,26 +35,26 @@ from gpupack_kube.errors import NotFound
 from gpupack_kube.objects import Json
 
 KEY_ANNOTATION: Final = f"{names.GROUP}/workload-key"
-"""Of the call that wrote the workload which runs; hashed."""
+"""Hashed key of the call that wrote the running workload."""
 MAX_TRIES: Final = 4
-"""Operator and caller write the same object."""
+"""More than one try is needed because operator and caller write the same object."""
 
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 ]
-"""Of a variable, as the API server takes it: a pod that it refuses would end the allocation."""
+"""Name of a variable in the API server's form: a pod that it refuses would end the allocation."""
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to run in each worker.
+    """The program of each worker.
 
     Attributes:
-        image: that holds the program.
-        command: with its arguments.
+        image: container image of the program.
+        command: the program with its arguments.
         environment: further variables.
-        non_root: whether the pods say that their user is not root, as namespaces at level
-            `restricted` want it.
+        non_root: whether the pods declare that their user is not root, as namespaces at level
+            `restricted` require.
     """
 
     image: Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^\S+$")]
@@ -93,12 +94,12 @@ async def run_workload(
 
 
 async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: str) -> ShownJob:
-    """Once, whoever else writes the object meanwhile.
+    """Write the workload once, retried on conflicts.
 
     Raises:
         Missing: there is no such allocation.
         CallWrong: it has ended.
-        Conflict: others wrote it again and again.
+        Conflict: other writes came in between each time.
     """
 
     async def once() -> ShownJob:
@@ -120,7 +121,7 @@ async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: s
 
 
 def _patch(job: ShownJob, asked: Workload, digest: str) -> Json:
-    """Of exactly this version."""
+    """Return a patch for exactly this version."""
     worker: Json = {
         "name": names.WORKER_CONTAINER,
         "image": asked.image,
@@ -136,7 +137,7 @@ def _patch(job: ShownJob, asked: Workload, digest: str) -> Json:
         },
         "spec": {
             "revision": job.spec.revision + 1,
-            # The placeholder's pull secrets would take the place of the service account's.
+            # The placeholder's pull secrets would replace the service account's.
             "template": {
                 "spec": {"securityContext": user, "imagePullSecrets": None, "containers": [worker]}
             },
