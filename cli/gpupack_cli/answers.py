@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the REST API answers, as far as it is shown; all sums and shares are its own."""
+"""The answers of the REST API, as far as they are shown.
+
+All sums and shares are the REST API's own.
+"""
 
 import datetime as dt
 from typing import Any
@@ -29,7 +32,7 @@ class Device(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A node; `utilization` is what is given out, in percent."""
+    """A node; `utilization` is the allocated part, in percent."""
 
     node_name: str
     gpu_type: str
@@ -42,21 +45,21 @@ class Node(msgspec.Struct):
 
 
 class Nodes(msgspec.Struct):
-    """A page."""
+    """A page of nodes."""
 
     nodes: list[Node]
     next: str = ""
 
 
 class Utilization(msgspec.Struct):
-    """What is given out, in percent."""
+    """The allocated part, in percent."""
 
     gpu_utilization: float
     gpu_memory_usage: float
 
 
 class Status(msgspec.Struct):
-    """The cluster in short."""
+    """A summary of the cluster."""
 
     utilization: Utilization
     total_nodes: int
@@ -101,7 +104,7 @@ class GivenDevice(msgspec.Struct):
 
 
 class Worker(msgspec.Struct):
-    """Where a worker would be."""
+    """The place of a worker in a hypothetical start."""
 
     worker: int
     node: str
@@ -109,7 +112,7 @@ class Worker(msgspec.Struct):
 
 
 class WhatIf(msgspec.Struct):
-    """What would become of a job."""
+    """The outcome for a hypothetical job."""
 
     outcome: str
     reason: str = ""
@@ -125,7 +128,7 @@ class WhatIf(msgspec.Struct):
 
 
 class CostRow(msgspec.Struct):
-    """GPU-hours and what they cost, of whatever they are grouped by."""
+    """GPU-hours with their cost, for a row of any grouping."""
 
     namespace: str = ""
     cohort: str = ""
@@ -140,7 +143,7 @@ class CostRow(msgspec.Struct):
 
 
 class Cost(msgspec.Struct):
-    """A page of rows; `total` is of the rows of all pages."""
+    """A page of rows; `total` covers the rows of all pages."""
 
     currency: str
     since: str
@@ -151,4 +154,4 @@ class Cost(msgspec.Struct):
 
 
 Json = dict[str, Any]
-"""A document that is passed on."""
+"""A document that is passed on unchanged."""

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and their GPUs as bars: one character a GPU.
+"""Nodes and their GPUs as bars, with one character for each GPU.
 
 gpupack-1  H100 80GB HBM3  ████▄··x   3/8 free  56%  71 °C   2,100 W
-
-█ given out whole   ▄ in part   · free   x gets no new work
+█ allocated whole   ▄ in part   · free   x gets no new work
 """
 
 import datetime as dt
@@ -25,29 +24,29 @@ STYLES: Final = {FULL: "green", PART: "cyan", FREE: "dim", OUT: "red"}
 LEGEND: Final = f"{FULL} given out   {PART} in part   {FREE} free   {OUT} gets no new work"
 WHOLE: Final = 100.0
 MAX_CELLS: Final = 64
-"""Of one node: with MIG slices there can be more; they are counted all the same."""
+"""Maximum characters of one node: with MIG slices there can be more devices, which still count."""
 
 MODEL_FROM: Final = 60
-"""Columns of a terminal from which on models are shown."""
+"""Minimum columns of a terminal for models."""
 
 WIDE_FROM: Final = 110
-"""Columns of a terminal from which on the driver's figures are shown."""
+"""Minimum columns of a terminal for the driver's figures."""
 
 MAX_BAR: Final = 40
-"""Characters of the bar above the nodes."""
+"""Maximum characters of the bar above the nodes."""
 
 BAR_MARGIN: Final = 20
-"""Characters that stand beside it."""
+"""Characters next to that bar."""
 
 HEAD_LINES: Final = 5
-"""Above and below the nodes."""
+"""Lines above and below the nodes."""
 
 
 class NodeBar(msgspec.Struct, frozen=True):
-    """A node as it is drawn.
+    """A node's data for its bar.
 
-    `cells` has a character for each GPU; `percent` is what is given out; figures of the driver are
-    None where nobody knows them.
+    `cells` has a character for each GPU; `percent` is the allocated part; the driver's figures are
+    None where they are unknown.
     """
 
     name: str
@@ -63,7 +62,7 @@ class NodeBar(msgspec.Struct, frozen=True):
 
 
 def of_answer(node: Node) -> NodeBar:
-    """Of the REST API's."""
+    """Return the bar of a node in the REST API's answer."""
     takes_work = {"Healthy", "Degraded"}
     cells = "".join(
         OUT
@@ -93,7 +92,7 @@ def of_answer(node: Node) -> NodeBar:
 
 
 def of_gpunode(node: GpuNode) -> NodeBar:
-    """Of a GPUNode alone, which counts and does not say which; shares have no size there."""
+    """Return the bar of a GPUNode, which has only counts of GPUs, and no sizes of shares."""
     status = node.status
     rest = max(status.gpus - status.held - status.shared - status.free, 0)
     cells = FULL * status.held + PART * status.shared + FREE * status.free + OUT * rest
@@ -110,7 +109,7 @@ def of_gpunode(node: GpuNode) -> NodeBar:
 
 
 def ordered(bars: Iterable[NodeBar], *, by: str) -> list[NodeBar]:
-    """By name, or those first of which most is given out, or free."""
+    """Sort bars by name, by the allocated part, or by free GPUs."""
     keys = {
         "name": lambda bar: (bar.name,),
         "used": lambda bar: (-bar.percent, bar.name),
@@ -128,9 +127,9 @@ def drawn(
     lines: int | None,
     stale: str = "",
 ) -> Group:
-    """The whole picture, for a terminal of so many columns and lines.
+    """Return the whole picture, for a terminal of the given columns and lines.
 
-    None: nothing is cut, as in a pipe. `stale` says how old it is, where there is no newer one.
+    None: nothing is cut, as in a pipe. `stale` is the age of the data, where there is no newer one.
     """
     head = HEAD_LINES + bool(stale)
     room = len(bars) if lines is None else max(lines - head, 1)
@@ -181,7 +180,7 @@ def _nodes(bars: Sequence[NodeBar], width: int | None) -> Table:
 
 
 def _is_from(columns: int, width: int | None) -> bool:
-    """Whether there are at least so many."""
+    """Return whether the terminal has at least this many columns."""
     return width is None or width >= columns
 
 

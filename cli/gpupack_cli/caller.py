@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How calls of the REST API say who calls: a token, asked for with each call, since it is renewed.
+"""Credentials of REST API calls: a token, read for each call, since it is renewed.
 
-A kubeconfig that acts as another user (`as`) is refused: the REST API knows callers by their own
-token, and would answer with the rights of the user behind it.
+A kubeconfig that impersonates another user (`as`) is refused: the REST API identifies callers by
+their own token, and would answer with the permissions of the user behind it.
 """
 
 from collections.abc import AsyncGenerator
@@ -17,10 +17,10 @@ from gpupack_kube.kubeconfig.presented import Presented
 
 
 def require_itself(identity: Identity) -> None:
-    """Check that calls are made with the caller's own rights.
+    """Check that calls have the caller's own permissions.
 
     Raises:
-        NotKnown: the kubeconfig acts as another user.
+        NotKnown: the kubeconfig impersonates another user.
     """
     if identity.acts_as:
         raise NotKnown(
@@ -31,10 +31,10 @@ def require_itself(identity: Identity) -> None:
 
 
 class FixedToken(httpx.Auth):
-    """A token that the user gave.
+    """A token from the user.
 
     Args:
-        token: as it is.
+        token: the token.
     """
 
     def __init__(self, token: str) -> None:
@@ -49,10 +49,10 @@ class FixedToken(httpx.Auth):
 
 
 class CallerToken(httpx.Auth):
-    """The token by which the API server knows the caller, renewed once where it is not known.
+    """The token that identifies the caller to the API server, renewed once where it is rejected.
 
     Args:
-        api: knows it.
+        api: source of the token.
     """
 
     def __init__(self, api: Api) -> None:
@@ -61,7 +61,7 @@ class CallerToken(httpx.Auth):
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
-        """Send the token; once more with another one."""
+        """Send the token; after a rejection send once more with a renewed one."""
         presented = (await self._api.identity()).presented
         response = yield _with(request, presented)
         unknown = response.status_code == HTTPStatus.UNAUTHORIZED

@@ -9,7 +9,7 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import by_worker
 
 MAX_LOGS: Final = 8
-"""Workers whose logs are shown where none is named; of larger jobs it is the first alone."""
+"""Maximum workers whose logs are shown by default; for larger jobs only the first is shown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,14 +17,14 @@ class ChosenWorkers:
     """Some or all workers of a job.
 
     Attributes:
-        indices: of the workers.
+        indices: indices of the workers.
     """
 
     indices: frozenset[int]
 
     @classmethod
     def of(cls, spec: GpuJobSpec, named: frozenset[int]) -> Self:
-        """Choose those that are named; where none is, all, or the first of many."""
+        """Return the named workers; without names all, or the first of many."""
         all_of_it = frozenset({0} if spec.workers > MAX_LOGS else range(spec.workers))
         return cls(named or all_of_it)
 
@@ -34,11 +34,11 @@ class ChosenWorkers:
         return len(self.indices) > 1
 
     def prefix(self, index: int) -> str:
-        """What stands before each line of a worker."""
+        """Return the prefix of a worker's lines."""
         return f"[{index}] " if self.prefix_lines else ""
 
     def expected(self, job: GpuJob, attempt: int) -> frozenset[int]:
-        """Those that this attempt has: an elastic job may run with fewer workers than it names."""
+        """Return the chosen workers of this attempt: an elastic job may run with fewer workers."""
         status = job.status
         if attempt == status.attempt and status.holds_placement:
             there = frozenset(each.worker for each in by_worker(status.placement))

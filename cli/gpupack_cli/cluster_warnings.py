@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job may not expect of the cluster's GPUs.
+"""Warnings about a job on the cluster's GPUs.
 
-It names a model that no GPU is of, a share of which memory allows fewer on a GPU than percent, or a
-PriorityClass that does not exist or evicts others.
+They cover a model that no GPU has, a share whose memory allows fewer on a GPU than its percent, and
+a PriorityClass that does not exist or preempts pods.
 
-The same is said by the job's status when it waits. It is no reason to refuse a job: nodes with such
-GPUs, or the class, may come.
+The job's status has the same warning while it waits. It is no reason to refuse a job: nodes with
+such GPUs, or the class, may be added.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ Gpu = tuple[str, int]
 
 
 async def warn(api: Api, spec: GpuJobSpec) -> None:
-    """Note what there is to say; nothing without the right to read what it is about."""
+    """Print warnings; none without permission to read their objects."""
     await _warn_of_class(api, spec)
     if not spec.gpu_models and spec.share is None:
         return
@@ -55,8 +55,8 @@ async def _warn_of_class(api: Api, spec: GpuJobSpec) -> None:
 
 
 def warnings(spec: GpuJobSpec, gpus: Iterable[Gpu]) -> Iterator[str]:
-    """Sentences about a job on these GPUs."""
-    # They import numpy, which no other submission needs.
+    """Yield warnings about a job on these GPUs, as sentences."""
+    # These modules import numpy, which other submissions do not need.
     from gpupack_core.models import matches_model, nearest_models  # noqa: PLC0415
     from gpupack_core.units import MiB  # noqa: PLC0415
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that a command can end with, apart from success, and its exit status.
+"""All errors that a command can end with, and their exit statuses.
 
     CliError                  1
     ├── JobFailed             of the job
@@ -8,14 +8,14 @@
     ├── InputWrong           65: a file or an object that cannot be used
     ├── NotThere             66: no such job, node or GPU
     ├── ClusterAway          69: the Kubernetes API server does not answer
-    ├── ServiceAway          69: the REST API is not there, or does not answer
-    ├── Internal             70: a fault of the command itself
-    ├── NotAllowed           77: a right is missing
-    │   └── NotKnown           the REST API does not know who calls
+    ├── ServiceAway          69: the REST API is missing, or does not answer
+    ├── Internal             70: a bug in the command itself
+    ├── NotAllowed           77: a permission is missing
+    │   └── NotKnown           the REST API does not know the caller
     └── SettingsWrong        78: no kubeconfig, or one that cannot be used
-    CannotWrite              74: of gpupack_terminal, the output takes no more
+    CannotWrite              74: of gpupack_terminal, the output accepts no more data
     Interrupted             130: Ctrl-C
-    PipeClosed              141: of gpupack_terminal, the reader of the output has gone
+    PipeClosed              141: of gpupack_terminal, the reader of the output has ended
     Terminated              143: SIGTERM, where a job is followed
 
 The numbers are those of sysexits.h.
@@ -35,13 +35,13 @@ _READS_NODES: Final = re.compile(r'cannot (get|list|watch) resource "gpunodes"')
 
 
 class CliError(Exception):
-    """Root of all; the text is one sentence for a person, with what to do."""
+    """Root of all errors; the text is one sentence for users, with what to do."""
 
     exit_status: ClassVar[int] = 1
 
     @property
     def status(self) -> int:
-        """What the command ends with."""
+        """The exit status of the command."""
         return self.exit_status
 
 
@@ -49,8 +49,8 @@ class JobFailed(CliError):
     """The job that was followed did not succeed.
 
     Args:
-        message: what became of it; empty: it was told already.
-        status: what its worker ended with; 1 where that is not known.
+        message: how the job ended; empty: it was printed already.
+        status: exit code of its worker; 1 where it is unknown.
     """
 
     def __init__(self, message: str, *, status: int) -> None:
@@ -59,22 +59,22 @@ class JobFailed(CliError):
 
     @property
     def status(self) -> int:
-        """What the job's worker ended with."""
+        """The exit code of the job's worker."""
         return self._status
 
 
 class ChecksFailed(CliError):
-    """Something of the installation is broken."""
+    """A part of the installation is broken."""
 
 
 class UsageWrong(CliError):
-    """Options that do not go together."""
+    """Options that exclude each other."""
 
     exit_status = 2
 
 
 class InputWrong(CliError):
-    """A file, or an object that the API server judged."""
+    """A file, or an object, that cannot be used."""
 
     exit_status = 65
 
@@ -98,29 +98,29 @@ class ServiceAway(CliError):
 
 
 class Internal(CliError):
-    """A fault of the command itself."""
+    """A bug in the command itself."""
 
     exit_status = 70
 
 
 class NotAllowed(CliError):
-    """Whoever calls lacks a right."""
+    """The caller lacks a permission."""
 
     exit_status = 77
 
 
 class NotKnown(NotAllowed):
-    """The REST API does not know who calls."""
+    """The REST API does not know the caller."""
 
 
 class SettingsWrong(CliError):
-    """The command cannot know which cluster is meant."""
+    """The command cannot determine the cluster."""
 
     exit_status = 78
 
 
 def of_kube(error: kube.KubeError | SettingsInvalid | LifecycleRefused) -> CliError:
-    """Say what an error of the API server means to a person."""
+    """Return an error of the API server in the form for users."""
     match error:
         case SettingsInvalid():
             return SettingsWrong(str(error))
@@ -161,7 +161,7 @@ def _of_refusal(error: kube.Refused) -> CliError:
 
 
 def _of_nodes(said: str) -> str:
-    """GPUNodes are of the whole cluster, which a tenant's roles in his namespace do not cover."""
+    """Return a hint: GPUNodes are cluster-scoped, which a tenant's roles do not cover."""
     if _READS_NODES.search(said) is None:
         return ""
     return (
@@ -171,7 +171,7 @@ def _of_nodes(said: str) -> str:
 
 
 def _not_found(error: kube.Refused) -> str:
-    """Of a kind that the server does not serve it says no more than this."""
+    """Return text for a missing object; for an unserved kind the server's message is short."""
     if "could not find the requested resource" in error.said:
         return f"gpupack is not installed in this cluster: {error}; see docs/install.md"
     return error.said

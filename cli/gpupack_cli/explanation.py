@@ -17,7 +17,7 @@ SHOWN_NAMES = 5
 def explained(
     job: GpuJob, more: Explanation | None, workers: Sequence[PlacedWorker] = ()
 ) -> Iterator[str]:
-    """Line by line: phase, why, the queue, what would help, the workers, the attempts."""
+    """Yield lines: phase, reason, the queue, what would help, the workers, the attempts."""
     status = job.status
     reason, message = status.reason, status.message
     if more is not None and status.phase == "Pending":
@@ -45,7 +45,7 @@ def explained(
 def explained_pod(
     title: str, condition: str, more: Explanation | None, *, is_queued: bool = True
 ) -> Iterator[str]:
-    """A pod that waits; `condition`: the message of its condition."""
+    """Yield lines about a pod that waits; `condition`: the message of its condition."""
     if not is_queued:
         yield f"pod {plain(title)} has no node, and does not wait in gpupack's queue"
         yield f"  {plain(condition or 'no scheduler has answered yet')}"
@@ -60,7 +60,7 @@ def explained_pod(
 
 
 def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
-    """Where it stands in the queue, and what would help."""
+    """Yield the place in the queue, and what would help."""
     if waits:
         yield from queued(
             more.position, more.waiting, foreseen_seconds=more.foreseen_seconds, ahead=more.ahead
@@ -77,7 +77,7 @@ def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
 def queued(
     position: int | None, waiting: int, *, foreseen_seconds: float | None, ahead: list[JobName]
 ) -> Iterator[str]:
-    """Where a job stands, and what is foreseen."""
+    """Yield a job's place in the queue, and its start estimate."""
     if position is not None:
         yield f"  {figures.queued(position, waiting)}"
     if ahead:
@@ -89,7 +89,7 @@ def queued(
 
 
 def of_others(count: int) -> str:
-    """Jobs that are not named to whoever asks."""
+    """Return text for jobs that the caller may not see."""
     return f"{count} of {'another namespace' if count == 1 else 'other namespaces'}"
 
 
@@ -108,7 +108,7 @@ def _attempt(attempt: Attempt) -> str:
 
 
 def _span(attempt: Attempt) -> str:
-    """«2026-01-31T12:00:00Z to 2026-01-31T12:05:00Z (5m)»."""
+    """Return a period: «2026-01-31T12:00:00Z to 2026-01-31T12:05:00Z (5m)»."""
     begun = plain(attempt.started_at)
     if attempt.finished_at is None:
         return f"since {begun}"

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the REST API is, and how its certificate is checked.
+"""Address and certificate of the REST API.
 
     --server, GPUPACK_SERVER ──► that address; its CA by --ca or GPUPACK_CA, else the system's
     in a pod                 ──► https://gpupack-api.NAMESPACE.svc, as `release` finds it
     else                     ──► kubectl port-forward, for as long as the command runs
 
-The caller is known as to the API server: by GPUPACK_TOKEN, else by the kubeconfig's token, else by
-its client certificate, for which the Service has a port of its own and which does for calls that
-read. One is shown alone. Of the last two ways the CA stands in the release's Secret;
-a caller who cannot read that names it by --ca. Nothing is sent to a server that was not checked.
+The caller is identified as to the API server: by GPUPACK_TOKEN, else by the kubeconfig's token,
+else by its client certificate, for which the Service has a separate port and which suffices for
+calls that read. Only one is presented. For the last two addresses the CA is in the release's
+Secret; a caller that cannot read it names the CA by --ca. Nothing is sent to a server that was not
+verified.
 """
 
 import base64
@@ -54,8 +55,8 @@ async def found(session: Session, api: Api) -> AsyncGenerator[Rest]:
     """Find the API and connect to it.
 
     Raises:
-        ServiceAway: it cannot be reached, or nothing tells its certificate.
-        NotKnown: the caller has a client certificate alone, and none is taken.
+        ServiceAway: it cannot be reached, or its certificate is not known.
+        NotKnown: the caller has only a client certificate, and none is accepted.
         SettingsWrong: the address or the CA cannot be used.
     """
     identity = await api.identity()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a job: what its workers print, what becomes of it, over attempts and lost connections.
+"""A follower of a job: its workers' output and its state, over attempts and lost connections.
 
     watch of the GPUJob ─► phase and reason on stderr ─┐
     watch of its pods ─► a WorkerLog for each ─► stdout ├─► the job has ended, and so have the logs
-                                                        └─► how: its phase, and its workers' status
+                                                         └─► how: its phase, and its workers' status
 
-A watch that ends, or whose connection is lost, is asked for anew, from what there is then: nothing
-here depends on having seen every event.
+A watch that ends, or whose connection is lost, is opened again, from the state at that time:
+nothing depends on having seen every event.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ T = TypeVar("T", bound=objects.Object)
 LATEST: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 LOST_PAUSE: Final = 1.0
 LOGS_SECONDS: Final = 10.0
-"""For which logs may go on once the job has ended."""
+"""Seconds for which logs may continue after the job has ended."""
 
 
 class Follower:
-    """Of one job.
+    """A follower of one job.
 
     Args:
-        api: where it is.
-        job: as it was last seen.
-        sink: takes the workers' lines.
-        workers: whose logs are wanted; empty: of all, or where they are many of the first.
-        tail: begin each log with so many of the last lines; None: with the first.
+        api: the API server.
+        job: last known state of the job.
+        sink: gets the workers' lines.
+        workers: workers whose logs are shown; empty: all, or of many the first.
+        tail: number of last lines at which each log starts; None: the first line.
     """
 
     def __init__(
@@ -59,21 +59,21 @@ class Follower:
         self._tail = tail
         self._chosen = ChosenWorkers.of(job.spec, workers)
         self._workers: dict[tuple[str, str], Worker] = {}
-        """By key, as they were last seen; those of pods that are gone too."""
+        """Last known state of workers by key, including those whose pods are gone."""
         self._gone: set[str] = set()
-        """UIDs of pods."""
+        """UIDs of deleted pods."""
         self._logs: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._told = ("", "", "")
         self._over = asyncio.Event()
         self._lost = False
-        """Whether it was told that the API server does not answer."""
+        """Whether it was reported that the API server does not answer."""
 
     async def follow(self) -> GpuJob:
-        """Until the job has ended and its logs were written; answers the job.
+        """Follow until the job has ended and its logs are written; return the job.
 
         Raises:
             NotFound: the job was deleted.
-            KubeError: it may not be watched, or its logs not be read.
+            KubeError: the job may not be watched, or its logs not be read.
         """
         async with asyncio.TaskGroup() as group:
             watches = [
@@ -97,7 +97,7 @@ class Follower:
         return next((each.exit_status or 0 for each in sorted(failed, key=_by_end)), 0)
 
     async def _watch_job(self) -> None:
-        """From the version on that is known; after each watch it is read, since it may be gone."""
+        """Watch the job from the known version on; read it after each watch: it may be gone."""
         name = self.job.metadata.name
         while True:
             version = self.job.metadata.resource_version
@@ -125,7 +125,7 @@ class Follower:
     async def _watch(
         self, resource: Resource[T], selector: dict[str, str], see: Callable[[Event], None]
     ) -> None:
-        """One watch, until it ends or breaks."""
+        """Run one watch, until it ends or breaks."""
         stream = self._api.watch(resource, namespace=self.job.metadata.namespace, **selector)
         try:
             async with contextlib.aclosing(stream):
@@ -151,7 +151,7 @@ class Follower:
         self._see_same(job)
 
     def _see_same(self, job: GpuJob) -> None:
-        """Another job of the name means that ours is gone."""
+        """Take in the job; another job of that name means that this one is gone."""
         if job.metadata.uid != self.job.metadata.uid:
             raise self._deleted()
         self._see(job)
@@ -195,7 +195,7 @@ class Follower:
         )
 
     async def _read_pods(self, group: asyncio.TaskGroup) -> None:
-        """Once more at the end: the watch may have yet to show them, or how they ended."""
+        """Read the pods once more at the end: the watch may not have shown their end yet."""
         selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={self.job.metadata.uid}"}
         where = self.job.metadata.namespace
         try:
@@ -207,7 +207,7 @@ class Follower:
             note("the API server does not answer; what the workers ended with may not be known")
 
     async def _drain(self) -> None:
-        """Until the logs have ended, or nothing has come of them for LOGS_SECONDS."""
+        """Wait until the logs have ended, or brought nothing for LOGS_SECONDS."""
         loop, seen, deadline = asyncio.get_running_loop(), -1, 0.0
         while tasks := [task for task in self._logs.values() if not task.done()]:
             if self._sink.lines != seen or not self._sink.go.is_set():
@@ -219,5 +219,5 @@ class Follower:
 
 
 def _by_end(worker: Worker) -> tuple[dt.datetime, int]:
-    """Order workers by their end: where one fails the others are stopped after it."""
+    """Return the order of workers by their end: after one fails the others are stopped."""
     return worker.ended_at or LATEST, worker.index

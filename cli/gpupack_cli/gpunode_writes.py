@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUNode that a person names, and changes of its maintenance against others who write it."""
+"""GPUNodes by name, and changes of their maintenance with concurrent writers."""
 
 from collections.abc import Callable
 from typing import Final
@@ -19,7 +19,7 @@ TRIES: Final = 8
 
 
 async def node_named(api: Api, name: str) -> GpuNode:
-    """The GPUNode; of one that is not there, those that are.
+    """Return the GPUNode; name the existing ones where there is none.
 
     Raises:
         NotThere: there is none of that name.
@@ -31,18 +31,18 @@ async def node_named(api: Api, name: str) -> GpuNode:
         try:
             there = [node.metadata.name for node in await listed(api, GPUNODES)]
         except KubeError:
-            # Without the kind, or the right to list it, the first answer says more.
+            # Without the kind, or the permission to list it, the first error says more.
             raise error from None
         raise no_node(name, there) from error
 
 
 async def change(api: Api, name: str, entries: Callable[[GpuNode], Entries]) -> GpuNode:
-    """Read the node, work out its entries, and write them if nobody wrote meanwhile.
+    """Read the node, compute its entries, and write them; retry on conflicts.
 
     Raises:
         NotThere: there is no such node.
         KubeError: it may not be written.
-        CliError: others write it all the time.
+        CliError: other writes came in between each time.
     """
 
     async def once() -> GpuNode:

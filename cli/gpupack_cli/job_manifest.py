@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUJob, and the ConfigMap of its scripts, that `submit` makes of a command line."""
+"""The GPUJob, and the ConfigMap of its scripts, that `submit` makes from a command line."""
 
 import dataclasses
 import re
@@ -15,10 +15,10 @@ from gpupack_crds.kinds import owner_reference
 from gpupack_kube.objects import Json
 
 FOLDER: Final = "/workspace"
-"""Where scripts lie, and where the command starts."""
+"""Folder of the scripts, and working directory of the command."""
 
 MAX_SCRIPT_BYTES: Final = 900 << 10
-"""Of all scripts: an object holds 1 MiB, and this one has names, too."""
+"""Maximum bytes of all scripts: an object holds 1 MiB, and this one has names, too."""
 
 _SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH: Final = 5
@@ -29,26 +29,26 @@ _FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a job is to run, and on what.
+    """The options of a new job.
 
     Attributes:
         command: program and arguments.
-        name: empty: made of the command.
-        image: that holds the program.
+        name: name of the job; empty: made from the command.
+        image: container image of the program.
         gpus: whole GPUs of each worker, or MIG slices.
-        share: `25,10Gi`: percent and memory of a GPU instead; empty: whole ones.
+        share: `25,10Gi`: percent and memory of a GPU instead; empty: whole GPUs.
         mig: profile of MIG slices; empty: none.
-        workers: how many start together.
+        workers: number of workers that start together.
         pod_per_worker: workers of one node share no pod.
         models: GPU models to choose from.
-        min_memory: least memory of each GPU, such as 40Gi.
+        min_memory: minimum memory of each GPU, such as 40Gi.
         priority_class: name of a PriorityClass.
-        max_restarts: after failures of its own.
-        deadline_seconds: that its attempts may be active together; None: without end.
-        ttl_seconds: after its end, until it is deleted; None: it is kept.
+        max_restarts: restarts after failures of the job itself.
+        deadline_seconds: total active time of its attempts; None: without limit.
+        ttl_seconds: time from its end until its deletion; None: it is kept.
         variables: environment, as NAME=VALUE.
-        scripts: files that lie beside the command.
-        non_root: the pods say that their user is not root.
+        scripts: files in the command's working directory.
+        non_root: the pods declare that their user is not root.
     """
 
     command: tuple[str, ...]
@@ -71,10 +71,10 @@ class Wanted:
 
 
 def manifests(wanted: Wanted, namespace: str) -> tuple[Json, Json | None]:
-    """The GPUJob, and the ConfigMap that it needs.
+    """Return the GPUJob, and the ConfigMap that it needs.
 
     Raises:
-        UsageWrong: options that nobody can mean.
+        UsageWrong: options without a valid meaning.
         InputWrong: a script cannot be read, or all together are too large.
     """
     name = wanted.name or made_name(wanted.command)
@@ -97,11 +97,11 @@ def manifests(wanted: Wanted, namespace: str) -> tuple[Json, Json | None]:
 
 
 def as_yaml(documents: list[Json]) -> str:
-    """For a person, who may want to change them: scripts line by line."""
-    import yaml  # noqa: PLC0415 - a submission that is no dry run writes none
+    """Return YAML that users can edit: scripts line by line."""
+    import yaml  # noqa: PLC0415 - only a dry run writes YAML
 
     class Dumper(yaml.SafeDumper):
-        """Writes texts of several lines as such."""
+        """A dumper that writes texts of several lines as blocks."""
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         style = "|" if "\n" in value else None
@@ -113,7 +113,7 @@ def as_yaml(documents: list[Json]) -> str:
 
 
 def made_name(command: tuple[str, ...]) -> str:
-    """The script's name or the program's, and letters that make it one of its own."""
+    """Return a name from the script or program, with random letters that make it unique."""
     words = [word for word in command if word.endswith((".py", ".sh"))] or list(command)
     stem = Path(words[0]).stem.lower()
     slug = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
@@ -124,7 +124,7 @@ def made_name(command: tuple[str, ...]) -> str:
 
 
 def owned_by(job: Json) -> Json:
-    """What makes the ConfigMap go with its job."""
+    """Return the owner that removes the ConfigMap with its job."""
     metadata = job["metadata"]
     owner = owner_reference(metadata["name"], metadata["uid"])
     return {"metadata": {"ownerReferences": [owner]}}
@@ -179,7 +179,7 @@ def _pod(wanted: Wanted, name: str) -> Json:
 
 
 def _mounts(scripts: tuple[Path, ...]) -> list[Json]:
-    """Each by itself, so that programs can write beside them."""
+    """Return a mount for each file, so that programs can write files next to them."""
     files = [
         {"name": "scripts", "mountPath": f"{FOLDER}/{path.name}", "subPath": path.name}
         for path in scripts

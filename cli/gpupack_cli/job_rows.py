@@ -30,7 +30,7 @@ JOB_COLUMNS: Final = (
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """A GPUJob in short, with the names of the REST API."""
+    """A summary of a GPUJob, with the REST API's names."""
 
     namespace: str
     name: str
@@ -50,7 +50,7 @@ class JobRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, job: GpuJob) -> "JobRow":
-        """Of an object."""
+        """Return the row of an object."""
         status = job.status
         return cls(
             namespace=job.metadata.namespace,
@@ -71,7 +71,7 @@ class JobRow(msgspec.Struct, frozen=True):
         )
 
     def cells(self, now: dt.datetime) -> tuple[Any, ...]:
-        """In the order of JOB_COLUMNS."""
+        """Return the cells in the order of JOB_COLUMNS."""
         return (
             self.namespace,
             self.name,

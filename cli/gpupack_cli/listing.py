@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of a kind, of a namespace or of all."""
+"""Lists of objects of a kind, in one namespace or all."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -19,7 +19,7 @@ async def listed(
     namespace: str = "",
     selectors: Mapping[str, str] | None = None,
 ) -> list[T]:
-    """All of them, by namespace and name; those that cannot be read are named on stderr.
+    """Return all objects, by namespace and name; name unreadable ones on stderr.
 
     Raises:
         KubeError: the API server does not answer, or refuses.

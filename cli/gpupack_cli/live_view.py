@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live picture of nodes that outlives every connection.
+"""A live picture of nodes that survives every lost connection.
 
     connect ─► look, draw, wait ─► look …
-       ▲                            │ an error that may pass
-       └──── the last picture stays, with its age and what is wrong ◄┘
+     ▲                            │ an error that may pass
+     └──── the last picture stays, with its age and what is wrong ◄┘
 
-A first picture has to be there: before it, an error ends the command.
+The first picture is required: before it, an error ends the command.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ Look = Callable[[], Awaitable[Seen]]
 Connect = Callable[[], AbstractAsyncContextManager[Look]]
 
 REDRAWN_PER_SECOND: Final = 1
-"""So that the age of a picture grows before a person's eyes."""
+"""Redraw rate, so that the age of a picture visibly grows."""
 
 SLOW_SECONDS: Final = 3.0
-"""A look that takes longer leaves a picture that has to say its age."""
+"""Maximum seconds of a read until the picture shows its age."""
 
 
 class Connection:
-    """What is looked at, connected to again after it was closed.
+    """A source of nodes, which is opened again after it was closed.
 
     Args:
-        connect: connects.
+        connect: opens the source.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -49,24 +49,24 @@ class Connection:
         self._stack = contextlib.AsyncExitStack()
 
     async def look(self) -> Seen:
-        """Connect where there is no connection, and look; raises CliError, KubeError."""
+        """Connect where there is no connection, and read; raises CliError, KubeError."""
         if self._look is None:
             self._look = await self._stack.enter_async_context(self._connect())
         return await self._look()
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._look = None
         await self._stack.aclose()
 
 
 class Picture:
-    """What was seen last.
+    """The last known state, as a picture.
 
     Args:
-        console: where it is drawn.
+        console: terminal.
         seen: nodes, and the cluster's sums.
-        fresh_seconds: an older picture says its age.
+        fresh_seconds: maximum age of a picture that does not show its age.
     """
 
     def __init__(self, console: Console, seen: Seen, *, fresh_seconds: float) -> None:
@@ -74,15 +74,15 @@ class Picture:
         self.see(seen)
 
     def see(self, seen: Seen) -> None:
-        """Take a new one."""
+        """Take a new state."""
         self._seen, self._moment, self._trouble = seen, dt.datetime.now(dt.UTC), ""
 
     def keep(self, trouble: str) -> None:
-        """Keep the last one; say why."""
+        """Keep the last state, with the reason."""
         self._trouble = trouble
 
     def drawn(self) -> Group:
-        """Draw it, with its age where there is no newer one."""
+        """Draw the picture, with its age where there is no newer one."""
         bars, status = self._seen
         return drawn(
             bars,
@@ -103,16 +103,16 @@ class Picture:
 async def watched(
     connect: Connect, chosen: Callable[[Seen], Seen], *, console: Console, interval_seconds: float
 ) -> None:
-    """Show what is seen until the task is cancelled.
+    """Show the nodes until the task is cancelled.
 
     Args:
-        connect: to what is looked at; what it yields may fail later.
-        chosen: what of it is shown.
+        connect: opens the source; a read from it may fail later.
+        chosen: returns the part to show.
         console: a terminal.
-        interval_seconds: between two looks.
+        interval_seconds: interval of reads.
 
     Raises:
-        CliError, KubeError: it cannot be seen for the first time, or may not be seen any more.
+        CliError, KubeError: the first read fails, or a later one is no longer permitted.
     """
     connection = Connection(connect)
     try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a log was read, so that it goes on where a connection was lost.
+"""The position in a log, from which reading continues after a lost connection.
 
-The kubelet starts a log from a second on, and each of its lines has a time with nanoseconds. What
-was read of the last seconds is remembered, since two streams of one container may be out of order
-by a little: those lines come once more and are passed over.
+The kubelet can start a log at a second, and each line has a time with nanoseconds. Lines of the
+last seconds are remembered, since two streams of one container may be slightly out of order: these
+lines come again and are skipped.
 
-    … 05:24:11.7 ok │ connection lost, asked anew from 05:24:09 on │ 05:24:10.2, 05:24:11.7 known
+  … 05:24:11.7 ok │ connection lost, read again from 05:24:09 on │ 05:24:10.2, 05:24:11.7 known
 """
 
 import datetime as dt
@@ -17,28 +17,28 @@ MAX_REMEMBERED: Final = 1 << 16
 
 
 class LogPosition:
-    """Of one container's log."""
+    """The position in one container's log."""
 
     def __init__(self) -> None:
         self._last: dt.datetime | None = None
         self._known: dict[bytes, dt.datetime] = {}
-        """When a line was written, by its digest: lines may be of megabytes."""
+        """Time of a line by its digest: lines may have megabytes."""
         self._repeated: set[bytes] = set()
 
     @property
     def query(self) -> dict[str, str]:
-        """What is asked of the kubelet, to go on from here."""
+        """The query for the kubelet, to continue from here."""
         if self._last is None:
             return {}
         start = (self._last - OVERLAP).astimezone(dt.UTC).replace(microsecond=0)
         return {"sinceTime": start.isoformat().replace("+00:00", "Z")}
 
     def resume(self) -> None:
-        """The log is asked for anew: what is remembered comes once more."""
+        """Prepare for a new stream: the remembered lines come again."""
         self._repeated = set(self._known)
 
     def fresh(self, line: bytes) -> bytes | None:
-        """The line without its time; None: it was shown before."""
+        """Return the line without its time; None: it was shown before."""
         digest = hashlib.blake2b(line, digest_size=16).digest()
         if digest in self._repeated:
             self._repeated.discard(digest)
@@ -62,7 +62,7 @@ class LogPosition:
 
 
 def _time(text: bytes) -> dt.datetime | None:
-    """Of the form 2026-11-21T05:24:11.123456789Z, cut to microseconds."""
+    """Parse the form 2026-11-21T05:24:11.123456789Z, cut to microseconds."""
     try:
         whole, _, rest = text.decode("ascii").rstrip("Z").partition(".")
         digits = rest[:6].ljust(6, "0") if rest else "0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where lines of logs go: stdout, each whole, in the order in which they came."""
+"""The output of log lines: stdout, each line whole, in the order of their arrival."""
 
 import asyncio
 import sys
@@ -10,25 +10,25 @@ from gpupack_terminal import Screen, screen
 
 
 class LogSink:
-    """Writes lines, and waits while a person is asked something.
+    """A writer of lines, which waits while the user is asked something.
 
     Args:
-        out: takes the lines.
-        shown: what that can show. On a terminal lines are made safe for it, and keep their colours
+        out: gets the lines.
+        shown: capabilities of `out`. On a terminal lines are sanitized, and keep their colours
             where it has any.
-        raw: lines stay as they are on a terminal, too.
+        raw: lines are unchanged, on a terminal too.
     """
 
     def __init__(self, out: TextIO, shown: Screen, *, raw: bool = False) -> None:
         self._out, self._shown, self._safe = out, shown, shown.terminal and not raw
         self.go = asyncio.Event()
-        """Clear it, and whoever writes waits."""
+        """While it is cleared, writers wait."""
         self.go.set()
         self.lines = 0
 
     @classmethod
     def of_stdout(cls, *, raw: bool) -> "LogSink":
-        """Of the process."""
+        """Return the sink of the process."""
         return cls(sys.stdout, screen(sys.stdout), raw=raw)
 
     async def write(self, prefix: str, line: bytes) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command and its subcommands.
 
-Each is imported when it is called: all of them together take longer than most calls.
+Each is imported when it is called: importing all takes longer than most calls.
 """
 
 import importlib
@@ -20,7 +20,7 @@ from gpupack_cli.text import plain
 from gpupack_terminal import OutputEnded
 
 NAME: Final = "gpupack"
-"""As messages begin."""
+"""Prefix of messages."""
 
 COMMANDS: Final = {
     "completion": "The script that completes commands in a shell.",
@@ -42,19 +42,19 @@ COMMANDS: Final = {
     "top": "Show nodes and GPUs as bars.",
     "what-if": "Ask where a job would run, and when.",
 }
-"""With what `--help` says of each, so that it need not import them."""
+"""Commands with their help lines, so that `--help` need not import them."""
 
 
 class Commands(click.Group):
-    """The subcommands, imported by need."""
+    """The subcommands, imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """By name."""
+        """Return the names, sorted."""
         del ctx
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one."""
+        """Import a command."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -64,7 +64,7 @@ class Commands(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them without importing them."""
+        """List the commands without importing them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
@@ -84,19 +84,19 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run as a user calls it; no error is a traceback."""
+    """Run as for a user; no error is a traceback."""
     program = program_name(sys.argv[0])
     sys.exit(gpupack_terminal.run(lambda: called(sys.argv[1:], program=program), program=NAME))
 
 
 def program_name(path: str) -> str:
-    """What a user types: kubectl starts its plugins by their file's name."""
+    """Return what a user types: kubectl starts its plugins by their file's name."""
     name = PurePath(path).stem
     return "kubectl gpupack" if name == "kubectl-gpupack" else "gpupack"
 
 
 def called(arguments: Sequence[str], *, program: str = "gpupack") -> int:
-    """Run with these arguments; answers the exit status."""
+    """Run with these arguments; return the exit status."""
     debug = "--debug" in _before_command(arguments)
     logging.basicConfig(level=logging.DEBUG if debug else logging.CRITICAL)
     try:
@@ -111,7 +111,7 @@ def called(arguments: Sequence[str], *, program: str = "gpupack") -> int:
 
 
 def _before_command(arguments: Sequence[str]) -> list[str]:
-    """What stands behind `--` is the job's own."""
+    """Return the arguments before `--`: those after it are the job's."""
     given = list(arguments)
     return given[: given.index("--")] if "--" in given else given
 
@@ -138,7 +138,7 @@ def _told(error: Exception) -> int:
 def _of_ours(error: Exception) -> errors.CliError | None:
     from gpupack_crds.errors import LifecycleRefused  # noqa: PLC0415 - only where it went wrong
     from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415 - only where it went wrong
-    from gpupack_kube.errors import KubeError  # noqa: PLC0415 - the same
+    from gpupack_kube.errors import KubeError  # noqa: PLC0415 - as above
 
     if isinstance(error, errors.CliError):
         return error

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPUs are out of service: how the entries of a GPUNode's spec change.
+"""Changes of a GPUNode's maintenance entries.
 
-Pure: entries in, entries out. What stands in `spec.maintenance` holds until it is taken out again
+Pure: entries in, entries out. An entry in `spec.maintenance` stays until it is removed
 (docs/maintenance.md).
 """
 
@@ -19,22 +19,22 @@ Entries = tuple[Maintenance, ...]
 
 
 class Device(Protocol):
-    """What has an index and a UUID."""
+    """An object with an index and a UUID."""
 
     @property
     def index(self) -> int:
-        """On its node."""
+        """Index on its node."""
 
     @property
     def uuid(self) -> str:
-        """The GPU's."""
+        """UUID of the GPU."""
 
 
 D = TypeVar("D", bound=Device)
 
 
 def device(node: GpuNode, which: str) -> GpuDevice:
-    """The GPU that a person means, by its index or UUID.
+    """Return the GPU with this index or UUID.
 
     Raises:
         NotThere: the node has no such GPU.
@@ -43,7 +43,7 @@ def device(node: GpuNode, which: str) -> GpuDevice:
 
 
 def one_of(node: str, devices: Sequence[D], which: str) -> D:
-    """Of some GPUs of a node the one that a person means, by its index or UUID.
+    """Return the one of a node's GPUs with this index or UUID.
 
     Raises:
         NotThere: the node has no such GPU.
@@ -56,7 +56,7 @@ def one_of(node: str, devices: Sequence[D], which: str) -> D:
 
 
 def cordoned(node: GpuNode, uuids: tuple[str, ...], reason: str) -> Entries:
-    """The entries with one more: these GPUs get no new work; none named are all.
+    """Return the entries with one that cordons these GPUs; none named: all.
 
     Raises:
         UsageWrong: on an observed node a GPU cannot be named.
@@ -70,13 +70,13 @@ def cordoned(node: GpuNode, uuids: tuple[str, ...], reason: str) -> Entries:
 
 
 def drained(node: GpuNode, reason: str, drain: Drain, stop_at: dt.datetime | None) -> Entries:
-    """The entries with one that drains the whole node."""
+    """Return the entries with one that drains the whole node."""
     moment = None if stop_at is None else stop_at.strftime("%Y-%m-%dT%H:%M:%SZ")
     return _with(node, Maintenance(reason=reason, drain=drain, stop_at=moment))
 
 
 def uncordoned(node: GpuNode, uuids: tuple[str, ...]) -> Entries:
-    """The entries without these GPUs; none named: no entry is left.
+    """Return the entries without these GPUs; none named: no entry is left.
 
     Raises:
         UsageWrong: the whole node is out of service, by an entry that names no GPU.
@@ -103,7 +103,7 @@ def uncordoned(node: GpuNode, uuids: tuple[str, ...]) -> Entries:
 
 
 def _with(node: GpuNode, entry: Maintenance) -> Entries:
-    """The same for the same GPUs is one entry, with the newer words."""
+    """Add an entry; it replaces one for the same GPUs with the same drain."""
     alike = tuple(
         each
         for each in node.spec.maintenance

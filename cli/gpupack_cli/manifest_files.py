@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests that a user wrote."""
+"""Manifests from the user."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -14,10 +14,10 @@ MAX_BYTES: Final = 4 << 20
 
 
 def objects_of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
-    """The objects of one of our kinds in a file; those of other kinds are passed over.
+    """Return the objects of one of gpupack's kinds in a file; skip other kinds.
 
     Raises:
-        InputWrong: it cannot be read, or is no manifest.
+        InputWrong: it cannot be read, or is not a manifest.
     """
     found = []
     for document in _documents(path):

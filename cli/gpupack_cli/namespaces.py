@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a namespace exists, which an empty list does not tell."""
+"""Checks that a namespace exists, which an empty list does not show."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ NAMESPACES: Final = Resource("/api/v1", "namespaces", objects.Object)
 
 
 async def require_namespace(api: Api, namespace: str) -> None:
-    """Do nothing where the namespace exists, is empty, or the caller may not read it.
+    """Do nothing where the namespace exists, is empty, or may not be read by the caller.
 
     Raises:
         NotThere: it does not exist.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes with GPUs, and single GPUs, as rows: of GPUNodes, or of the REST API, which knows less."""
+"""Rows of nodes and of GPUs: from GPUNodes, or from the REST API, which has less data."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from gpupack_crds.kinds import GpuNode
 
 MAINTENANCE: Final = "Maintenance"
 WHOLE: Final = 100.0
-"""Percent of a GPU."""
+"""Percent of a whole GPU."""
 
 NODE_COLUMNS: Final = (
     Column("name"),
@@ -46,7 +46,7 @@ GPU_COLUMNS: Final = (
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """A node in short; null: it is not told."""
+    """A summary of a node; null: not available."""
 
     name: str
     model: str
@@ -65,7 +65,7 @@ class NodeRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, node: GpuNode) -> "NodeRow":
-        """Of an object."""
+        """Return the row of an object."""
         status = node.status
         return cls(
             name=node.metadata.name,
@@ -86,7 +86,7 @@ class NodeRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_answer(cls, node: Node) -> "NodeRow":
-        """Of the REST API's: it tells who is out of service, and no reason."""
+        """Return the row of a node in the REST API's answer, which has no maintenance reasons."""
         given = [each.given_percent for each in node.devices]
         out = sum(each.health == MAINTENANCE for each in node.devices)
         return cls(
@@ -107,7 +107,7 @@ class NodeRow(msgspec.Struct, frozen=True):
         )
 
     def cells(self) -> tuple[Any, ...]:
-        """In the order of NODE_COLUMNS."""
+        """Return the cells in the order of NODE_COLUMNS."""
         return (
             self.name,
             self.model,
@@ -126,9 +126,9 @@ class NodeRow(msgspec.Struct, frozen=True):
 
 
 class GpuRow(msgspec.Struct, frozen=True):
-    """A GPU in short; `state` is its health, or Maintenance or what was decided about it.
+    """A summary of a GPU; `state` is its health, Maintenance, or the phase of its quarantine.
 
-    Null: it is not told.
+    Null: not available.
     """
 
     index: int
@@ -144,7 +144,7 @@ class GpuRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, node: GpuNode, device: GpuDevice) -> "GpuRow":
-        """Of a GPU of a node: what keeps new work away goes before what is merely known."""
+        """Return the row of a node's GPU; a state that keeps new work away has precedence."""
         state: str = device.health
         why, since = device.cause, device.since
         for entry in node.spec.quarantine:
@@ -171,7 +171,7 @@ class GpuRow(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_answer(cls, device: Device) -> "GpuRow":
-        """Of the REST API's."""
+        """Return the row of a GPU in the REST API's answer."""
         return cls(
             index=device.index,
             uuid=device.uuid,
@@ -185,7 +185,7 @@ class GpuRow(msgspec.Struct, frozen=True):
         )
 
     def cells(self) -> tuple[Any, ...]:
-        """In the order of GPU_COLUMNS."""
+        """Return the cells in the order of GPU_COLUMNS."""
         return (
             self.index,
             self.uuid,
@@ -201,30 +201,30 @@ class GpuRow(msgspec.Struct, frozen=True):
 
 
 class NodeGpus(msgspec.Struct, frozen=True):
-    """The GPUs of one node, and the pods that hold any; empty: nobody, or it is not told."""
+    """The GPUs of one node, and the pods that hold any; empty: none, or not available."""
 
     gpus: list[GpuRow]
     held_by: str = ""
 
     @classmethod
     def of(cls, node: GpuNode) -> "NodeGpus":
-        """Of an object."""
+        """Return the GPUs of an object."""
         return cls([GpuRow.of(node, each) for each in node.status.devices], node.status.held_by)
 
     @classmethod
     def of_answer(cls, node: Node) -> "NodeGpus":
-        """Of the REST API's."""
+        """Return the GPUs in the REST API's answer."""
         return cls([GpuRow.of_answer(each) for each in node.devices])
 
 
 def _resource(device: Device) -> str:
-    """The REST API names it where another device plugin hands the GPU out."""
+    """Return the resource; the REST API names only those of other device plugins."""
     ours = names.mig_resource(device.mig_profile) if device.mig_profile else names.GPU
     return device.resource or ours
 
 
 def _told(entry: Maintenance) -> str:
-    """An entry in a few words."""
+    """Return an entry in a few words."""
     which = f"{len(entry.gpus)} GPUs" if len(entry.gpus) > 1 else "1 GPU" if entry.gpus else "all"
     drain = "" if entry.drain == "Never" else f", drains {entry.drain}"
     return f"{entry.reason} ({which}{drain})"

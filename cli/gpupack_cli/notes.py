@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person is told beside the answer, on stderr."""
+"""Notes to the user next to the answer, on stderr."""
 
 import sys
 from typing import Final
@@ -10,16 +10,16 @@ from gpupack_cli.text import plain
 from gpupack_terminal import screen
 
 SAID_SECONDS: Final = 1.0
-"""A shorter pause needs no word."""
+"""Minimum seconds of a pause that is reported."""
 
 
 def note(text: str) -> None:
-    """Tell it on a line of its own, dim where stderr has colours."""
+    """Print a note on a line of its own, dim where stderr has colours."""
     line, colour = plain(text), screen(sys.stderr).colour
     click.echo(click.style(line, dim=True) if colour else line, err=True, color=colour)
 
 
 def note_pause(seconds: float, error: BaseException | None) -> None:
-    """Say that a request is sent again after so long, unless that is soon."""
+    """Print that a request is retried after a pause, unless that is short."""
     if seconds >= SAID_SECONDS:
         note(f"{error}; trying again in {seconds:g} s")

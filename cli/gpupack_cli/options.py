@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Output(enum.StrEnum):
-    """How an answer is written."""
+    """The format of an answer."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -25,7 +25,7 @@ class Output(enum.StrEnum):
 
     @property
     def document(self) -> bool:
-        """Whether a program is to read it."""
+        """Whether the format is for programs."""
         return self in (Output.JSON, Output.YAML)
 
 
@@ -40,7 +40,7 @@ _OF_SESSION: Final = (
 
 
 def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[[F], F]:
-    """Give a command `session`, and the options of which it is made.
+    """Add the `session` argument to a command, with its options.
 
     Args:
         rest: the command calls the REST API.
@@ -101,14 +101,14 @@ def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[
 
 
 def all_namespaces(function: F) -> F:
-    """Give a command `everywhere`."""
+    """Add the `everywhere` argument to a command."""
     return click.option(
         "-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces."
     )(function)
 
 
 def output_option(function: F) -> F:
-    """Give a command `output`."""
+    """Add the `output` argument to a command."""
     return click.option(
         "-o",
         "--output",

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers as tables for people, or as JSON or YAML for programs.
+"""Answers as tables for users, or as JSON or YAML for programs.
 
-On a terminal those columns are left out for which it is too narrow, and of the others the one that
-takes the rest (a message) is cut. Nothing else ever is: a name that is cut cannot be copied, and
-UUIDs look alike. A line that is still too long goes on below, as kubectl's does. A pipe and
-`-o wide` get all columns and all text.
+On a narrow terminal some columns are left out, and among the others the column that takes the rest
+(a message) is cut. Nothing else is cut: a cut name cannot be copied, and UUIDs look alike. A line
+that is still too long wraps, as kubectl's does. A pipe and `-o wide` get all columns and all text.
 """
 
 import dataclasses
@@ -25,10 +24,10 @@ from gpupack_cli.text import plain
 from gpupack_terminal import PIPE_COLUMNS, console, screen
 
 GAP: Final = 2
-"""Between two columns."""
+"""Spaces between two columns."""
 
 LEAST_REST: Final = 12
-"""Characters of the column that takes what is left."""
+"""Minimum characters of the column that takes the rest."""
 
 STYLES: Final = {
     "Running": "green",
@@ -46,19 +45,19 @@ STYLES: Final = {
     "Suspended": "dim",
     "skipped": "dim",
 }
-"""By what stands in a cell alone."""
+"""Style of a cell by its whole text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column of a table.
 
     Attributes:
-        name: its heading.
+        name: heading.
         right: whether it holds numbers.
-        least_width: columns of the terminal from which on it is shown; 0: always.
-        wide: shown with `-o wide`, and never without.
-        rest: takes what the others leave, and is cut there.
+        least_width: minimum columns of the terminal for it; 0: always shown.
+        wide: shown only with `-o wide`.
+        rest: takes the remaining width, and is cut there.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Column:
 
 
 class _Cell(NamedTuple):
-    """What stands in a cell, its width on a terminal, and the style of all of it."""
+    """A cell's text, its width on a terminal, and the style of all of it."""
 
     text: str
     width: int
@@ -83,9 +82,9 @@ def table(
     output: Output,
     width: int | None,
 ) -> list[Text]:
-    """The lines of a table for a terminal of so many columns; None: a pipe.
+    """Return the lines of a table for a terminal of this width; None: a pipe.
 
-    What stands in the rows may be anybody's words.
+    The rows may contain untrusted text.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     room = None if output is Output.WIDE else width
@@ -108,7 +107,7 @@ def _heading(column: Column) -> str:
 def _widths(
     columns: Sequence[Column], shown: list[int], lines: list[list[_Cell]], room: int | None
 ) -> dict[int, int]:
-    """Of each column the width of its longest text; what takes the rest is cut to the room."""
+    """Return the width of each column's longest text; the one that takes the rest is cut."""
     widths = {place: max(line[place].width for line in lines) for place in shown}
     if room is None:
         return widths
@@ -123,7 +122,7 @@ def _widths(
 def _line(
     columns: Sequence[Column], shown: list[int], cells: list[_Cell], widths: dict[int, int]
 ) -> Text:
-    """One line; no spaces at its end, which would make an empty line of one that is too long."""
+    """Return one line without trailing spaces, which would make an empty line after wrapping."""
     parts, spans = list[str](), list[Span]()
     gap, length = "", 0
     for place in shown:
@@ -147,15 +146,15 @@ def _cut(text: str, width: int) -> str:
 
 
 def show_table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], output: Output) -> None:
-    """Print it for what stdout is."""
+    """Print a table for the present stdout."""
     width = screen(sys.stdout).columns
     show_lines(table(columns, rows, output=output, width=width))
 
 
 def show_lines(lines: Iterable[Text]) -> None:
-    """Print lines as they are: none is broken."""
+    """Print lines unchanged, without wrapping."""
     written = _coloured if screen(sys.stdout).colour else _uncoloured
-    # At once: a reader such as `grep -q` may go after its first line.
+    # All at once: a reader such as `grep -q` may end after its first line.
     sys.stdout.write("".join(f"{line}\n" for line in written(lines)))
 
 
@@ -164,7 +163,7 @@ def _uncoloured(lines: Iterable[Text]) -> Iterator[str]:
 
 
 def _coloured(lines: Iterable[Text]) -> Iterator[str]:
-    """Write them as rich prints them, without the cost of a call of its printer for each line."""
+    """Yield lines as rich prints them, without a printer call for each line."""
     out = console()
     for line in lines:
         yield "".join(
@@ -174,7 +173,7 @@ def _coloured(lines: Iterable[Text]) -> Iterator[str]:
 
 
 def show(picture: RenderableType) -> None:
-    """Print what is drawn for a terminal of its width; of one that is wider the lines go on."""
+    """Print a picture for its own width; its lines wrap on a narrower terminal."""
     out = console()
     out.width = PIPE_COLUMNS
     with out.capture() as captured:
@@ -196,7 +195,7 @@ def show_document(document: Any, output: Output) -> None:
 
 
 def ascii_json(document: Any) -> str:
-    """JSON in which nothing but ASCII stands, so that no terminal obeys it."""
+    """Return JSON in ASCII only, so that it contains no terminal sequences."""
     import json  # noqa: PLC0415 - as yaml
 
     return json.dumps(document, indent=2)

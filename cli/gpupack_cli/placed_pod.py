@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a pod is, as its object says: its node, its GPUs, and since when."""
+"""The place of a pod, from its object: its node, its GPUs, and since when."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     Attributes:
         title: namespace and name.
-        phase: as its status has it.
-        node: where it is, or was.
+        phase: phase of its status.
+        node: node where it runs, or ran.
         gpus: UUIDs, those of shares with their percent; empty: no annotation names any.
-        since: when it was bound; empty: its conditions do not say so.
-        job: the GPUJob whose worker it is; empty: it is a standalone pod.
+        since: when it was bound; empty: its conditions do not have it.
+        job: GPUJob of the worker; empty: it is a standalone pod.
     """
 
     title: str
@@ -35,7 +35,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
-        """Read the pod."""
+        """Return the place of a pod."""
         bound = (each for each in pod.status.conditions if each.type == "PodScheduled")
         at = next((each.last_transition_time for each in bound), None) or pod.status.start_time
         return cls(
@@ -49,7 +49,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> Iterator[str]:
-        """In sentences."""
+        """The place in sentences."""
         ended = self.phase in {"Succeeded", "Failed"}
         since = f" {'from' if ended else 'since'} {self.since}" if self.since else ""
         where = f"it was on {plain(self.node)}" if ended else f"on {plain(self.node)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each worker of a job is: its pod and container, node and GPUs."""
+"""The place of each worker of a job: its pod and container, node and GPUs."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
@@ -20,12 +20,12 @@ class PlacedWorker(msgspec.Struct, frozen=True):
     """One worker of the current attempt, or of the last one.
 
     Attributes:
-        gpus: UUIDs, those of shares with their percent; empty: it holds none now, or another
-            device plugin chose them.
-        pod: empty: it has none, or none that the caller may see.
-        container: of that pod, with its GPUs.
+        gpus: UUIDs, those of shares with their percent; empty: it holds none now, or another device
+            plugin chose them.
+        pod: name of its pod; empty: it has none, or none that the caller may see.
+        container: container of that pod, with its GPUs.
         ended: whether that container has ended.
-        exit_code: of that container; None: it has not ended, or its exit code is not known.
+        exit_code: exit code of that container; None: it has not ended, or its exit code is unknown.
     """
 
     worker: int
@@ -38,7 +38,7 @@ class PlacedWorker(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """«0: pod train-1-p0-x7k2p, container worker-0, on a, GPUs GPU-…; ended, exit code 3»."""
+        """One line: «0: pod train-1-p0-x7k2p, container worker-0, on a, GPUs GPU-…; ended»."""
         pod = f"pod {plain(self.pod)}, container {plain(self.container)}, " if self.pod else ""
         gpus = f", GPUs {plain(', '.join(self.gpus))}" if self.gpus else ""
         code = "" if self.exit_code is None else f", exit code {self.exit_code}"
@@ -48,7 +48,7 @@ class PlacedWorker(msgspec.Struct, frozen=True):
 
 
 def placed_workers(job: GpuJob, pods: Iterable[Pod]) -> Iterator[PlacedWorker]:
-    """List the workers that have a place or a pod, by index; of several pods the newest counts."""
+    """Yield the workers that have a place or a pod, by index; of several pods the newest counts."""
     status = job.status
     places = by_worker(status.placement) if status.holds_placement else ()
     placed = {each.worker: each for each in places}
@@ -83,5 +83,5 @@ def _gpu(device: DeviceShare) -> str:
 
 
 def _age(pod: Pod) -> tuple[bool, dt.datetime]:
-    """Order finished pods first, then by creation: a pod that runs is the worker's current one."""
+    """Return the order of pods: finished ones first, then by creation; a running one is current."""
     return not pod.finished, pod.metadata.creation_timestamp or EARLIEST

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubectl that forwards a free port of loopback to a Service, while something else runs."""
+"""A kubectl process that forwards a free loopback port to a Service."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ LONGEST_SAID: Final = 1 << 16
 async def port_forward(
     session: Session, service: str, namespace: str, service_port: int = HTTPS
 ) -> AsyncGenerator[int]:
-    """Forward a port to one of the Service's, or of another KIND/NAME; yields its number.
+    """Forward a port to one of the Service's, or of another KIND/NAME; yield its number.
 
     Raises:
-        ServiceAway: there is no kubectl, or it could not.
-        NotKnown: the Service is there and has not this port.
+        ServiceAway: there is no kubectl, or it failed.
+        NotKnown: the Service exists and does not have this port.
     """
     target = service if "/" in service else f"service/{service}"
     kubectl = shutil.which("kubectl", path=session.environ.get("PATH"))
@@ -50,7 +50,7 @@ async def port_forward(
         stdout=PIPE,
         stderr=PIPE,
         env=session.variables,
-        # Ended as a whole, by us alone.
+        # The whole group is ended, only by this process.
         process_group=0,
     )
     try:
@@ -77,7 +77,7 @@ async def _port(process: Process, service: str) -> int:
 async def _why(process: Process, service: str) -> CliError:
     assert process.stderr is not None  # noqa: S101 - it is a pipe
     lines = (await process.stderr.read(LONGEST_SAID)).decode(errors="replace").splitlines()
-    # Before it gives up, kubectl logs each call that failed.
+    # Before it gives up, kubectl logs each failed call.
     said = plain(next((line for line in reversed(lines) if line.strip()), ""))
     if lacks_port(said):
         return NotKnown(

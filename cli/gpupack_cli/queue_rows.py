@@ -25,12 +25,12 @@ QUEUE_COLUMNS: Final = (
 
 
 def row_of(job: GpuJob) -> QueueRow:
-    """Read the row of an object, which does not know its position."""
+    """Return the row of an object, which does not have its position."""
     return msgspec.convert(JobRow.of(job), QueueRow, from_attributes=True)
 
 
 def cells(row: QueueRow, now: dt.datetime) -> tuple[Any, ...]:
-    """Write a row in the order of QUEUE_COLUMNS."""
+    """Return a row's cells in the order of QUEUE_COLUMNS."""
     return (
         "" if row.position is None else row.position,
         row.namespace,

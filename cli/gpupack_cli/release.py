@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the release: in which namespace gpupack is, and by which Secrets it is trusted."""
+"""The release: the namespace of gpupack, and the Secrets with its certificates."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ OPTION: Final = "--system-namespace"
 
 
 async def found_release(session: Session, api: Api) -> Release:
-    """Find the only release, or the one that the session names.
+    """Return the only release, or the one that the session names.
 
     Raises:
         SettingsWrong: there is none or there are several, or they cannot be listed.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls to the REST API, answers as types."""
+"""Calls of the REST API with typed answers."""
 
 import ssl
 from typing import Any, Final, TypeVar
@@ -15,14 +15,14 @@ from gpupack_kube import patience
 T = TypeVar("T")
 
 MAX_BYTES: Final = 256 << 20
-"""Of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
+"""Maximum size of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
 
 
 LATER: Final = frozenset({429, 503})
 
 
 class Problem(msgspec.Struct):
-    """What the API says was wrong (RFC 9457)."""
+    """A problem that the API reports (RFC 9457)."""
 
     title: str = ""
     detail: str = ""
@@ -32,7 +32,7 @@ class Problem(msgspec.Struct):
 
 
 class _Later(Exception):
-    """The server asks to be called again after `seconds`; it has done nothing."""
+    """The server requests a retry after `seconds`; it has done nothing."""
 
     def __init__(self, refusal: errors.CliError, seconds: float) -> None:
         super().__init__(str(refusal))
@@ -51,24 +51,24 @@ class Rest:
     """The REST API.
 
     Args:
-        client: knows the address and who calls.
-        shows_certificate: he is known by a client certificate.
+        client: has the address and the credentials.
+        shows_certificate: a client certificate identifies the caller.
     """
 
     def __init__(self, client: httpx.AsyncClient, *, shows_certificate: bool = False) -> None:
         self._client, self.shows_certificate = client, shows_certificate
 
     async def get(self, path: str, kind: type[T], **query: Any) -> T:
-        """Ask; raises CliError."""
+        """Send GET and return the decoded answer; raises CliError."""
         asked = {name: value for name, value in query.items() if value not in ("", None)}
         return decoded((await self._answer("GET", path, params=asked))[0], kind, path)
 
     async def get_bytes(self, path: str) -> bytes:
-        """Ask for what is passed on as it is; raises CliError."""
+        """Send GET and return the body unchanged; raises CliError."""
         return (await self._answer("GET", path))[0]
 
     async def get_linked(self, path: str, **query: str) -> tuple[bytes, dict[str, str]]:
-        """Ask for a body that is passed on as it is, and for the query of its next page.
+        """Send GET and return the body unchanged, with the query of its next page.
 
         The query is empty where the answer has no Link to a next page. Raises CliError.
         """
@@ -81,7 +81,7 @@ class Rest:
         return decoded((await self._answer("POST", path, json=body))[0], kind, path)
 
     async def _answer(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
-        """Ask until there is an answer, as long as the server asks to wait; raises CliError."""
+        """Send until there is an answer, as long as the server requests it; raises CliError."""
         trying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(_Later),
             wait=_pause,
@@ -116,7 +116,7 @@ class Rest:
         return b"".join(parts), response
 
     def _fix(self, error: httpx.HTTPError) -> str:
-        """What to do; a server that does not take a client certificate hangs up without a word."""
+        """Return what to do; a server hangs up silently on a bad client certificate."""
         if self.shows_certificate and isinstance(error, _HUNG_UP):
             return (
                 "; perhaps it does not take your client certificate: is it of this cluster, and "
@@ -129,7 +129,7 @@ _HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 def _of_its_certificate(error: BaseException) -> str:
-    """What to do, where the certificate was what went wrong; the library's error wraps that."""
+    """Return what to do where the certificate is the cause; the library wraps that error."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
@@ -142,10 +142,10 @@ def _of_its_certificate(error: BaseException) -> str:
 
 
 def decoded(data: bytes, kind: type[T], path: str) -> T:
-    """Read an answer.
+    """Decode an answer.
 
     Raises:
-        ServiceAway: it is none of this API, or of another version.
+        ServiceAway: it is not of this API, or of another version.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -157,7 +157,7 @@ def decoded(data: bytes, kind: type[T], path: str) -> T:
 
 
 def refused(status: int, body: bytes, path: str) -> errors.CliError:
-    """Say what a refusal means to a person."""
+    """Return a refusal in the form for users."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.MsgspecError, RecursionError):

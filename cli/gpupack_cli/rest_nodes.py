@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes as the REST API tells them, for who may not read GPUNodes.
+"""Nodes from the REST API, for callers that may not read GPUNodes.
 
-GPUNodes are of the whole cluster, which roles in one namespace do not cover. The REST API shows the
-cluster as a whole to every user that the API server knows.
+GPUNodes are cluster-scoped, which roles in one namespace do not cover. The REST API shows the whole
+cluster to every user that the API server knows.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,10 +31,10 @@ async def read_or_asked(
     read: Callable[[], Awaitable[T]],
     asked: Callable[[Rest], Awaitable[T]],
 ) -> T:
-    """What stands in GPUNodes; for who may not read them, what the REST API tells.
+    """Return data from GPUNodes; for callers that may not read them, from the REST API.
 
     Raises:
-        NotAllowed: he may not, and the REST API cannot be asked either.
+        NotAllowed: the caller may not, and the REST API does not answer either.
         CliError, KubeError: as `read` and `asked` do.
     """
     try:
@@ -54,15 +54,15 @@ async def read_or_asked(
 
 
 async def all_nodes(rest: Rest) -> list[Node]:
-    """Page by page, by name; raises CliError."""
+    """Return all nodes, by name, from all pages; raises CliError."""
     return [node async for page in pages(rest, "nodes", Nodes, limit=PAGE) for node in page.nodes]
 
 
 async def one_node(rest: Rest, name: str) -> Node:
-    """The node of that name.
+    """Return the node of that name.
 
     Raises:
-        NotThere: there is none; it names those that there are.
+        NotThere: there is none; it names the existing ones.
         CliError: the API does not answer.
     """
     nodes = await all_nodes(rest)
@@ -73,7 +73,7 @@ async def one_node(rest: Rest, name: str) -> Node:
 
 
 def no_node(name: str, there: list[str]) -> errors.NotThere:
-    """There is none of that name."""
+    """Return the error for a missing node, with the existing ones."""
     more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
     return errors.NotThere(
         f"there is no node {name!r} with GPUs; there are: "

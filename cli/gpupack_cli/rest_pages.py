@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of the REST API, followed to their end."""
+"""Lists of the REST API, read to their end."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Protocol, TypeVar
@@ -13,7 +13,7 @@ class Page(Protocol):
 
     @property
     def next(self) -> str:
-        """`after` of the call that has the next part; empty: there is none."""
+        """`after` of the call for the next part; empty: there is none."""
 
 
 P = TypeVar("P", bound=Page)
@@ -25,8 +25,8 @@ async def pages(
     """Read page by page, from the beginning or after a cursor.
 
     Raises:
-        ServiceAway: a page does not lead past itself.
-        CliError: as of any call.
+        ServiceAway: a page names itself as its next.
+        CliError: as for any call.
     """
     while True:
         page = await rest.get(path, kind, **query, after=after)
@@ -37,7 +37,7 @@ async def pages(
 
 
 async def csv_pages(rest: Rest, path: str, **query: Any) -> AsyncIterator[bytes]:
-    """Read CSV page by page, as one text with one line of column names; raises as `pages`."""
+    """Read CSV page by page, as one text with one header line; raises as `pages`."""
     text, following = await rest.get_linked(path, **query)
     yield text
     while following:

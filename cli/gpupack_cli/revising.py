@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another program for a GPUJob that exists: a higher revision, which runs on the same GPUs."""
+"""Another program for an existing GPUJob: a higher revision, which runs on the same GPUs."""
 
 from http import HTTPStatus
 from typing import Final
@@ -15,16 +15,16 @@ from gpupack_kube.objects import Json
 from gpupack_kube.resources import CONFIG_MAPS
 
 MAX_TRIES: Final = 5
-"""The operator writes the same object."""
+"""More than one try is needed because the operator writes the same object."""
 
 
 async def revise(api: Api, name: str, manifest: Json, config: Json | None) -> GpuJob:
-    """Have the job run what the manifest's template says; scripts go with the job.
+    """Make the job run the manifest's template; the job owns the scripts.
 
     Raises:
         NotThere: there is no such job.
         InputWrong: it has ended.
-        KubeError: the API server does not take it; nothing is left behind.
+        KubeError: the API server refuses it; nothing is left behind.
     """
     namespace, template = manifest["metadata"]["namespace"], manifest["spec"]["template"]
     job = await _running(api, name, namespace)
@@ -36,7 +36,7 @@ async def revise(api: Api, name: str, manifest: Json, config: Json | None) -> Gp
     try:
         return await _write(api, job, template)
     except Refused as error:
-        # Of all else nobody knows whether it was written; then the scripts go with the job.
+        # After any other error it may have been written; then the scripts remain with the job.
         if scripts is not None and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             await api.delete(CONFIG_MAPS, scripts.name, namespace=namespace, uid=scripts.uid)
         raise
@@ -77,7 +77,7 @@ async def _running(api: Api, name: str, namespace: str) -> WholeJob:
 
 
 def _instead(old: Json, new: Json) -> Json:
-    """The merge patch that makes one of the other."""
+    """Return the merge patch that turns one document into the other."""
     both = {
         key: _instead(old[key], value)
         if isinstance(value, dict) and isinstance(old.get(key), dict)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last lines of an attempt whose pods were deleted, as the operator has saved them."""
+"""The last lines of an attempt whose pods were deleted, which the operator saved."""
 
 import dataclasses
 
@@ -12,11 +12,11 @@ from gpupack_kube.resources import CONFIG_MAPS
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedLog:
-    """What workers of an attempt printed last.
+    """The last output of an attempt's workers.
 
     Attributes:
         attempt: its number.
-        texts: by worker.
+        texts: texts by worker.
     """
 
     attempt: int
@@ -24,7 +24,7 @@ class SavedLog:
 
 
 async def saved_log(api: Api, job: GpuJob) -> SavedLog | None:
-    """Of the last attempt that was stopped; None: there is none.
+    """Return the saved log of the last stopped attempt; None: there is none.
 
     Raises:
         KubeError: it may not be read.
@@ -44,6 +44,6 @@ async def saved_log(api: Api, job: GpuJob) -> SavedLog | None:
 
 
 def last_lines(text: str, tail: int | None) -> list[bytes]:
-    """The lines, or so many of the last."""
+    """Return the lines, or the last `tail` ones."""
     lines = text.encode(errors="replace").splitlines()
     return lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster a command is about, as whom, in which namespace."""
+"""The cluster, user and namespace of a command."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ class Session:
 
     Attributes:
         environ: variables of the process.
-        kubeconfig: path; empty: as KUBECONFIG says.
-        context: of the kubeconfig; empty: its current one.
-        namespace: empty: the context's.
-        server: address of the REST API; empty: it is looked for.
-        certificate: path of the CA certificate by which that server is checked.
-        system_namespace: where gpupack is installed; empty: it is looked for.
+        kubeconfig: path; empty: from KUBECONFIG.
+        context: context of the kubeconfig; empty: its current one.
+        namespace: namespace; empty: the context's.
+        server: address of the REST API; empty: it is searched for.
+        certificate: path of the CA of that server's certificate.
+        system_namespace: namespace where gpupack is installed; empty: it is searched for.
     """
 
     environ: Mapping[str, str]
@@ -42,12 +42,12 @@ class Session:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables, with the kubeconfig that was named by an option."""
+        """The variables, with the kubeconfig of the option."""
         named = {"KUBECONFIG": self.kubeconfig} if self.kubeconfig else {}
         return {**self.environ, **named}
 
     def _require_kubeconfig(self) -> None:
-        """Of KUBECONFIG files may be missing; raises SettingsInvalid where an option names one."""
+        """Check the option's file; files of KUBECONFIG may be missing. Raises SettingsInvalid."""
         if self.kubeconfig and not Path(self.kubeconfig).is_file():
             raise SettingsInvalid(f"--kubeconfig {self.kubeconfig}: there is no such file")
 
@@ -56,12 +56,12 @@ class Session:
         """Connect to the API server.
 
         Raises:
-            SettingsInvalid: there is no kubeconfig that can be used.
+            SettingsInvalid: there is no usable kubeconfig.
         """
         from gpupack_kube.client import Api  # noqa: PLC0415 - 0.2 s, which --help need not take
 
         self._require_kubeconfig()
-        from gpupack_kube.patience import Patience  # noqa: PLC0415 - the same
+        from gpupack_kube.patience import Patience  # noqa: PLC0415 - as above
 
         patience = Patience(note_pause)
         context = self.context or None
@@ -81,10 +81,10 @@ class Session:
             yield rest
 
     async def here(self, api: "Api") -> str:
-        """The namespace that is meant where none is named."""
+        """Return the namespace of the command."""
         return self.namespace or (await api.identity()).namespace
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run what a command does."""
+    """Run the coroutine of a command."""
     return asyncio.run(work())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of time as a person writes them: 90s, 30m, 2h."""
+"""Durations in the form that users write: 90s, 30m, 2h."""
 
 import re
 from collections.abc import Callable
@@ -10,11 +10,14 @@ import click
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS: Final = 3650
 MAX_SECONDS: Final = MAX_DAYS * UNITS["d"]
-"""Moments farther away than calendars go cannot be written."""
+"""Maximum: later times are beyond the calendar and cannot be written."""
 
 
 def seconds(text: str) -> int | None:
-    """Of 90s, 30m or 2h; a bare number is of seconds, as manifests have it. None: it is no time."""
+    """Return seconds of 90s, 30m or 2h; a bare number is in seconds, as in manifests.
+
+    None: invalid.
+    """
     found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
     return None if found is None else int(found[1]) * UNITS[found[2] or "s"]
 
@@ -22,7 +25,7 @@ def seconds(text: str) -> int | None:
 def span(
     *, least_seconds: int = 0
 ) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """A callback of an option, which makes seconds of what was written; None: nothing was."""
+    """Return an option's callback that converts its text to seconds; None: it is absent."""
 
     def read(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
         if value is None:

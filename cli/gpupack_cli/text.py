@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others, made safe for a terminal.
+"""Untrusted text, made safe for a terminal.
 
-Names, reasons and messages of objects, and lines of logs, are anybody's words. A terminal obeys
-escape sequences: it can be made to hide lines, to rename its window, or to type for its user.
+Users write names, reasons and messages of objects, and lines of logs. A terminal executes escape
+sequences: they can hide lines, rename its window, or type for its user.
 """
 
 import re
@@ -22,9 +22,9 @@ _CONTROLS = re.compile(
 
 
 def plain(text: str) -> str:
-    """One line without escape sequences, control characters and characters that turn the order.
+    """Return one line without escape, control and bidirectional characters.
 
-    Line breaks and tabs are spaces.
+    Line breaks and tabs become spaces.
     """
     if text.isascii() and text.isprintable():
         return text.strip()
@@ -33,9 +33,9 @@ def plain(text: str) -> str:
 
 
 def coloured(line: str) -> str:
-    """A line of a log as a terminal may have it: its colours and tabs, and nothing else it obeys.
+    """Return a log line for a terminal: with colours and tabs, without any other sequences.
 
-    What colours it has end with the line.
+    Its colours end with the line.
     """
     kept, position = list[str](), 0
     found = False
@@ -50,11 +50,11 @@ def coloured(line: str) -> str:
 
 
 def uncoloured(line: str) -> str:
-    """A line of a log as a terminal without colours may have it: its tabs are kept."""
+    """Return a log line for a terminal without colours; tabs are kept."""
     return _tabbed(_SEQUENCES.sub("", line))
 
 
 def _tabbed(text: str) -> str:
-    """Of a line that was written over and over by a progress bar, what was written last."""
+    """Return the text that remains after a progress bar overwrote the line."""
     last = text.rstrip("\r").rpartition("\r")[2]
     return "\t".join(_CONTROLS.sub("", part) for part in last.split("\t"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a job in front of a person: his Ctrl-C, and the status to end with.
+"""Following a job for a user: Ctrl-C, and the exit status.
 
-Ctrl-C never stops a job by itself, which may have run for days. On a terminal it is asked what is
-meant; elsewhere, or the second time, it detaches. So does SIGTERM, by which a shell or a CI system
-ends the command and not the job.
+Ctrl-C never stops a job by itself, since it may have run for days. On a terminal the user is asked
+what to do; elsewhere, or the second time, the command detaches. So it does on SIGTERM, with which a
+shell or a CI system ends the command and not the job.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from gpupack_kube.errors import NotFound
 
 
 class Interrupts(asyncio.Event):
-    """Set by Ctrl-C, and by SIGTERM, after which nothing is asked.
+    """An event that Ctrl-C sets, and SIGTERM, after which the user is not asked.
 
     Attributes:
-        status: to end with.
+        status: exit status.
     """
 
     status = INTERRUPTED
 
     def terminate(self) -> None:
-        """SIGTERM came."""
+        """Record SIGTERM."""
         self.status = TERMINATED
         self.set()
 
@@ -53,7 +53,7 @@ async def watched_to_its_end(
     """Follow the job.
 
     Raises:
-        JobFailed: it failed, was stopped, or the caller detached, with the status to end with.
+        JobFailed: it failed, was stopped, or the user detached, with the exit status.
         KubeError: it may not be followed.
     """
     sink = LogSink.of_stdout(raw=raw)
@@ -69,7 +69,7 @@ async def watched_to_its_end(
 
 
 def judge(job: GpuJob, status: int) -> None:
-    """End as the job did.
+    """End like the job.
 
     Raises:
         JobFailed: it failed.
@@ -81,7 +81,7 @@ def judge(job: GpuJob, status: int) -> None:
 
 
 async def _followed(follower: Follower) -> GpuJob:
-    """Raises the first error, not a group of all."""
+    """Follow the job; raise the first error, not a group of all."""
     try:
         return await follower.follow()
     except* NotFound as group:
@@ -112,7 +112,7 @@ async def _until_ended(
 
 
 async def _choice(interrupted: Interrupts) -> str:
-    """d, s or c; where nobody can be asked, or Ctrl-C comes again, d."""
+    """Return d, s or c; d where the user cannot be asked, or Ctrl-C comes again."""
     asked = interrupted.status == INTERRUPTED
     if not (asked and sys.stdin.isatty() and sys.stderr.isatty()):
         return "d"
@@ -148,7 +148,7 @@ def _detached(job: GpuJob, status: int) -> JobFailed:
 
 @contextlib.asynccontextmanager
 async def _interrupts() -> AsyncGenerator[Interrupts]:
-    """Ctrl-C and SIGTERM set an event while this lasts."""
+    """Yield an event that Ctrl-C and SIGTERM set inside the context."""
     loop, interrupted = asyncio.get_running_loop(), Interrupts()
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
     loop.add_signal_handler(signal.SIGTERM, interrupted.terminate)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of a GPUJob as its pod shows it: the pod, and the container that has its GPUs.
+"""A worker of a GPUJob in its pod: the pod, and the container that has its GPUs.
 
-Workers of one node may share a pod. Each then has a container of its own, named by its index:
+Workers of one node may share a pod. Each then has its own container, named by its index:
 
-    pod train-1-p0-x7k2p   worker-0  worker-1  worker-2  log-shipper
+  pod train-1-p0-x7k2p   worker-0  worker-1  worker-2  log-shipper
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ class Worker:
     """One worker of an attempt.
 
     Attributes:
-        pod: as it was last seen.
+        pod: last known state of the pod.
         container: name of the container that has its GPUs.
         index: its index in the job.
     """
@@ -30,7 +30,7 @@ class Worker:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The pod's UID and the container, which no other worker has."""
+        """The pod's UID and the container, which are unique to the worker."""
         return self.pod.metadata.uid, self.container
 
     @property
@@ -40,12 +40,12 @@ class Worker:
 
     @property
     def exit_status(self) -> int | None:
-        """The exit code of its container; None: it has not ended, or that is not known."""
+        """The exit code of its container; None: it has not ended, or the code is unknown."""
         return None if self._terminated is None else self._terminated.exit_code
 
     @property
     def ended_at(self) -> dt.datetime | None:
-        """When its container ended; None: it has not, or that is not known."""
+        """When its container ended; None: it has not ended, or the time is unknown."""
         return None if self._terminated is None else self._terminated.finished_at
 
     @property
@@ -62,9 +62,9 @@ class Worker:
 
 
 def workers_of(pod: Pod, spec: GpuJobSpec) -> tuple[Worker, ...]:
-    """Find the workers of a pod of a job with this spec, by index.
+    """Return the workers of a pod of a job with this spec, by index.
 
-    A pod of one worker has its index as a label, and its container any name.
+    A pod with one worker has its index as a label, and its container any name.
     """
     limits = {each.name: each.resources.limits for each in pod.spec.containers}
     with_gpus = [name for name in limits if spec.gpu_resource in limits[name]]
@@ -77,7 +77,7 @@ def workers_of(pod: Pod, spec: GpuJobSpec) -> tuple[Worker, ...]:
 
 
 def _container(named: list[str], with_gpus: list[str]) -> str:
-    """Choose as the operator does: the one with GPUs, else `worker`, else the first."""
+    """Return the container by the operator's rule: with GPUs, else `worker`, else the first."""
     if len(with_gpus) == 1:
         return with_gpus[0]
     return names.WORKER_CONTAINER if names.WORKER_CONTAINER in named or not named else named[0]

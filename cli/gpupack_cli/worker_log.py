@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log of one worker's container, from its first line to its last.
 
-    pod has a node ─► asked again and again until its container has started ─► lines as they come
-                          ▲                                                        │
-                          └── connection lost, or nothing said for a minute ◄──────┤
-                                                                                   ▼
-                                   the stream ended: has the container, too? it is read once more
+    pod has a node ─► requested until its container has started ─► lines as they come
+                          ▲                                           │
+                          └── connection lost, or silent for a minute ┤
+                                                                      ▼
+                          the stream ended: has the container, too? it is read once more
 
-The log is asked for before the API server knows that the container runs: the kubelet knows sooner.
+The log is requested before the API server knows that the container runs: the kubelet knows sooner.
 """
 
 import asyncio
@@ -26,34 +26,34 @@ from gpupack_kube.client import Api
 from gpupack_kube.resources import PODS
 
 SILENCE_SECONDS: Final = 60.0
-"""After so long the log is asked for anew: its connection may have no other end."""
+"""Seconds of silence until the log is requested again: its connection may be dead."""
 
 START_PAUSES: Final = (0.05,) * 20 + (0.1,) * 40 + (0.5,) * 60
-"""Between two questions for a container that has not started, seconds; then the last one."""
+"""Seconds between two requests for a container that has not started; then LATE_PAUSE."""
 LATE_PAUSE: Final = 2.0
 
 LOST_PAUSE: Final = 1.0
 
 MAY_PASS: Final = (errors.Unreachable, errors.Refused, errors.NotSignedIn)
-"""What a command that follows something survives, if `require_passing` says so."""
+"""Errors that a following command survives, if `require_passing` allows it."""
 
 
 class Gone(enum.Enum):
-    """There is no such pod any more."""
+    """The pod no longer exists."""
 
     GONE = enum.auto()
 
 
 class WorkerLog:
-    """Follows one worker.
+    """A follower of one worker's log.
 
     Args:
-        api: where the log is asked for.
-        worker: whose log it is.
-        sink: takes its lines.
-        prefix: stands before each.
-        over: whether the pod's container has ended, or the pod is gone, as far as is known.
-        tail: begin with so many of the last lines; None: with the first.
+        api: source of the log.
+        worker: the worker.
+        sink: gets its lines.
+        prefix: prefix of each line.
+        over: returns whether the container is known to have ended, or the pod to be gone.
+        tail: number of last lines to start at; None: the first line.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class WorkerLog:
         self._path = PODS.path(metadata.name, namespace=metadata.namespace, subresource="log")
 
     async def follow(self) -> None:
-        """Until the container has ended and its last line was written.
+        """Follow until the container has ended and its last line is written.
 
         Raises:
             KubeError: the log may not be read.
@@ -85,7 +85,7 @@ class WorkerLog:
                 await self._read(follow=not ended)
                 lost = 0
             except (errors.NotFound, errors.Invalid) as error:
-                # Not found: the pod is gone, or its kubelet has yet to hear of it.
+                # Not found: the pod is gone, or its kubelet has not received it yet.
                 if ended:
                     return
                 await asyncio.sleep(next(pauses, LATE_PAUSE))
@@ -103,12 +103,12 @@ class WorkerLog:
                 continue
             if ended:
                 return
-            # Of a container that ends while its log is opened, the kubelet may send none of it: it
-            # is read once more.
+            # For a container that ends while its log is opened, the kubelet may send nothing: the
+            # log is read once more.
             ended = await self._has_ended()
 
     async def show(self) -> None:
-        """Write what there is now.
+        """Write the present log.
 
         Raises:
             KubeError: there is none yet, or it may not be read.
@@ -138,16 +138,16 @@ class WorkerLog:
                 await self._sink.write(self._prefix, fresh)
 
     async def _has_ended(self) -> bool:
-        """Whether the stream ended because the container did."""
+        """Return whether the stream ended because the container did."""
         now = await self._now()
         return now is Gone.GONE or (isinstance(now, Worker) and now.ended)
 
     async def _is_quiet(self) -> bool:
-        """Whether it is the program that says nothing: the API server answers."""
+        """Return whether only the program is silent: the API server answers."""
         return await self._now() is not None
 
     async def _now(self) -> Worker | Gone | None:
-        """The worker as it is; None: that is not known, for the API server does not answer."""
+        """Return the present worker; None: unknown, since the API server does not answer."""
         metadata = self._worker.pod.metadata
         try:
             pod = await self._api.get(PODS, metadata.name, namespace=metadata.namespace)
@@ -161,13 +161,13 @@ class WorkerLog:
 
 
 def may_pass(error: errors.KubeError) -> bool:
-    """Whether the same question may be answered later."""
+    """Return whether a retry may succeed."""
     if isinstance(error, errors.Refused):
         return error.status in patience.PASSING
     return isinstance(error, MAY_PASS)
 
 
 def require_passing(error: errors.KubeError) -> None:
-    """Raise it again, unless the same question may be answered later."""
+    """Raise the error again, unless a retry may succeed."""
     if not may_pass(error):
         raise error

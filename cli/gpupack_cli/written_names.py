@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of objects that a user writes, as callbacks of options and arguments.
+"""Names of objects from the user, as callbacks of options and arguments.
 
-A name becomes a part of an address: one with a slash, or none at all, would be of something else.
+A name becomes a part of a path: one with a slash, or an empty one, would address another object.
 """
 
 import re
@@ -14,24 +14,24 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """A name that is there where anything is written."""
+    """Return a valid name; None where the option is absent."""
     return None if value is None else _required(value, _NAME)
 
 
 def job_or_pod(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    """The name of a GPUJob, or pod/NAME."""
+    """Return the name of a GPUJob, or pod/NAME."""
     kind, slash, rest = value.partition("/")
     of_pod = slash and kind in {"pod", "pods"}
     return f"pod/{_required(rest, _NAME)}" if of_pod else _required(value, _NAME)
 
 
 def name_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    """The same; empty: none is named."""
+    """Return a valid name; empty: none is given."""
     return value and _required(value, _NAME)
 
 
 def namespace_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    """A namespace, which has no dots and 63 characters at most; empty: none is named."""
+    """Return a namespace, without dots and with at most 63 characters; empty: none is given."""
     return value and _required(value, _LABEL)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One command in each file, called `command` there."""
+"""One command in each file, as `command`."""

@@ -89,21 +89,24 @@ async def _show(
 
 
 async def whole(rest: Rest, asked: dict[str, str]) -> Cost:
-    """Read all pages of one period; the total is that of the rows. Raises CliError."""
+    """Read all pages of one period; the total is the sum of the rows. Raises CliError."""
     first = await rest.get("cost", Cost, **asked, limit=PAGE)
     if not first.next:
         return first
-    # An hour that begins between two pages must not lengthen the period of the later ones.
+    # An hour that starts between two pages must not lengthen the period of the later ones.
     period = asked | {"since": first.since, "until": first.until}
     rows = first.rows
     async for page in pages(rest, "cost", Cost, first.next, **period, limit=PAGE):
         rows += page.rows
-    # Jobs that run cost more on the last page than on the first: only the sum fits the rows.
+    # Running jobs cost more on the last page than on the first: only the sum matches the rows.
     return msgspec.structs.replace(first, rows=rows, total=total(rows), next="")
 
 
 def total(rows: Sequence[CostRow]) -> CostRow:
-    """Sum rows as the server does: a cost is unknown where one is, a measurement where all are."""
+    """Return the sum of rows by the server's rules.
+
+    A cost is unknown where one row's is, a measurement where all rows' are.
+    """
     costs = [row.cost for row in rows if row.cost is not None]
     return CostRow(
         allocated_gpu_hours=math.fsum(row.allocated_gpu_hours for row in rows),
@@ -121,7 +124,7 @@ def _known(figures: Iterable[float | None]) -> float | None:
 
 
 def cells(row: CostRow, by: str) -> tuple[Any, ...]:
-    """A row; figures that nobody measured, and costs without a price, are unknown."""
+    """Return a row's cells; figures without measurement, and costs without a price, are unknown."""
     who = (row.namespace, row.job) if by == "job" else (getattr(row, by) or "-",)
     hours = (
         row.allocated_gpu_hours,
@@ -134,7 +137,7 @@ def cells(row: CostRow, by: str) -> tuple[Any, ...]:
 
 
 def moment(text: str, now: dt.datetime) -> str:
-    """RFC 3339 of a moment, or of a time ago.
+    """Return a time, or a time ago, in RFC 3339.
 
     Raises:
         UsageWrong: it is neither.

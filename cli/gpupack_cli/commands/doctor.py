@@ -65,12 +65,12 @@ async def _check(session: Session, *, quiet: bool, output: Output) -> None:
 
 
 def left_out(found: list[Finding]) -> str:
-    """How many checks were skipped, and why; empty: none."""
+    """Return how many checks were skipped, and why; empty: none."""
     skipped = [each for each in found if each.level is Level.SKIPPED]
     if not skipped:
         return ""
     named = list(dict.fromkeys(each.check for each in skipped))
-    # The API server's own words, which it has for every right that is missing.
+    # The API server's own words for a missing permission.
     refused = all(" cannot " in each.message for each in skipped)
     why = "you may not read what they look at" if refused else "their lines say why"
     were = "check was" if len(named) == 1 else "checks were"

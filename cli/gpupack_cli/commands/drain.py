@@ -81,7 +81,8 @@ async def _until_empty(api: Api, node: GpuNode) -> None:
     name = node.metadata.name
     while True:
         await _until_told_empty(api, name)
-        # The agent counts a few seconds late: who was bound just before the drain shows by then.
+        # The agent counts a few seconds late: a pod that was bound just before the drain shows by
+        # then.
         await asyncio.sleep(SETTLE_SECONDS)
         if not holding(await api.get(GPUNODES, name)):
             note(f"{name} is empty: nobody holds a GPU of it")
@@ -89,7 +90,7 @@ async def _until_empty(api: Api, node: GpuNode) -> None:
 
 
 async def _until_told_empty(api: Api, name: str) -> None:
-    """However often the API server goes away meanwhile, and whatever was missed."""
+    """Wait until the node is empty, across interruptions of the API server and missed events."""
     told = ""
     while True:
         try:
@@ -110,7 +111,7 @@ async def _until_told_empty(api: Api, name: str) -> None:
 
 
 async def _states(api: Api, name: str) -> AsyncGenerator[GpuNode]:
-    """As it is, and whenever it changes, until the watch ends."""
+    """Yield the GPUNode now and after each change, until the watch ends."""
     yield await api.get(GPUNODES, name)
     stream = api.watch(GPUNODES, fieldSelector=f"metadata.name={name}")
     async with contextlib.aclosing(stream):
@@ -127,10 +128,10 @@ def _deleted(name: str) -> NotThere:
 
 
 def holding(node: GpuNode) -> int:
-    """How many of its GPUs somebody holds, whole or by shares."""
+    """Return how many of its GPUs are held, whole or by shares."""
     return node.status.held + node.status.shared
 
 
 def left(node: GpuNode) -> str:
-    """Who has yet to leave."""
+    """Return what still holds GPUs."""
     return f"{holding(node)} of {node.status.gpus} GPUs are held, by {node.status.held_by or '…'}"

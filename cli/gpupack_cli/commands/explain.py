@@ -60,7 +60,7 @@ async def _show(session: Session, name: str, *, output: Output) -> None:
 
 
 async def _workers(api: Api, job: GpuJob) -> list[PlacedWorker]:
-    """List workers with their places; pods are shown to a caller with the right to list pods."""
+    """Return workers with their places; pods only for a caller that may list pods."""
     pods = list[Pod]()
     if job.status.attempt:
         selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}

@@ -86,7 +86,7 @@ async def _show(session: Session, name: str, gpu: str, *, output: Output) -> Non
 
 
 async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, list[str]] | None:
-    """By UUID, the pods that hold a GPU and that the caller may list; None: that is not known."""
+    """Return the visible pods that hold each GPU, by UUID; None: unknown."""
     found = defaultdict[str, list[str]](list)
     try:
         async with session.rest(api) as rest:

@@ -45,7 +45,7 @@ async def _show(session: Session, *, everywhere: bool, phase: str | None, output
 
 
 def none_found(namespace: str, phase: str | None, *, others: int) -> str:
-    """Say what there is none of, and how many there are of other phases."""
+    """Return what does not exist, and how many jobs there are in other phases."""
     where = f"namespace {namespace}" if namespace else "the cluster"
     if phase is None:
         return f"no GPUJobs in {where}"

@@ -28,13 +28,13 @@ from gpupack_kube.resources import PODS
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be shown.
+    """The options of `logs`.
 
     Attributes:
-        workers: empty: of all, or where they are many of the first.
-        attempt: None: of the last one.
-        tail: so many of the last lines; None: all.
-        raw: as they are, on a terminal too.
+        workers: workers to show; empty: all, or of many the first.
+        attempt: attempt to show; None: the last one.
+        tail: number of last lines; None: all.
+        raw: print lines unchanged, on a terminal too.
     """
 
     workers: frozenset[int]
@@ -92,7 +92,7 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
         chosen = ChosenWorkers.of(job.spec, wanted.workers)
         workers = await _workers(api, job)
         newest = max((each.attempt for each in workers), default=0)
-        # An attempt that was stopped leaves no pods, and is newer than one that failed.
+        # A stopped attempt has no pods, and is newer than a failed one.
         last = max(newest, job.status.attempt)
         for attempt in (wanted.attempt,) if wanted.attempt else (last, newest):
             shown = [each for each in workers if each.attempt == attempt]
@@ -113,7 +113,7 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
 
 
 async def _saved_texts(api: Api, job: GpuJob, attempt: int) -> dict[int, str]:
-    """Read the last lines of workers of this attempt whose pods were deleted, by index."""
+    """Return the last lines of this attempt's workers whose pods were deleted, by index."""
     saved = await saved_log(api, job)
     return saved.texts if saved is not None and saved.attempt == attempt else {}
 
@@ -178,12 +178,12 @@ async def _print_all(
 
 
 def _named(workers: frozenset[int]) -> str:
-    """«worker 1», «workers 1-3,6»."""
+    """Return text such as «worker 1», «workers 1-3,6»."""
     return f"worker{'s' if len(workers) > 1 else ''} {indices.written(workers)}"
 
 
 def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
-    """Of workers that a job cannot have nothing would ever be shown.
+    """Check that the job can have these workers; for others no log would ever appear.
 
     Raises:
         NotThere: it has fewer.
@@ -195,7 +195,7 @@ def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
 
 
 async def _workers(api: Api, job: GpuJob) -> list[Worker]:
-    """All that have a pod, of all attempts, by index."""
+    """Return all workers with a pod, of all attempts, by index."""
     selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}
     pages = listing.pages(api, PODS, namespace=job.metadata.namespace, selectors=selectors)
     pods = [client.decode(raw, Pod) async for page in pages for raw in page.items]
@@ -204,7 +204,7 @@ async def _workers(api: Api, job: GpuJob) -> list[Worker]:
 
 
 def nothing(job: GpuJob, attempt: int | None) -> str:
-    """Where the logs of an attempt went that has no pods."""
+    """Return why an attempt has no logs."""
     status = job.status
     is_state = f"{status.phase}{f' ({status.reason})' if status.reason else ''}"
     if not status.attempt:

@@ -57,7 +57,7 @@ async def _show(session: Session, *, everywhere: bool, output: Output) -> None:
 
 
 async def _asked(session: Session, api: Api, namespace: str) -> list[QueueRow]:
-    """What the REST API says; one whose place changes between two pages is listed once."""
+    """Return the REST API's rows; a row that moves between two pages is listed once."""
     async with session.rest(api) as rest:
         found = {
             (row.kind, row.namespace, row.name): row

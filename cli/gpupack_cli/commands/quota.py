@@ -30,7 +30,7 @@ COLUMNS: Final = (
 
 
 class QuotaRow(msgspec.Struct, frozen=True):
-    """What a namespace, or a cohort, is promised and uses, in GPUs; of a model, or of all (`*`)."""
+    """Promised and used GPUs of a namespace or cohort; for one model, or all (`*`)."""
 
     namespace: str
     cohort: str
@@ -45,7 +45,7 @@ class QuotaRow(msgspec.Struct, frozen=True):
     problem: str = ""
 
     def cells(self) -> tuple[Any, ...]:
-        """In the order of COLUMNS."""
+        """Return the cells in the order of COLUMNS."""
         return tuple(getattr(self, name) for name in self.__struct_fields__)
 
 
@@ -80,7 +80,7 @@ async def _show(session: Session, *, everywhere: bool, cohorts: bool, output: Ou
 
 
 def rows_of(item: GpuQuota | GpuCohort) -> list[QuotaRow]:
-    """A quota as a whole, and then by model where there are several."""
+    """Return rows of a quota: as a whole, and then by model."""
     status = item.status
     is_quota = isinstance(item, GpuQuota)
     cohort = (item.spec.cohort or "") if isinstance(item, GpuQuota) else item.metadata.name

@@ -109,7 +109,7 @@ def command(
 
 
 def _require_one_size() -> None:
-    """Raises UsageWrong beside a share, where it would not count; --gpus counts slices of --mig."""
+    """Refuse options that a share excludes; --gpus counts slices of --mig. Raises UsageWrong."""
     beside = [f"--{each}" for each in BESIDE_NO_SHARE if _is_given(each)]
     if _is_given("share") and beside:
         raise UsageWrong(
@@ -124,7 +124,7 @@ def _is_given(name: str) -> bool:
 
 
 def _require_alone(name: str, others: frozenset[str]) -> None:
-    """Raises UsageWrong where options that decide about a new job stand beside it."""
+    """Refuse options for a new job together with this one; raises UsageWrong."""
     context = click.get_current_context()
     for other in sorted(others):
         if _is_given(other):
@@ -153,10 +153,10 @@ async def _submit(
 
 
 async def _create(api: Api, manifest: Json, config: Json | None) -> GpuJob:
-    """Scripts first, since pods wait for them; they go with the job.
+    """Create scripts first, since pods wait for them, then the job, which then owns them.
 
-    What was sent may be stored though nobody waits for the answer: it is awaited. Scripts go only
-    where it is known that there is no job.
+    A request that was sent may take effect even after an interruption: its answer is awaited.
+    Scripts are deleted only where it is known that there is no job.
     """
     namespace = manifest["metadata"]["namespace"]
     scripts = None
@@ -190,7 +190,7 @@ async def _create(api: Api, manifest: Json, config: Json | None) -> GpuJob:
 
 
 async def _created_scripts(api: Api, config: Json, manifest: Json) -> Object:
-    """They have the job's name: where that is taken, it is the job that a person knows of.
+    """Create the scripts' ConfigMap, which has the job's name; report a taken name as the job's.
 
     Raises:
         InputWrong: a job of this name exists.

@@ -27,7 +27,7 @@ from gpupack_terminal import console, screen
 
 def _a_number(_context: click.Context, _option: click.Parameter, value: float) -> float:
     """Refuse nan, which is in every range."""
-    if value != value:  # noqa: PLR0124 - of no other number
+    if value != value:  # noqa: PLR0124 - true only for nan
         raise click.BadParameter("it is no number of seconds")
     return value
 
@@ -78,7 +78,7 @@ async def _show(
 
 
 class Nodes:
-    """Where nodes are looked at.
+    """The source of nodes.
 
     Args:
         session: finds the REST API.
@@ -91,10 +91,12 @@ class Nodes:
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncGenerator[Look]:
-        """The REST API, which knows each GPU; where it never answered GPUNodes, which count.
+        """Open the REST API, which has each GPU, or else GPUNodes, which have counts.
+
+        GPUNodes are used only where the REST API has never answered.
 
         Raises:
-            CliError, KubeError: neither answers, or the REST API does not any more.
+            CliError, KubeError: neither answers, or the REST API no longer does.
         """
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -103,7 +105,7 @@ class Nodes:
             except (ServiceAway, NotAllowed) as error:
                 if self._answered:
                     raise
-                # Where the cluster itself is away, that is what is wrong.
+                # Where the cluster itself does not answer, that is the error.
                 await _counted(self._api)
                 note(f"which GPU is whose is not known, only how many are: {error}")
                 yield lambda: _counted(self._api)

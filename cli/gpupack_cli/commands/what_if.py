@@ -68,7 +68,7 @@ async def _show(session: Session, named: str, body: dict[str, Any], *, output: O
 
 
 async def _judged(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """Have the API server judge the job: a certificate is not passed on; raises KubeError."""
+    """Have the API server check the job: a certificate cannot be passed on; raises KubeError."""
     from gpupack_crds.dry_run import judged  # noqa: PLC0415 - as Session.kubernetes
 
     job = await judged(api, spec, namespace=namespace)
@@ -76,7 +76,7 @@ async def _judged(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str,
 
 
 def told(answer: WhatIf) -> list[str]:
-    """The answer in sentences."""
+    """Return the answer as sentences."""
     first = {
         "Starts": "It would start now",
         "Waits": "It would wait",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of nodes that have GPUs and no agent, and of the taints that keep agents away."""
+"""The check of nodes with GPUs and no agent, and of the taints that keep agents away."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -33,16 +33,16 @@ MODEL_LABELS: Final = (
     "karpenter.k8s.aws/instance-gpu-name",
     "kubernetes.azure.com/accelerator",
 )
-"""Labels by which clouds name the model of a node's GPUs."""
+"""Labels with which clouds name the model of a node's GPUs."""
 
 REPELLING: Final = ("NoSchedule", "NoExecute")
 OF_KUBERNETES: Final = "node.kubernetes.io/"
-"""Prefix of taints that come and go with a node's state; DaemonSets tolerate most of them."""
+"""Prefix of taints that follow a node's state; DaemonSets tolerate most of them."""
 VALUES: Final = "agent.nodeSelector, agent.affinity, agent.excludedNodes and agent.tolerations"
 
 
 def without_agent(seen: Observed) -> Iterator[Finding]:
-    """Find nodes that have GPUs by what others say, of which no agent reports any."""
+    """Find nodes with GPUs, by other sources, for which no agent reports any."""
     check = "nodes without agent"
     if refused := seen.nodes.refused or seen.gpu_nodes.refused:
         yield skipped(check, refused)
@@ -79,7 +79,7 @@ def _lacking(check: str, nodes: list[str], taints: Sequence[objects.Taint]) -> F
 
 
 def has_gpus(node: objects.Node) -> bool:
-    """Tell whether a device plugin, a discovery or the cloud says so."""
+    """Tell whether a device plugin, a discovery or the cloud reports GPUs."""
     labels = node.metadata.labels
     served = any(str(node.status.allocatable.get(name, 0)) != "0" for name in GPU_RESOURCES)
     marked = any(labels.get(name) == "true" for name in GPU_LABELS)
@@ -87,7 +87,7 @@ def has_gpus(node: objects.Node) -> bool:
 
 
 def repelling(node: objects.Node, seen: Observed) -> tuple[objects.Taint, ...]:
-    """Return the node's taints that keep the agent away; none where the DaemonSet is not known."""
+    """Return the node's taints that keep the agent away; none where the DaemonSet is unknown."""
     agent = seen.daemon_sets.named(AGENT)
     if agent is None:
         return ()

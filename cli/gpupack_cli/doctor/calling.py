@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the REST API knows the caller: the API server's proxy cannot tell, it drops his token."""
+"""A test call as the caller: the API server's proxy drops the token, and so cannot tell."""
 
 import http
 
@@ -13,7 +13,7 @@ from gpupack_kube.errors import KubeError
 
 
 async def called(session: Session, api: Api, seen: Observed) -> Probe:
-    """Call it as any command would, where it is named or seen."""
+    """Call the REST API like any command, where it is named or found."""
     if not session.server and seen.deployments.named(API) is None:
         return Probe(said="it is off, or not seen")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks, in the order in which one would look."""
+"""All checks, in the order of a manual diagnosis."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -44,5 +44,5 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
 
 
 def findings(seen: Observed) -> list[Finding]:
-    """What all of them say."""
+    """Return the findings of all checks."""
     return [finding for check in CHECKS for finding in check(seen)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of gangs whose workers could use NVLink and say that they do not."""
+"""The check of gangs whose workers could use NVLink and report that they do not."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ MESSAGE_CHARACTERS: Final = 400
 
 
 def slow_gangs(seen: Observed) -> Iterator[Finding]:
-    """Gangs that run, or ended in the last day, and are reported as slow."""
+    """Yield gangs that run, or ended in the last day, and are reported as slow."""
     check = "communication"
     if seen.gpu_jobs.refused:
         yield skipped(check, seen.gpu_jobs.refused)
@@ -35,7 +35,7 @@ def slow_gangs(seen: Observed) -> Iterator[Finding]:
 
 
 def _said(job: SeenGpuJob, now: dt.datetime) -> str:
-    """The message of the condition of such a gang; empty: it is none."""
+    """Return the condition's message of such a gang; empty for any other."""
     ended = job.status.finished_at
     if ended is not None and now - ended > RECENT:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check says."""
+"""The result of a check."""
 
 import enum
 
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Level(enum.StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -16,13 +16,13 @@ class Level(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One sentence about one thing, and what to do where it is not well.
+    """One sentence about one thing, with a fix where it is not healthy.
 
     Attributes:
-        check: which check says it.
-        level: how bad it is.
-        message: what is so.
-        fix: what to do; empty where it is well.
+        check: name of the check.
+        level: severity.
+        message: the present state.
+        fix: what to do; empty where nothing is needed.
     """
 
     check: str
@@ -32,20 +32,20 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def ok(check: str, message: str) -> Finding:
-    """It is well."""
+    """Return a finding that all is well."""
     return Finding(check, Level.OK, message)
 
 
 def warning(check: str, message: str, *, fix: str) -> Finding:
-    """It works, and somebody should look."""
+    """Return a finding about something that works and needs attention."""
     return Finding(check, Level.WARNING, message, fix)
 
 
 def failed(check: str, message: str, *, fix: str) -> Finding:
-    """It is broken."""
+    """Return a finding about something broken."""
     return Finding(check, Level.FAILED, message, fix)
 
 
 def skipped(check: str, message: str) -> Finding:
-    """It could not be looked at."""
+    """Return a finding about something that could not be checked."""
     return Finding(check, Level.SKIPPED, message)

@@ -12,7 +12,7 @@ UPGRADE: Final = "upgrade the chart with crds.install=true, or apply crds/*.yaml
 REINSTALL: Final = "run `helm upgrade` of the chart again"
 
 OLDEST_MINOR: Final = 34
-"""Of Kubernetes 1: docs/install.md."""
+"""Oldest supported minor version of Kubernetes 1: docs/install.md."""
 
 ALWAYS: Final = (
     "gpupack-agents",
@@ -39,7 +39,7 @@ _KINDS: Final = (generate.gpujob, generate.gpunode, generate.gpuquota, generate.
 
 
 def kubernetes_version(seen: Observed) -> Iterator[Finding]:
-    """The API server is one that gpupack works with."""
+    """Check that the API server's version is supported."""
     check = "kubernetes version"
     minor = "".join(filter(str.isdigit, seen.server.minor))
     if not minor:
@@ -55,7 +55,7 @@ def kubernetes_version(seen: Observed) -> Iterator[Finding]:
 
 
 def kinds(seen: Observed) -> Iterator[Finding]:
-    """The kinds are there, established, and know the fields that this command knows."""
+    """Check that the kinds exist, are established, and have the fields that this command knows."""
     check = "kinds (CRDs)"
     if seen.crds.refused and not seen.crds.items:
         yield skipped(check, seen.crds.refused)
@@ -99,7 +99,7 @@ def _kind(seen: Observed, wanted: Mapping[str, Any]) -> Finding | None:
 
 
 def admission(seen: Observed) -> Iterator[Finding]:
-    """The policies are there and bound; those that a value turned off are told."""
+    """Check that the policies exist and are bound; report those that a value turned off."""
     check = "admission policies"
     if refused := seen.policies.refused or seen.bindings.refused:
         yield skipped(check, refused)
@@ -136,7 +136,10 @@ def admission(seen: Observed) -> Iterator[Finding]:
 
 
 def webhooks(seen: Observed) -> Iterator[Finding]:
-    """No webhook of anybody stops pods or GPUJobs because it is away; gpupack has none itself."""
+    """Check that no webhook refuses pods or GPUJobs while its Service is gone.
+
+    gpupack itself has no webhook.
+    """
     check = "webhooks"
     if seen.webhooks.refused:
         yield skipped(check, seen.webhooks.refused)
@@ -158,7 +161,7 @@ def _stops_us(rules: tuple[Any, ...]) -> bool:
 
 
 def priority_class(seen: Observed) -> Iterator[Finding]:
-    """Workers' class is there, and lets no worker evict others."""
+    """Check that the workers' class exists, and lets no worker preempt pods."""
     check = "priority class"
     if seen.priority_classes.refused:
         yield skipped(check, seen.priority_classes.refused)
@@ -179,7 +182,7 @@ def priority_class(seen: Observed) -> Iterator[Finding]:
 
 
 def versions(seen: Observed) -> Iterator[Finding]:
-    """All parts, the agents and this command are of one release."""
+    """Check that all parts, the agents and this command are of one release."""
     check = "versions"
     parts = (*seen.deployments.items, *seen.daemon_sets.items)
     found = {
@@ -206,7 +209,7 @@ def versions(seen: Observed) -> Iterator[Finding]:
 
 
 def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Paths of all fields of a schema."""
+    """Yield the paths of all fields of a schema."""
     for name, each in schema.get("properties", {}).items():
         yield f"{path}.{name}"
         yield from _fields(each, f"{path}.{name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of nodes that the scheduler rejects, as the condition of their GPUNodes says."""
+"""The check of nodes that the scheduler rejects, by the condition of their GPUNodes."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from gpupack_crds.gpunode import INVENTORY_REJECTED
 
 
 def rejected(seen: Observed) -> Iterator[Finding]:
-    """Nodes that get no work because their inventory contradicts itself or another node's."""
+    """Yield nodes without work because their inventory contradicts itself or another node's."""
     check = "inventories"
     if seen.gpu_nodes.refused:
         yield skipped(check, seen.gpu_nodes.refused)

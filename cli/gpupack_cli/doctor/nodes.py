@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of nodes: agents' reports and health; and of quotas."""
+"""Checks of nodes: the agents' reports and health; and of quotas."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,7 +16,7 @@ LATE_FACTOR: Final = 2
 
 
 def reports(seen: Observed) -> Iterator[Finding]:
-    """Every GPUNode has an agent that lives, looks at its GPUs, and a node."""
+    """Check that every GPUNode has a node, and an agent that is alive and reads its GPUs."""
     check = "GPUNodes"
     if seen.gpu_nodes.refused:
         yield skipped(check, seen.gpu_nodes.refused)
@@ -53,7 +53,7 @@ _REPORT_FIXES: Final = {
 
 
 def _wrong_with(node: GpuNode, seen: Observed) -> Iterator[str]:
-    """What of `_REPORT_FIXES` holds for it."""
+    """Yield the keys of `_REPORT_FIXES` that apply to the node."""
     name = node.metadata.name
     if not seen.nodes.refused and seen.nodes.named(name) is None:
         yield "there is no such Node any more"
@@ -72,7 +72,7 @@ def _wrong_with(node: GpuNode, seen: Observed) -> Iterator[str]:
 
 
 def health(seen: Observed) -> Iterator[Finding]:
-    """GPUs that are ill, by node; what is in maintenance is somebody's own wish."""
+    """Yield unhealthy GPUs, by node; maintenance is intended and left out."""
     check = "GPU health"
     if seen.gpu_nodes.refused:
         yield skipped(check, seen.gpu_nodes.refused)
@@ -101,7 +101,7 @@ def health(seen: Observed) -> Iterator[Finding]:
 
 
 def quotas(seen: Observed) -> Iterator[Finding]:
-    """Quotas of which a part does not count."""
+    """Yield quotas of which a part has no effect."""
     check = "quotas"
     if refused := seen.quotas.refused or seen.cohorts.refused:
         yield skipped(check, refused)
@@ -123,7 +123,7 @@ def quotas(seen: Observed) -> Iterator[Finding]:
 
 
 def _fix_of_quota(item: GpuQuota | GpuCohort, cohorts: set[str]) -> str:
-    """A spec that names a cohort which is missing may be right, and the cohort be what is wrong."""
+    """Return the fix of a quota: a spec may be right, and the cohort that it names missing."""
     named = item.spec.cohort if isinstance(item, GpuQuota) else item.spec.parent
     if not named or named in cohorts or named == CLUSTER_NAME:
         return "correct its spec (docs/queueing/configuration.md)"
@@ -133,6 +133,6 @@ def _fix_of_quota(item: GpuQuota | GpuCohort, cohorts: set[str]) -> str:
 
 
 def some(names_: list[str]) -> str:
-    """Name the first few, and count the others."""
+    """Return the first few names, and the number of others."""
     more = f" and {len(names_) - SHOWN} more" if len(names_) > SHOWN else ""
     return ", ".join(names_[:SHOWN]) + more

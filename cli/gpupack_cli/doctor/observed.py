@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that the checks look at."""
+"""Everything that the checks read."""
 
 import dataclasses
 import datetime as dt
@@ -18,15 +18,15 @@ class Read(Generic[T]):
     """What was read, or why it could not be.
 
     Attributes:
-        items: by the order of their names.
-        refused: empty: it was read.
+        items: the objects, by name.
+        refused: why they could not be read; empty: they were.
     """
 
     items: tuple[T, ...] = ()
     refused: str = ""
 
     def named(self, name: str) -> T | None:
-        """The object of that name."""
+        """Return the object of that name."""
         return next((each for each in self.items if _name(each) == name), None)
 
 
@@ -36,12 +36,12 @@ def _name(item: object) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """What a part answered to a call, mostly through the API server's proxy.
+    """A component's answer to a call, mostly through the API server's proxy.
 
     Attributes:
-        status: of HTTP; 0: there was no answer.
+        status: status code of HTTP; 0: there was no answer.
         said: the answer, or why there is none, shortened.
-        by_part: whether the part itself answered.
+        by_part: whether the component itself answered.
     """
 
     status: int = 0
@@ -51,11 +51,11 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Served:
-    """What a pod serves, and what its Secret holds.
+    """The certificate that a pod serves, and the one in its Secret.
 
     Attributes:
-        pod: its name.
-        secret: the name of its Secret.
+        pod: name of the pod.
+        secret: name of its Secret.
         held: the certificate in the Secret (DER); empty: it was not read.
         shown: the certificate in the handshake (DER); empty: there was none.
         said: why one of them is empty.
@@ -70,21 +70,21 @@ class Served:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The installation at a moment.
+    """The installation at one time.
 
     Attributes:
-        now: by the API server's clock.
-        version: of this command.
-        release: which installation this is.
-        server: of the API server.
-        pods: of the release's namespace.
-        pending: pods that have no node or no running container, of all namespaces.
-        webhooks: those that refuse everything while they are away, with whether their Service is
-            there.
-        metrics: what the extender's metrics answered, without a token of its own.
-        rest: what the REST API's probe answered.
-        caller: what the REST API answered to the caller's own token.
-        served: certificates that pods serve, by which they were asked.
+        now: time by the API server's clock.
+        version: version of this command.
+        release: the installation.
+        server: version of the API server.
+        pods: pods of the release's namespace.
+        pending: pods without a node or a running container, of all namespaces.
+        webhooks: webhooks that refuse everything while their Service is gone, with whether it
+            exists.
+        metrics: answer of the extender's metrics, without a token.
+        rest: answer of the REST API's probe.
+        caller: answer of the REST API to the caller's own token.
+        served: certificates that pods serve, from handshakes.
     """
 
     now: dt.datetime

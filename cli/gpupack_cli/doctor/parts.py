@@ -20,7 +20,7 @@ API: Final = "gpupack-api"
 PARTS: Final = "parts"
 SOON: Final = dt.timedelta(days=30)
 LATE_FACTOR: Final = 2
-"""A Lease that was not renewed for twice its duration has no holder that lives."""
+"""A Lease that was not renewed for twice its duration has no live holder."""
 
 WAITS_FOR_IMAGE: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
@@ -28,7 +28,7 @@ WAITS_FOR_IMAGE: Final = frozenset(
 
 
 def parts(seen: Observed) -> Iterator[Finding]:
-    """Operator, scheduler, agents, and the REST API where it is on, run as many as they should."""
+    """Check that operator, scheduler, agents, and an enabled REST API have all their replicas."""
     check = PARTS
     if refused := seen.deployments.refused or seen.daemon_sets.refused:
         yield skipped(check, refused)
@@ -87,7 +87,7 @@ def _agents(seen: Observed, agents: Part) -> Finding:
 
 
 def pods(seen: Observed) -> Iterator[Finding]:
-    """No pod of gpupack's waits for an image or ends again and again."""
+    """Check that no pod of gpupack waits for an image or keeps crashing."""
     check = "pods"
     if seen.pods.refused:
         yield skipped(check, seen.pods.refused)
@@ -114,7 +114,7 @@ def pods(seen: Observed) -> Iterator[Finding]:
 
 
 def leaders(seen: Observed) -> Iterator[Finding]:
-    """Operator and scheduler have a leader that lives."""
+    """Check that operator and scheduler have a live leader."""
     check = "leaders"
     if seen.leases.refused:
         yield skipped(check, seen.leases.refused)
@@ -141,7 +141,7 @@ def leaders(seen: Observed) -> Iterator[Finding]:
 
 
 def certificates(seen: Observed) -> Iterator[Finding]:
-    """The certificates of the plan API and the REST API have not ended, and do not end soon."""
+    """Check that the certificates of the plan API and the REST API do not expire soon."""
     check = "certificates"
     if seen.secrets.refused and not seen.secrets.items:
         yield skipped(check, seen.secrets.refused)
@@ -171,8 +171,8 @@ def _certificate(seen: Observed, secret: Certificates) -> Finding:
 
 
 def _until(secret: Certificates) -> dt.datetime | None:
-    """When the first of its certificates ends."""
-    from cryptography import x509  # noqa: PLC0415 - 0.1 s, for this check alone
+    """Return when the first of its certificates expires."""
+    from cryptography import x509  # noqa: PLC0415 - 0.1 s, only for this check
 
     ends = []
     for key in ("ca.crt", "tls.crt"):
@@ -186,7 +186,7 @@ def _until(secret: Certificates) -> dt.datetime | None:
 
 
 def metrics(seen: Observed) -> Iterator[Finding]:
-    """The extender's metrics answer; refusing us is an answer."""
+    """Check that the extender's metrics answer; a refusal is an answer."""
     check = "metrics"
     probe = seen.metrics
     if probe.by_part:
@@ -205,7 +205,7 @@ def metrics(seen: Observed) -> Iterator[Finding]:
 
 
 def rest(seen: Observed) -> Iterator[Finding]:
-    """The REST API, where it is on, knows the cluster's state."""
+    """Check that an enabled REST API knows the cluster's state."""
     check = "REST API"
     if seen.deployments.named(API) is None:
         yield skipped(check, "it is off, or not seen")
@@ -222,7 +222,7 @@ def rest(seen: Observed) -> Iterator[Finding]:
 
 
 def caller(seen: Observed) -> Iterator[Finding]:
-    """The REST API knows who calls; it may take no client certificates."""
+    """Check that the REST API knows the caller; it may accept no client certificates."""
     check = "REST API's caller"
     match seen.caller.status:
         case 0:

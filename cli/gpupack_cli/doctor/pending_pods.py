@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of pods that wait for ever: they request GPUs of another scheduler, or by another name."""
+"""Checks of pods that wait forever: they use the wrong scheduler or resource name."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from gpupack_kube import objects
 
 
 def wrong_scheduler(seen: Observed) -> Iterator[Finding]:
-    """Pods that request gpupack's GPUs from another scheduler."""
+    """Yield pods that request gpupack's GPUs from another scheduler."""
     check = "pods of other schedulers"
     if seen.pending.refused:
         yield skipped(check, seen.pending.refused)
@@ -32,7 +32,7 @@ def wrong_scheduler(seen: Observed) -> Iterator[Finding]:
 
 
 def withheld_resources(seen: Observed) -> Iterator[Finding]:
-    """Pods that request GPUs by the name of a plugin that no node has."""
+    """Yield pods that request GPUs by the name of a plugin that no node has."""
     check = "pods of other plugins"
     if refused := seen.pending.refused or seen.nodes.refused or seen.gpu_nodes.refused:
         yield skipped(check, refused)
@@ -57,7 +57,7 @@ def withheld_resources(seen: Observed) -> Iterator[Finding]:
 
 
 def _of_other_schedulers(seen: Observed) -> Iterator[objects.Pod]:
-    """Pods without a node that gpupack's scheduler does not look at."""
+    """Return pods without a node that gpupack's scheduler does not handle."""
     return (pod for pod in _without_node(seen) if pod.spec.scheduler_name != names.SCHEDULER_NAME)
 
 
@@ -66,13 +66,13 @@ def _without_node(seen: Observed) -> Iterator[objects.Pod]:
 
 
 def _common_scheduler(pods: list[objects.Pod]) -> str:
-    """The scheduler of all of them; empty: they have several."""
+    """Return the common scheduler of the pods; empty: they have several."""
     found = {pod.spec.scheduler_name for pod in pods}
     return found.pop() if len(found) == 1 else ""
 
 
 def _requested(pod: objects.Pod) -> dict[str, str | int | float]:
-    """What its containers request, by name; of several containers the last one's."""
+    """Return the requests of a pod's containers, by name; of several containers the last one's."""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     found: dict[str, str | int | float] = {}
     for each in containers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what the checks look at; a kind that may not be read is no reason not to look at others."""
+"""Reading of what the checks need; a kind that may not be read does not stop the others."""
 
 import asyncio
 import http
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=objects.Object)
 KINDS: Final = ("gpujobs", "gpunodes", "gpuquotas", "gpucohorts")
 PRIORITY_CLASS: Final = "gpupack-worker"
 METRICS: Final = "/api/v1/namespaces/{namespace}/pods/https:{pod}:8443/proxy/metrics"
-"""Of the pod that leads: the Service's endpoints are written by it, and the proxy knows none."""
+"""Path of the leading pod's metrics: it writes the Service's endpoints, and the proxy has none."""
 REST: Final = (
     f"/api/v1/namespaces/{{namespace}}/services/https:{SERVICE}:https/proxy/api/v1/gpu/health/ready"
 )
@@ -29,18 +29,18 @@ SAID_CHARACTERS: Final = 200
 
 
 async def observed(api: Api, version: str, release: Release) -> Observed:
-    """Look at everything once.
+    """Read everything once.
 
     Args:
         api: the API server.
-        version: of this command.
-        release: which installation this is.
+        version: version of this command.
+        release: the installation.
 
     Raises:
         Unreachable: the API server does not answer.
-        SettingsInvalid: as of the connection.
+        SettingsInvalid: the connection's settings are not valid.
     """
-    # The first question alone, so that a server that is away is told once.
+    # The first request is alone, so that a server that does not answer is reported once.
     server = await api.document("/version", views.ServerVersion)
     system = release.namespace
     secrets = (release.extender_secret, release.api_secret)
@@ -106,7 +106,7 @@ async def _all(
 async def _each(
     api: Api, resource: Resource[T], wanted: Iterable[str], namespace: str = ""
 ) -> Read[T]:
-    """By name: whoever may not list a kind may often get these."""
+    """Read objects by name: a caller that may not list a kind may often get these."""
     found = list[T]()
     for name in wanted:
         try:
@@ -150,11 +150,11 @@ async def _metrics(api: Api, leases: Read[views.Renewed], namespace: str) -> Pro
 
 
 async def _probe(api: Api, path: str) -> Probe:
-    """A call through the API server's proxy, which takes our token off: parts may refuse it."""
+    """Call a part through the API server's proxy, which removes the token: it may refuse."""
     try:
         answer = await api.document(path, object, accept="*/*")
     except errors.Refused as error:
-        # The API server knows us, or we would not be here: it is the part that does not.
+        # The API server accepts the caller, or the command would have ended: the part refuses it.
         by_part = error.status == http.HTTPStatus.UNAUTHORIZED
         return Probe(error.status, error.said[:SAID_CHARACTERS], by_part)
     except errors.KubeError as error:

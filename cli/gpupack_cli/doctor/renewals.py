@@ -12,7 +12,7 @@ CHECK: Final = "served certificates"
 
 
 def renewals(seen: Observed) -> Iterator[Finding]:
-    """Each pod serves what its Secret holds, and that has not ended."""
+    """Check that each pod serves its Secret's certificate, and that it has not expired."""
     if seen.served.refused or not seen.served.items:
         yield skipped(CHECK, seen.served.refused or "no pod that serves one was seen")
         return
@@ -51,6 +51,6 @@ def _differs(each: Served, now: dt.datetime) -> Finding:
 
 
 def _end(certificate: bytes) -> dt.datetime:
-    from cryptography import x509  # noqa: PLC0415 - 0.1 s, for this check alone
+    from cryptography import x509  # noqa: PLC0415 - 0.1 s, only for this check
 
     return x509.load_der_x509_certificate(certificate).not_valid_after_utc

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which certificates the parts serve, next to those in their Secrets.
+"""The certificates that the parts serve, next to those in their Secrets.
 
     the pod's volumes  ──► Secret with tls.crt
     a handshake by `kubectl port-forward` ──► the certificate that the pod serves
 
-The handshake sends nothing and checks nothing: what it shows is only looked at.
+The handshake sends no data and verifies nothing: its certificate is only compared.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from gpupack_kube.client import Api
 
 CERTIFICATE: Final = "tls.crt"
 MAX_PODS_OF_PART: Final = 3
-"""Pods of a part that are asked: of thousands of agents a few tell enough."""
+"""Maximum pods of a part that are checked: of thousands of agents a few are enough."""
 AT_ONCE: Final = 4
 HANDSHAKE_SECONDS: Final = 10.0
 
 
 async def served(session: Session, api: Api, namespace: str) -> Read[Served]:
-    """Ask some pods of each part."""
+    """Check some pods of each part."""
     try:
         _, pods = await api.page(views.SERVING_PODS, namespace=namespace, labelSelector=SELECTOR)
     except errors.KubeError as error:
@@ -47,7 +47,7 @@ async def served(session: Session, api: Api, namespace: str) -> Read[Served]:
 
 
 def _some(pods: list[views.ServingPod]) -> Iterator[views.ServingPod]:
-    """Pods that run, a few of each part."""
+    """Yield running pods, a few of each part."""
     seen = dict[str, int]()
     for pod in pods:
         part = pod.metadata.labels.get("app.kubernetes.io/component", "")
@@ -57,7 +57,7 @@ def _some(pods: list[views.ServingPod]) -> Iterator[views.ServingPod]:
 
 
 def _certificates(pod: views.ServingPod) -> Iterator[tuple[str, int]]:
-    """Secrets by which the pod serves, each with a port at which it does."""
+    """Yield the Secrets with a pod's certificates, each with a port that serves it."""
     ports = {port.name: port.container_port for each in pod.spec.containers for port in each.ports}
     for volume in pod.spec.volumes:
         port = ports.get("metrics" if volume.name == "metrics-tls" else "https", 0)
@@ -90,7 +90,7 @@ def _first(secret: views.Certificates) -> bytes:
 
 
 async def _shown(port: int) -> bytes:
-    """Make a handshake; raises OSError, TimeoutError."""
+    """Make a handshake and return the server's certificate; raises OSError, TimeoutError."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with asyncio.timeout(HANDSHAKE_SECONDS):

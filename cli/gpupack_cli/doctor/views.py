@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that are looked at, and where they are."""
+"""The objects that the checks read, with their paths."""
 
 import datetime as dt
 from typing import Any, Final
@@ -26,7 +26,7 @@ class CrdSpec(objects.View, frozen=True):
 
 
 class CrdStatus(objects.View, frozen=True):
-    """Its status."""
+    """The status of a CustomResourceDefinition."""
 
     conditions: tuple[objects.Condition, ...] = ()
 
@@ -46,7 +46,7 @@ class PartContainer(objects.View, frozen=True):
 
 
 class Toleration(objects.View, frozen=True):
-    """Which taints a part's pods tolerate."""
+    """A toleration of a part's pods."""
 
     key: str = ""
     operator: str = "Equal"
@@ -55,7 +55,7 @@ class Toleration(objects.View, frozen=True):
 
 
 class PartPodSpec(objects.View, frozen=True):
-    """What a part's pods run, and on tainted nodes."""
+    """The spec of a part's pods: images and tolerations."""
 
     containers: tuple[PartContainer, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
@@ -75,7 +75,7 @@ class PartSpec(objects.View, frozen=True):
 
 
 class PartStatus(objects.View, frozen=True):
-    """The status of either."""
+    """The status of a Deployment or DaemonSet."""
 
     ready_replicas: int = 0
     updated_replicas: int = 0
@@ -86,7 +86,7 @@ class PartStatus(objects.View, frozen=True):
 
 
 class Part(objects.Object, frozen=True):
-    """A Deployment or DaemonSet of gpupack's."""
+    """A Deployment or DaemonSet of gpupack."""
 
     spec: PartSpec = PartSpec()
     status: PartStatus = PartStatus()
@@ -101,20 +101,20 @@ class RenewedSpec(objects.View, frozen=True):
 
 
 class Renewed(objects.Object, frozen=True):
-    """A Lease, and when it was renewed."""
+    """A Lease with the time of its renewal."""
 
     spec: RenewedSpec = RenewedSpec()
 
 
 class ExpressionWarning(objects.View, frozen=True):
-    """What the API server finds wrong with an expression of a policy."""
+    """A problem that the API server finds in an expression of a policy."""
 
     field_ref: str = ""
     warning: str = ""
 
 
 class TypeChecking(objects.View, frozen=True):
-    """What it found of all of them."""
+    """The problems in all expressions of a policy."""
 
     expression_warnings: tuple[ExpressionWarning, ...] = ()
 
@@ -139,26 +139,26 @@ class BindingSpec(objects.View, frozen=True):
 
 
 class AdmissionBinding(objects.Object, frozen=True):
-    """What makes a policy count."""
+    """The binding that makes a policy effective."""
 
     spec: BindingSpec = BindingSpec()
 
 
 class WebhookService(objects.View, frozen=True):
-    """Where a webhook is served."""
+    """The Service of a webhook."""
 
     name: str = ""
     namespace: str = ""
 
 
 class WebhookClient(objects.View, frozen=True):
-    """How the API server reaches it."""
+    """How the API server reaches a webhook."""
 
     service: WebhookService | None = None
 
 
 class WebhookRule(objects.View, frozen=True):
-    """What it is asked about."""
+    """The resources for which a webhook is called."""
 
     api_groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -219,34 +219,34 @@ class ServingVolume(objects.View, frozen=True):
 
 
 class ServingPodSpec(objects.View, frozen=True):
-    """The spec of a pod, as far as it says by which Secret the pod serves where."""
+    """The spec of a pod, with its Secrets and ports for TLS."""
 
     containers: tuple[ServingContainer, ...] = ()
     volumes: tuple[ServingVolume, ...] = ()
 
 
 class ServingPod(objects.Object, frozen=True):
-    """A pod of gpupack's."""
+    """A pod of gpupack."""
 
     spec: ServingPodSpec = ServingPodSpec()
     status: objects.PodStatus = objects.PodStatus()
 
 
 class SeenGpuJobStatus(objects.View, frozen=True):
-    """The status of a GPUJob, as far as it says how its workers communicate."""
+    """The status of a GPUJob, with its workers' communication."""
 
     conditions: tuple[objects.Condition, ...] = ()
     finished_at: dt.datetime | None = None
 
 
 class SeenGpuJob(objects.Object, frozen=True):
-    """A GPUJob; of a thousand of them nothing else is kept."""
+    """A GPUJob; of a thousand of them only this is kept."""
 
     status: SeenGpuJobStatus = SeenGpuJobStatus()
 
 
 class ServerVersion(msgspec.Struct, rename="camel", frozen=True):
-    """What the API server is."""
+    """The version of the API server."""
 
     git_version: str = ""
     major: str = ""
