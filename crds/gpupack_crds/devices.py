@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The annotation with the devices that a pod holds.
 
-It is the source of truth for who holds which device. The Binding writes it in the same request as
+It is the source of truth for the holders of devices. The Binding writes it in the same request as
 the node's name, the ledger rebuilds itself from it, and the agent injects exactly these devices.
 
     gpupack.dev/devices: [{"uuid":"GPU-5a…","percent":100,"memoryMiB":81559}]
