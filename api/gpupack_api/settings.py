@@ -64,7 +64,7 @@ class Accountant:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingSettings:
-    """How the agents' readings of their GPUs are fetched.
+    """The settings with which the agents' readings of their GPUs are fetched.
 
     Attributes:
         ca: path of the CA of their certificate (PEM).

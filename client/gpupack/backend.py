@@ -14,7 +14,7 @@ from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long an allocation may wait.
+    """The limits of an allocation's wait.
 
     Attributes:
         timeout_seconds: maximum wait; 0: no wait.

@@ -86,7 +86,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a job waits, or how it ended, and what would help.
+    """The reason why a job waits, or how it ended, and what would help.
 
     Attributes:
         phase: its phase.

@@ -126,7 +126,7 @@ _BY_STATUS: dict[int, type[Refused]] = {
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """What is wrong with one field of an object."""
+    """The error in one field of an object."""
 
     field: str = ""
     message: str = ""

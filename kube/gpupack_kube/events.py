@@ -31,7 +31,7 @@ class About(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What happened: type, reason and note of an event."""
+    """The content of an event: type, reason and note."""
 
     type: Literal["Normal", "Warning"]
     reason: str

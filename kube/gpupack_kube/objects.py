@@ -104,7 +104,7 @@ class PodSpec(View, frozen=True):
 
 
 class ContainerTerminated(View, frozen=True):
-    """How a container ended."""
+    """The state of a container that has ended."""
 
     exit_code: int = 0
     reason: str = ""
@@ -113,7 +113,7 @@ class ContainerTerminated(View, frozen=True):
 
 
 class ContainerWaiting(View, frozen=True):
-    """Why a container does not run yet."""
+    """The state of a container that does not run yet, with the reason."""
 
     reason: str = ""
     message: str = ""

@@ -50,7 +50,7 @@ _UNREADABLE: Final = (http.HTTPStatus.BAD_REQUEST, "the request is no HTTP/1.1 t
 
 
 class _HeadRefused(Exception):
-    """Ends the parsing; the connection holds the answer."""
+    """A signal that ends the parsing; the connection holds the answer."""
 
 
 class Connection(HttpToolsProtocol):

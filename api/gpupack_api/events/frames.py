@@ -39,7 +39,7 @@ RAW_DEFLATE: Final = -15
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """What a listener may see, and requested.
+    """The events that a listener may see and requested.
 
     Attributes:
         cluster: nodes, and figures of the whole cluster.

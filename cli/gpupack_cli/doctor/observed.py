@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """What was read, or why it could not be.
+    """The objects that were read, or the reason why they could not be read.
 
     Attributes:
         items: the objects, by name.

@@ -152,7 +152,7 @@ class WebhookService(objects.View, frozen=True):
 
 
 class WebhookClient(objects.View, frozen=True):
-    """How the API server reaches a webhook."""
+    """The address at which the API server reaches a webhook."""
 
     service: WebhookService | None = None
 

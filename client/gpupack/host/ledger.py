@@ -40,7 +40,7 @@ MAX_TOLD: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What this process now holds, and the books as they were before."""
+    """The placement that this process now holds, and the books as they were before."""
 
     file: LockedFile
     placement: core.Placement

@@ -16,7 +16,7 @@ _FLOAT16_ALONE: Final = re.compile(
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """How to compute in mixed precision.
+    """The settings of computation in mixed precision.
 
     Attributes:
         enabled: False: everything in float32.

@@ -27,7 +27,7 @@ class Extension(msgspec.Struct):
 
 
 class Cluster(msgspec.Struct, rename="kebab"):
-    """How to reach an API server."""
+    """The address and the TLS settings of an API server."""
 
     server: str | None = None
     tls_server_name: str | None = None
@@ -66,7 +66,7 @@ class AuthProvider(msgspec.Struct):
 
 
 class User(msgspec.Struct, rename="kebab"):
-    """How to sign in."""
+    """The credentials with which a client signs in."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None

@@ -70,7 +70,7 @@ Bearer = Token | TokenFile | Password | IdToken | Command
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SignIn:
-    """What a request presents: a header, a certificate, both or neither."""
+    """The credentials of a request: a header, a certificate, both or neither."""
 
     bearer: Bearer | None = None
     certificate: Certificate | None = None
