@@ -27,7 +27,7 @@ class Extension(msgspec.Struct):
 
 
 class Cluster(msgspec.Struct, rename="kebab"):
-    """The address and the TLS settings of an API server."""
+    """The settings of connections to an API server."""
 
     server: str | None = None
     tls_server_name: str | None = None
@@ -66,7 +66,7 @@ class AuthProvider(msgspec.Struct):
 
 
 class User(msgspec.Struct, rename="kebab"):
-    """The credentials with which a client signs in."""
+    """The settings with which a client signs in."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None
