@@ -111,10 +111,12 @@ def test_a_worker_that_is_ended_and_exits_0_starts_again(kube, saver, end, reaso
     goes_on(kube, "saver", reason)
 
 
-def test_one_worker_of_a_gang_that_is_ended_and_exits_0_starts_all_again(kube, saver):
-    saver("gang", workers=2)
-    first, _ = kube.pods("gang")
-    evict(kube, first["metadata"]["name"])
+@pytest.mark.parametrize("separate", [True, False], ids=["separate pods", "one pod"])
+def test_one_worker_of_a_gang_that_is_ended_and_exits_0_starts_all_again(kube, saver, separate):
+    saver("gang", workers=2, node=kube.nodes()[0], podPerWorker=separate)
+    pods = kube.pods("gang")
+    assert len(pods) == (2 if separate else 1)
+    evict(kube, pods[0]["metadata"]["name"])
     goes_on(kube, "gang", "EvictionByEvictionAPI")
 
 

@@ -86,6 +86,8 @@ def test_a_resource_that_no_node_has_is_told_at_once_and_its_arrival_starts_the_
     assert condition(job, "Admitted")["status"] == "True"
 
 
+# The message names the resource only while the node has a free GPU.
+@pytest.mark.alone
 def test_what_a_pod_without_gpus_holds_is_not_planned_for(kube, judged, advertised):
     resource, node = f"{NICS}-held", kube.nodes()[0]
     advertised(node, resource, 1)
