@@ -6,8 +6,9 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from gpupack_agent.node_pod import NodePod, has_shm
+from gpupack_agent.node_pod import NodePod
 from gpupack_crds import names
+from gpupack_crds.worker_memory import has_shm
 from gpupack_kube import objects
 
 RESOURCES = frozenset({names.GPU, names.GPU_SHARE})

@@ -14,9 +14,11 @@ sockets.
 from collections import Counter
 from typing import Final
 
-from gpupack_crds import names
+import msgspec
+
 from gpupack_crds.gang_memory import gang_name, has_gang_memory
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.worker_memory import MountingPodSpec, has_shm
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kube.objects import Json
 from gpupack_operator.manifests.containers import with_changed, with_default_variables
@@ -58,19 +60,11 @@ def with_gang_memory(
 
 def _has_volume(template: Json, container: str) -> bool:
     """Tell whether the worker has gpupack's tmpfs at /dev/shm, and not a volume of its template."""
-    volumes = template["spec"].get("volumes", [])
-    ours = (each.get("emptyDir") for each in volumes if each.get("name") == names.SHM_VOLUME)
-    mounted = (
-        mount
-        for each in template["spec"]["containers"]
-        if each["name"] == container
-        for mount in each.get("volumeMounts", [])
-        if mount.get("mountPath") == names.SHM_PATH
-    )
-    has_tmpfs = any(each and each.get("medium") == "Memory" for each in ours)
-    return has_tmpfs and any(
-        mount.get("name") == names.SHM_VOLUME and not mount.get("subPath") for mount in mounted
-    )
+    try:
+        spec = msgspec.convert(template["spec"], MountingPodSpec)
+    except msgspec.ValidationError:
+        return False
+    return has_shm(spec, {container})
 
 
 def _settings(gang: str) -> list[Json]:

@@ -70,6 +70,16 @@ def test_a_volume_of_the_templates_own_at_dev_shm_is_not_shared(build):
     assert changed == found
 
 
+@pytest.mark.parametrize(
+    "part", [{"readOnly": True}, {"subPathExpr": "$(HOSTNAME)"}, {"subPath": "part"}], ids=str
+)
+def test_memory_that_the_agent_would_not_mount_is_not_set_up(build, part):
+    mount = {"name": "shm", "mountPath": "/dev/shm", **part}
+    container = {"name": "worker", "image": "own:1", "volumeMounts": [mount]}
+    found, changed, _ = made(build, TOGETHER, {"spec": {"containers": [container]}})
+    assert changed == found
+
+
 def test_the_common_memory_has_the_size_of_all(build):
     found, changed, _ = made(build, TOGETHER)
     sizes = [
