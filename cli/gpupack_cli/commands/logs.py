@@ -89,27 +89,33 @@ async def _show(session: Session, name: str, wanted: Wanted) -> None:
     async with session.kubernetes() as api:
         job = await job_named(api, name, await session.here(api))
         require_workers(job, wanted.workers)
-        chosen = ChosenWorkers.of(job.spec, wanted.workers)
         workers = await _workers(api, job)
         newest = max((each.attempt for each in workers), default=0)
         # A stopped attempt has no pods, and is newer than a failed one.
         last = max(newest, job.status.attempt)
-        for attempt in (wanted.attempt,) if wanted.attempt else (last, newest):
-            shown = [each for each in workers if each.attempt == attempt]
-            shown = [each for each in shown if each.index in chosen.indices]
-            gone = chosen.expected(job, attempt) - {each.index for each in shown}
-            saved = await _saved_texts(api, job, attempt) if gone or not shown else {}
-            if shown:
-                found = {index: text for index, text in saved.items() if index in gone}
-                await _print_all(api, job, shown, found, wanted, chosen)
-                if without_log := gone - found.keys():
-                    absent = "no pod; it was deleted, or is not created yet"
-                    note(f"not shown: {_named(without_log)}: {absent}")
-                return
-            if saved:
-                await _print_saved(saved, attempt, wanted, chosen)
+        for attempt in (wanted.attempt,) if wanted.attempt else sorted({last, newest})[::-1]:
+            pods = {each.index: each for each in workers if each.attempt == attempt}
+            if await _show_attempt(api, job, attempt, pods, wanted):
                 return
         raise NotThere(nothing(job, wanted.attempt))
+
+
+async def _show_attempt(
+    api: Api, job: GpuJob, attempt: int, workers: dict[int, Worker], wanted: Wanted
+) -> bool:
+    """Print the logs of an attempt's pods and of those deleted; False: there are none."""
+    chosen = ChosenWorkers.of(job.spec, wanted.workers)
+    pods = {index: workers[index] for index in sorted(workers.keys() & chosen.indices)}
+    gone = chosen.expected(job, attempt) - pods.keys()
+    saved = await _saved_texts(api, job, attempt) if gone or not pods else {}
+    if pods:
+        await _print_all(api, job, pods, {i: saved[i] for i in gone & saved.keys()}, wanted, chosen)
+        if without_log := gone - saved.keys():
+            absent = "no pod; it was deleted, or is not created yet"
+            note(f"not shown: {_named(without_log)}: {absent}")
+    elif saved:
+        await _print_saved(saved, attempt, wanted, chosen)
+    return bool(pods or saved)
 
 
 async def _saved_texts(api: Api, job: GpuJob, attempt: int) -> dict[int, str]:
@@ -143,35 +149,36 @@ async def _write_saved(sink: LogSink, text: str, *, prefix: str, tail: int | Non
 async def _print_all(
     api: Api,
     job: GpuJob,
-    shown: list[Worker],
+    pods: dict[int, Worker],
     saved: dict[int, str],
     wanted: Wanted,
     chosen: ChosenWorkers,
 ) -> None:
-    """Print the logs one after the other, by index; name the workers without one.
+    """Print the logs of pods and the saved lines of other workers, by index; name what is missing.
 
     A pod may be deleted after the list: its last lines may be saved, too.
     """
     sink, missing = LogSink.of_stdout(raw=wanted.raw), list[str]()
-    pods = {each.index: each for each in shown}
-    for index in sorted(pods.keys() | saved.keys()):
-        prefix, why, text = chosen.prefix(index), "", saved.get(index)
-        if worker := pods.get(index):
-            log = WorkerLog(api, worker, sink, prefix=prefix, over=lambda: True, tail=wanted.tail)
-            try:
-                await log.show()
+    texts, shown = dict(saved), sorted(pods.keys() | saved.keys())
+    for index in shown:
+        prefix, tail = chosen.prefix(index), wanted.tail
+        try:
+            if worker := pods.get(index):
+                await WorkerLog(
+                    api, worker, sink, prefix=prefix, over=lambda: True, tail=tail
+                ).show()
                 continue
-            except NotFound as error:
-                why = error.said
-                text = (await _saved_texts(api, job, worker.attempt)).get(index)
-            except Invalid as error:
-                why = error.said
-        if text is None:
-            missing.append(f"worker {index}: {why}")
-        else:
-            note(f"the pod of worker {index} was deleted; these are its last lines")
-            await _write_saved(sink, text, prefix=prefix, tail=wanted.tail)
-    if len(missing) == len(pods.keys() | saved.keys()):
+        except Invalid as error:
+            missing.append(f"worker {index}: {error.said}")
+            continue
+        except NotFound as error:
+            texts |= await _saved_texts(api, job, pods[index].attempt)
+            if index not in texts:
+                missing.append(f"worker {index}: {error.said}")
+                continue
+        note(f"the pod of worker {index} was deleted; these are its last lines")
+        await _write_saved(sink, texts[index], prefix=prefix, tail=tail)
+    if len(missing) == len(shown):
         raise NotThere(f"nothing can be shown of {job.metadata.name}: {'; '.join(missing)}")
     for why in missing:
         note(f"not shown: {why}")
