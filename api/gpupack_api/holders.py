@@ -69,8 +69,7 @@ def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[
     """Yield all holds, in no order."""
     workers = PodWorkers(jobs)
     for claim in ledger.claims.pods.values():
-        for hold in _held_by(claim):
-            yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
+        yield from _of_pod(claim, workers)
     for node, uids in ledger.claims.lingering.items():
         for uid in uids:
             if (gone := ledger.claims.lingerer(node, uid)) is not None:
@@ -84,12 +83,16 @@ def holds_of(
     claim: PodClaim, ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]
 ) -> Iterator[Hold]:
     """Yield the holds of one pod; on an observed node its agent reports them."""
-    workers, pod = PodWorkers(jobs), (claim.namespace, claim.name)
-    for hold in _held_by(claim):
-        yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
+    yield from _of_pod(claim, PodWorkers(jobs))
+    pod = (claim.namespace, claim.name)
     gpus = ledger.gpus.items.get(claim.placement.node)
     if gpus is not None and gpus.status.mode == "observed":
         yield from (each for each in _told_by(gpus) if (each.namespace, each.pod) == pod)
+
+
+def _of_pod(claim: PodClaim, workers: PodWorkers) -> Iterator[Hold]:
+    for hold in _held_by(claim):
+        yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
 
 
 def _of_worker(hold: Hold, pod: WorkerKey, workers: PodWorkers) -> Hold:

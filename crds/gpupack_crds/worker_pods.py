@@ -83,7 +83,12 @@ class PlacedStatus(Protocol):
 
 def shares_pods(status: PlacedStatus) -> bool:
     """Tell whether workers of the last attempt share pods where they are on one node."""
-    return bool(status.attempts) and status.attempts[-1].shares_pods is True
+    return bool(status.attempts) and says_shared(status.attempts[-1])
+
+
+def says_shared(attempt: PlacedAttempt) -> bool:
+    """Tell whether workers of this attempt share pods; any other value than True says no."""
+    return attempt.shares_pods is True
 
 
 def pods_of(status: PlacedStatus, *, least: int) -> tuple[WorkerPod, ...]:

@@ -27,7 +27,7 @@ from gpupack_crds import devices, names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.kinds import GpuNode
-from gpupack_crds.worker_pods import WorkerPod, pods_of
+from gpupack_crds.worker_pods import WorkerPod, pods_of, says_shared
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
@@ -417,7 +417,7 @@ def _times(tickets: Mapping[str, int], pod: WorkerPod) -> dict[str, int]:
 
 def _workers_of(job: ShownJob, attempt: ShownAttempt, claim: Claim) -> int:
     """Return the number of workers in a pod, by its GPUs."""
-    if attempt.shares_pods is not True:
+    if not says_shared(attempt):
         return 1
     return max(len(claim.held) // (job.spec.gpus or 1), 1)
 

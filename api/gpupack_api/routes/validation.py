@@ -5,7 +5,7 @@ It uses the code that places jobs, for GPUs only: CPU, memory, quotas and waitin
 since the call does not name them.
 """
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 from litestar import post
@@ -18,9 +18,7 @@ from gpupack_api import problems
 from gpupack_api.errors import CallWrong
 from gpupack_api.patterns import MODEL
 from gpupack_api.routes.parts import PREFIX, Call, shown_of
-from gpupack_crds.gpujob import MAX_WORKERS
-
-MAX_GPUS: Final = 4096
+from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
