@@ -134,7 +134,7 @@ class Planner:
         began = time.monotonic()
         attempt = GangAttempt(job, seen.template, action.attempt)
         refusal = await self._refusal(
-            largest_pod(attempt, self._defaults, self._provisioning),
+            largest_pod(attempt, template, self._provisioning),
             seconds=plan.seconds * DRY_RUN_PART,
         )
         seconds = plan.seconds - (time.monotonic() - began)

@@ -42,35 +42,33 @@ def jobs_of_gang(
     Raises:
         TemplateInvalid: the user's template cannot be merged over gpupack's.
     """
-    template = _template(attempt, defaults, provisioning)
+    made = pod.template(attempt.job, attempt.user, attempt=attempt.number, defaults=defaults)
+    template = _of_gang(attempt, made, provisioning)
     shared = shared_pods(attempt.job, attempt.job.status)
     if shared:
         return [_job_of_pod(attempt, template, each) for each in shared]
     return [_job(attempt, template)]
 
 
-def largest_pod(
-    attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
-) -> Json:
+def largest_pod(attempt: GangAttempt, template: Json, provisioning: Provisioning | None) -> Json:
     """Make the shared pod with the most workers, without the random suffix of its name.
 
-    Raises:
-        TemplateInvalid: the user's template cannot be merged over gpupack's.
+    Args:
+        attempt: the attempt.
+        template: pod template of one worker, the user's merged over gpupack's.
+        provisioning: how nodes are requested; None: they are not.
     """
     shared = shared_pods(attempt.job, attempt.job.status)
     most = max(shared, key=lambda each: len(each.workers))
-    made = _job_of_pod(attempt, _template(attempt, defaults, provisioning), most)
-    template, namespace = made["spec"]["template"], attempt.job.metadata.namespace
-    metadata = template["metadata"] | {"name": made["metadata"]["name"], "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    made = _job_of_pod(attempt, _of_gang(attempt, template, provisioning), most)
+    found, namespace = made["spec"]["template"], attempt.job.metadata.namespace
+    metadata = found["metadata"] | {"name": made["metadata"]["name"], "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": found["spec"]}
 
 
-def _template(
-    attempt: GangAttempt, defaults: pod.PodDefaults, provisioning: Provisioning | None
-) -> Json:
-    """Make the pod template with one worker."""
+def _of_gang(attempt: GangAttempt, template: Json, provisioning: Provisioning | None) -> Json:
+    """Add to a pod template with one worker what depends on the gang's placement."""
     job, number = attempt.job, attempt.number
-    template = pod.template(job, attempt.user, attempt=number, defaults=defaults)
     container = pod.worker_container(job, attempt.user)
     if provisioning is not None:
         template = consuming(template, job, provisioning)
