@@ -82,7 +82,7 @@ BACKENDS: Final = {
 def gang(
     node: str, backend: str, way: Way, *, size_bytes: int, variables: Mapping[str, str] = NONE
 ) -> Json:
-    """Two workers of one node that measure each other, with variables beside those of the way."""
+    """Return a gang of two workers of one node; `variables` are added to those of the way."""
     all_of = {**variables, **way.variables}
     env = [{"name": name, "value": value} for name, value in all_of.items()]
     pod: Json = {"nodeSelector": {"kubernetes.io/hostname": node}}

@@ -274,7 +274,7 @@ class Kube:
 def brief(found: dict[str, Any]) -> str:
     """What the status of a GPUJob or pod says, short enough for a log of CI."""
     status = found.get("status", {})
-    told = {key: status[key] for key in ("phase", "reason", "message", "nodes") if key in status}
+    shown = {key: status[key] for key in ("phase", "reason", "message", "nodes") if key in status}
     attempts = [
         " ".join(str(each.get(key, "")) for key in ("outcome", "reason", "message"))
         for each in status.get("attempts", ())
@@ -282,7 +282,7 @@ def brief(found: dict[str, Any]) -> str:
     containers = [each.get("state") for each in status.get("containerStatuses", ())]
     gate = why_it_waits(found)
     more = {"attempts": attempts, "containers": containers, "waits": gate}
-    return f"its status: {told | {key: value for key, value in more.items() if value}}"
+    return f"its status: {shown | {key: value for key, value in more.items() if value}}"
 
 
 def stream(manifests: Iterable[dict[str, Any]]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod gets comes with the scheduler's Binding or not at all, whoever asks.
+"""What a pod gets comes with the scheduler's Binding or not at all, for every caller.
 
 Tried as the administrator; the pods name a scheduler that does not exist.
 """

@@ -16,7 +16,7 @@ from gpupack_core.units import WHOLE_GPU
 
 
 def kind_of_score(request: Request) -> Hashable:
-    """Return the key of all that the score of a row may depend on besides the row."""
+    """Return the key of all that the score of a row may depend on, other than the row."""
     return request.gpus, request.share, request.models, request.min_memory, request.cpu
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resources that a pod takes of a node besides GPUs."""
+"""The resources that a pod takes of a node in addition to GPUs."""
 
 import dataclasses
 from collections.abc import Collection

@@ -31,7 +31,7 @@ class ShownJob:
         ends_at: time at which its deadline is over, while an attempt runs.
         priority: priority with which it was admitted.
         preemption: preemption for this job while it waits.
-        needs: resources of a worker besides GPUs, where there is a preemption for it.
+        needs: resources of a worker other than GPUs, where there is a preemption for it.
         attempts: the last few attempts, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
         movable: the job from the watch, if it has places and may move to others.

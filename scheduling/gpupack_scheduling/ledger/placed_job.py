@@ -100,7 +100,7 @@ class PlacedJobSpec(objects.View, frozen=True):
 
     @property
     def extra(self) -> int:
-        """Return the maximum number of extra workers besides those."""
+        """Return the maximum number of extra workers in addition to those."""
         return min(self.workers - self.least, MAX_EXTRA_WORKERS) if self.workers > 0 else 0
 
 

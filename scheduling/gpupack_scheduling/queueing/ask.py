@@ -37,7 +37,7 @@ class GangAsk:
         version: the GPUJob's resourceVersion, under which a plan will be written.
         avoid: nodes on which it broke recently.
         movable: it may be stopped and started again elsewhere.
-        extra: maximum number of extra workers besides the gang.
+        extra: maximum number of extra workers in addition to the gang.
         held_since: time since which it has the GPUs that are reserved for it, seconds since the
             epoch.
     """

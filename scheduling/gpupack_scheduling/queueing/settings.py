@@ -43,7 +43,7 @@ class ConsolidationSettings(Wire, frozen=True, forbid_unknown_fields=True):
         min_wait_seconds: no job moves for one that has waited for less.
         most: maximum of jobs that move for one job.
         calm_seconds: no job moves that started, or was moved, less than this time ago.
-        restart_seconds: assumed cost of a move, besides the work that is repeated.
+        restart_seconds: assumed cost of a move, in addition to the work that is repeated.
         checkpoint_seconds: maximum of work that is assumed to be repeated.
         horizon_seconds: maximum time that counts as gained by an earlier start.
     """

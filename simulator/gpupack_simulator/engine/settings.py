@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a run besides nodes, jobs and policy."""
+"""Settings of a run other than nodes, jobs and policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -40,7 +40,7 @@ Cores = Annotated[float, Meta(ge=0, le=1 << 20)]
 Time = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Resources = dict[Name, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]]
-"""Resources besides CPU, memory and GPUs, by name; memory and disk in bytes."""
+"""Resources other than CPU, memory and GPUs, by name; memory and disk in bytes."""
 
 
 class NodeSpec(Struct, rename="camel", forbid_unknown_fields=True):

@@ -61,5 +61,5 @@ def test_a_status_is_shown_by_what_tells_why_a_test_failed(harness):
     attempt = {"outcome": "Failed", "reason": "WorkerFailed", "message": "exit code 3", "nodes": ""}
     status = {"phase": "Failed", "message": "m", "attempts": [attempt], "plannedPod": {"spec": 1}}
     attempts = "'attempts': ['Failed WorkerFailed exit code 3']"
-    told = f"its status: {{'phase': 'Failed', 'message': 'm', {attempts}}}"
-    assert harness.brief({"status": status}) == told
+    expected = f"its status: {{'phase': 'Failed', 'message': 'm', {attempts}}}"
+    assert harness.brief({"status": status}) == expected

@@ -55,7 +55,7 @@ def test_what_is_released_is_anothers_at_once(machine, holder):
 def test_shares_go_together_on_one_gpu_up_to_its_time_and_memory(holder):
     first, second, third = (holder(**SHARE) for _ in range(3))
     assert first.granted == second.granted == third.granted
-    assert holder(**SHARE).granted != first.granted, "a fourth of 30 % does not fit beside three"
+    assert holder(**SHARE).granted != first.granted, "a fourth of 30 % does not fit next to three"
     assert holder(compute_ratio=0.01, memory_gb=25.0).granted != first.granted, "80 GB, 60 are held"
 
 
