@@ -241,7 +241,7 @@ def _missing_devices(cluster: Cluster, gang: Gang) -> str:
     asked, free = gang.workers * gang.request.devices, int(idle.sum())
     nodes = counted(int((idle > 0).sum()), "node")
     which = noun if cluster.is_emptied else f"free {noun}"
-    stock = f"{counted(free, which)} in {nodes}, {asked} asked"
+    stock = f"{counted(free, which)} in {nodes}, {asked} requested"
     if free >= asked:
         return f"; enough {noun}s but not where they are needed ({stock})"
     missing = asked - free

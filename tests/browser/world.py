@@ -186,7 +186,7 @@ def _waiting(world):
         spec={"workers": 8, "gpus": 8},
         phase="Pending",
         reason="TooFewFreeGpus",
-        message=f"{missing} (21 free GPUs in 6 nodes, 64 asked); 3 nodes have 7",
+        message=f"{missing} (21 free GPUs in 6 nodes, 64 requested); 3 nodes have 7",
         gpus="64",
         priority=10,
     )

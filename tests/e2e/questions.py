@@ -18,7 +18,7 @@ from gpupack_crds.placement import by_worker
 MAX_JOBS = 8
 """In the namespace at a time; together they ask for more GPUs than there are."""
 HELD_SECONDS = 3600
-NEVER = "never on this cluster as it is"
+NEVER = "can never start on these nodes"
 CALM_SECONDS = 0.8
 SEARCH_SECONDS = 6.0
 """The extender seeks victims for jobs of one shape, and foresees rooms, every 5 s."""

@@ -91,4 +91,4 @@ def test_a_job_that_no_node_can_run_is_unsatisfiable(kube, judged):
     job["spec"]["gpuModels"] = ["B300"]
     kube.submit(job)
     message = kube.wait_reason("lost", "Unsatisfiable")["status"]["message"]
-    assert message.startswith("never on this cluster as it is")
+    assert message.startswith("can never start on these nodes")

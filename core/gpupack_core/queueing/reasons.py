@@ -98,11 +98,6 @@ def gpus(milli: float, key: Key = ANY) -> str:
     return f"{number} {key} {noun}" if key else f"{number} {noun}"
 
 
-def _are(milli: float, key: Key = ANY) -> str:
-    text = gpus(milli, key)
-    return f"{text} {'is' if text.endswith('GPU') else 'are'}"
-
-
 def soon(seconds: float) -> str:
     """Return a time such as «35 min»; it is rounded up, so that it is never too early."""
     for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
@@ -125,37 +120,37 @@ def owner(node: TreeNode) -> str:
 
 def no_room(refusal: str) -> str:
     """Return the cause; `refusal` is that of the plan and says what would help."""
-    return f"no room: {refusal}"
+    return f"does not fit: {refusal}"
 
 
 def never_fits(refusal: str) -> str:
     """Return the cause; `refusal` is that of the empty cluster, without current numbers."""
-    return f"never on this cluster as it is: {refusal}; {NEW_NODES}"
+    return f"can never start on these nodes: {refusal}; {NEW_NODES}"
 
 
 def never_payable(node: TreeNode, *, asked: int, most: float) -> str:
     """Return the cause for a job that its quota would not allow if nothing else ran."""
     return (
-        f"it can never start within its quota: {_are(asked)} requested, and {owner(node)} may use "
-        f"{gpus(max(most, 0))} of these models at most; {LARGER_QUOTA}"
+        f"can never start within its quota: {gpus(asked)} requested, {owner(node)} may use at most "
+        f"{gpus(max(most, 0))} of these models; {LARGER_QUOTA}"
     )
 
 
-NEW_NODES: Final = "it needs other nodes, or another request"
-LARGER_QUOTA: Final = "it needs a larger quota, or a smaller request"
+NEW_NODES: Final = "needs other nodes or another request"
+LARGER_QUOTA: Final = "needs a larger quota or a smaller request"
 
 
 def room_kept_for(first: str) -> str:
     """Return the lasting cause for a job that would delay a queue head."""
-    return f"it would fit, but room is kept for {first}, which waits"
+    return f"blocked by the reservation of {first}"
 
 
 def room_kept(first: str, waited: float, ends_within: float | None) -> str:
     """Return the cause for a job that would delay a queue head."""
-    text = f"it would fit, but room is kept for {first}, which has waited for {soon(waited)}"
+    text = f"blocked by the reservation of {first}, which has waited for {soon(waited)}"
     if ends_within is None:
-        return f"{text}; it starts beside it or after it"
-    return f"{text}; a job that ends within {soon(ends_within)} by its deadline can go first"
+        return f"{text}; starts on other GPUs or after that job"
+    return f"{text}; a job that ends within {soon(ends_within)} by its deadline can be backfilled"
 
 
 def victims_end(victims: int, waited: float | None = None) -> str:
@@ -163,39 +158,37 @@ def victims_end(victims: int, waited: float | None = None) -> str:
 
     `waited` None: the cause without the time.
     """
-    jobs = "1 job that was" if victims == 1 else f"{victims} jobs that were"
-    ago = "" if waited is None else f" {soon(waited)} ago"
-    return f"room is made for it: it starts when {jobs} told to end{ago} did so"
+    jobs, end = ("1 job", "it has") if victims == 1 else (f"{victims} jobs", "they have")
+    since = "" if waited is None else f" (for {soon(waited)})"
+    return f"preempting {jobs}{since}; starts when {end} terminated"
 
 
-NEXT_CYCLE: Final = "it fits, and its turn comes with the next decision"
+NEXT_CYCLE: Final = "will be admitted in the next scheduling cycle"
 OWN_PLACES: Final = (
-    "its GPUs are reserved for it: it starts there when the pods of its last attempt have ended"
+    "restarting on the same GPUs; starts when the pods of its last attempt have terminated"
 )
-HELD_STILL: Final = (
-    "its quota allows it when jobs that were told to end, and hold what counts against it, did so"
-)
+HELD_STILL: Final = "waiting for preempted jobs to release quota"
 
 
 def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
     """Return the cause for a job whose tenant or cohort has reached its borrowing limit."""
     promised, limit = node.promised.get(key, 0), node.limit(key).borrowing or 0
     return (
-        f"{owner(node)} uses {gpus(used, key)}, and with a quota of {gpus(promised)} and a "
-        f"borrowing limit of {gpus(limit)} may use {gpus(max(left, 0))} more; {_are(asked)} asked "
-        f"for; it starts when jobs of {owner(node)} end, or with a higher limit"
+        f"borrowing limit of {owner(node)} reached: {gpus(asked)} requested, "
+        f"{gpus(max(left, 0), key)} left ({gpus(used)} in use, quota {gpus(promised)}, borrowing "
+        f"limit {gpus(limit)}); starts when jobs of {owner(node)} end, or with a higher limit"
     )
 
 
 def quota_used(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
     """Return the cause for a job that lacks quota: all is used, or others do not lend it."""
     return (
-        f"{_are(max(left, 0), key)} left that {owner(node)} may lend, and {_are(asked)} asked for; "
-        f"{_are(used, key)} lent or used already, and the rest is kept by quotas that do not lend "
-        "it; it starts when jobs that borrow end, or within a nominal quota of its own"
+        f"insufficient quota: {gpus(asked)} requested, {gpus(max(left, 0), key)} left to borrow "
+        f"from {owner(node)} ({gpus(used)} in use, the rest not lendable); starts when jobs that "
+        "borrow end, or with a larger nominal quota"
     )
 
 
 def behind(first: str, scope: TreeNode) -> str:
     """Return the cause for a job behind the queue head of a strict order."""
-    return f"behind {first}, which is first in {owner(scope)}, where the order is strict"
+    return f"blocked by {first}, the queue head of {owner(scope)} (strict order)"

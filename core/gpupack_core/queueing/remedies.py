@@ -53,8 +53,8 @@ def of(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Reme
 def _of_never(job: Job, wait: Wait) -> Iterable[str]:
     if wait.refusal is None:
         less = gpus(least(job.gang) - wait.left)
-        yield f"its quota would allow it with {less} less: it may use {gpus(wait.left)} at most"
-        yield f"its namespace may use {gpus(least(job.gang))}, by a larger GPUQuota"
+        yield f"its quota would allow it with {less} less: it may use at most {gpus(wait.left)}"
+        yield f"a larger GPUQuota of its namespace allows {gpus(least(job.gang))}"
         return
     yield from _of_room(job, wait.refusal)
     if wait.refusal.reason is Reason.MODEL_MISMATCH:
@@ -109,6 +109,6 @@ def _of_kept(state: State, wait: Wait, now: float) -> Iterable[str]:
     kept = next((room for room in state.kept if room.job.id == wait.first), None)
     if kept is not None and kept.at < inf and kept.at - now >= 1:
         yield (
-            f"with activeDeadlineSeconds of {int(kept.at - now)} or less it has ended before that "
-            "room is needed, and can go first"
+            f"with activeDeadlineSeconds of {int(kept.at - now)} or less it ends before the "
+            "reservation starts and can be backfilled"
         )

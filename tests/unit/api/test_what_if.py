@@ -189,8 +189,8 @@ async def test_a_quota_says_how_many_gpus_less_it_would_allow(ask, quotas):
     quotas(team={"model": "*", "nominal": 1, "borrowingLimit": 0})
     found = await ask(with_job(gpus=4))
     assert found["would_help"] == [
-        "its quota would allow it with 3 GPUs less: it may use 1 GPU at most",
-        "its namespace may use 4 GPUs, by a larger GPUQuota",
+        "its quota would allow it with 3 GPUs less: it may use at most 1 GPU",
+        "a larger GPUQuota of its namespace allows 4 GPUs",
     ]
 
 

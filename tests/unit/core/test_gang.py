@@ -81,7 +81,7 @@ def test_a_refused_gang_counts_what_is_missing():
     cluster = cluster_of(node("a"), node("b"), node("c", 0))
     assert plan(cluster, gang(4, whole(8))).message == (
         "gang of 4 workers × 8 GPUs: 2 of 4 workers fit now; 16 GPUs are missing "  # noqa: RUF001
-        "(16 free GPUs in 2 nodes, 32 asked); "
+        "(16 free GPUs in 2 nodes, 32 requested); "
         "2 of 3 nodes have room for a worker, the others do not: 1 node: node has no GPUs; "
         "the gang would fit with 4 GPUs less for each worker; "
         "it would not fit on the empty cluster either"
@@ -105,7 +105,9 @@ def test_a_gang_that_only_waits_is_not_called_impossible():
 def test_scattered_gpus_are_told_apart_from_missing_ones():
     cluster = cluster_of(node("a", 3), node("b", 3))
     message = plan(cluster, gang(3, whole(2))).message
-    assert "enough GPUs but not where they are needed (6 free GPUs in 2 nodes, 6 asked)" in message
+    assert (
+        "enough GPUs but not where they are needed (6 free GPUs in 2 nodes, 6 requested)" in message
+    )
 
 
 def test_cpu_and_memory_limit_the_workers_of_a_node():
@@ -125,7 +127,7 @@ def test_a_gang_that_no_clique_takes_is_refused_though_the_node_has_room():
     refusal = plan(cluster, gang(3, whole(1), same_clique=True))
     assert refusal.message == (
         "gang of 3 workers × 1 GPU in one NVLink clique: 2 of 3 workers fit now; "  # noqa: RUF001
-        "enough GPUs but not where they are needed (4 free GPUs in 1 node, 3 asked); "
+        "enough GPUs but not where they are needed (4 free GPUs in 1 node, 3 requested); "
         "1 of 1 node has room for a worker; "
         "it would not fit on the empty cluster either"
     )
@@ -142,7 +144,7 @@ def test_a_gang_of_slices_takes_them_from_few_gpus():
     assert plan(cluster, gang(2, slices("1g.10gb"))) == ["a/3", "a/4"]
     assert plan(cluster, gang(2, slices("1g.10gb", 3))).message.startswith(
         "gang of 2 workers × 3 MIG slices 1g.10gb: 1 of 2 workers fit now; "  # noqa: RUF001
-        "1 MIG slice is missing (5 free MIG slices in 1 node, 6 asked)"
+        "1 MIG slice is missing (5 free MIG slices in 1 node, 6 requested)"
     )
 
 

@@ -60,7 +60,7 @@ def test_a_gpu_that_another_group_shares_is_refused_and_said_so():
     cluster = held(cluster_of(node("a", 1)), "x", 0, group="team-a")
     refused = decide(cluster, share(300), BEST_FIT)
     assert refused.reason is Reason.SHARED_BY_OTHERS
-    assert "shared by others, whose shares do not go with this one" in refused.message
+    assert "have shares of another group" in refused.message
     assert not refused.never
 
 

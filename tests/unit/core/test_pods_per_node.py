@@ -20,7 +20,7 @@ def crowded(pods, running, **kw):
 def test_a_node_with_as_many_pods_as_it_may_run_gets_no_more():
     cluster = crowded(3, 3)
     assert decide(cluster, whole(1), BEST_FIT).message == (
-        "0 of 1 node fits: 1 node: the node runs as many pods as it may (most on one node: 3)"
+        "0 of 1 node fits: 1 node: the node runs its maximum number of pods (most on one node: 3)"
     )
     cluster.give_back(Holder("p0"))
     assert decide(cluster, whole(1), BEST_FIT).node == "a"

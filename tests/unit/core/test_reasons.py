@@ -127,7 +127,7 @@ def test_a_share_that_finds_no_slot_is_told_so():
             taken(cluster, name, 0, milli=10, memory=1, holder=f"{name}{holder}")
     refusal = decide(cluster, share(40, 4096), BEST_FIT)
     assert refusal.message == (
-        "0 of 2 nodes fit: 2 nodes: GPUs with 4% and 4 GiB free hold as many shares as they can"
+        "0 of 2 nodes fit: 2 nodes: GPUs with 4% and 4 GiB free have their maximum number of shares"
     )
     assert refusal.never is False
     assert cluster.give_back("ax")
@@ -231,5 +231,5 @@ def test_a_request_by_the_name_of_a_plugin_that_has_no_node_is_answered_with_wha
 
 def test_a_refusal_names_the_resources_by_which_gpus_are_asked_for():
     there = cluster_of(*(node(name, resource=f"{name}.org/gpu") for name in ("b", "a")))
-    text = "2 nodes: its GPUs are asked for by another resource name: a.org/gpu or b.org/gpu"
+    text = "2 nodes: its GPUs are requested by another resource name: a.org/gpu or b.org/gpu"
     assert text in decide(there, whole(1), BEST_FIT).message

@@ -78,7 +78,7 @@ def test_a_node_that_never_had_as_many_of_that_name_is_told_apart():
 
 def test_a_refusal_names_all_names_that_a_node_has():
     refused = decide(cluster_of(both("a", 2, 3, resource=AMD)), whole(1, resource=NVIDIA), BEST_FIT)
-    text = f"its GPUs are asked for by another resource name: gpupack.dev/gpu or {AMD}"
+    text = f"its GPUs are requested by another resource name: gpupack.dev/gpu or {AMD}"
     assert (refused.reason, text in refused.message) == (Reason.OTHER_RESOURCE, True)
 
 

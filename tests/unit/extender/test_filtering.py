@@ -243,14 +243,14 @@ def test_a_pod_of_its_own_counts_against_its_namespaces_quota(world):
     world.bind(pod("first"), "a")
     refused = world.filter(pod("second"))
     text = refused.failed_and_unresolvable_nodes["a"]
-    assert text.startswith("namespace team uses 1 GPU, and with a quota of 1 GPU")
+    assert text.startswith("borrowing limit of namespace team reached: 1 GPU requested")
     assert "position" not in text
     assert world.filter(pod("other", namespace="other")).node_names
 
 
 def test_bind_gives_no_place_that_a_quota_does_not_allow(world):
     limited(world, nominal=0)
-    with pytest.raises(BindRefused, match="namespace team may use 0 GPUs"):
+    with pytest.raises(BindRefused, match="namespace team may use at most 0 GPUs"):
         world.reserve(pod("p"), "a")
 
 
@@ -270,5 +270,5 @@ def test_a_small_pod_takes_no_room_that_is_kept_for_a_gang(world):
     world.decide()
     texts = world.filter(pod("small")).failed_and_unresolvable_nodes
     assert set(texts.values()) == {
-        "it would fit, but room is kept for gang, which waits",
+        "blocked by the reservation of gang",
     }

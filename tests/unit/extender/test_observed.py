@@ -22,7 +22,7 @@ from gpupack_extender.binding import annotations, judge
 from gpupack_scheduling.errors import AskInvalid, BindRefused
 from gpupack_scheduling.ledger.ledger import Outcome
 
-OTHER = "its GPUs are asked for by another resource name: "
+OTHER = "its GPUs are requested by another resource name: "
 
 
 @pytest.fixture

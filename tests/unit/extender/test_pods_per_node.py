@@ -4,7 +4,7 @@
 import pytest
 from extender_builders import World, gpu_node, node, places, plan_request, pod, whole
 
-FULL = "the node runs as many pods as it may"
+FULL = "the node runs its maximum number of pods"
 
 
 @pytest.fixture

@@ -299,7 +299,7 @@ def test_for_whom_others_are_moved_an_event_says_what_it_costs_and_gains(build):
         lost_gpu_seconds=720,
         gained_gpu_seconds=14400,
     )
-    waits = Waits("VictimsEnd", "room is made for it", preemption=told, seconds=10)
+    waits = Waits("VictimsEnd", "preempting 1 job", preemption=told, seconds=10)
     job = build.gpujob()
     told_of = notices(job, decide(build.see(job, answer=waits)).status)
     (notice,) = [each for each in told_of if each.reason == "Consolidating"]

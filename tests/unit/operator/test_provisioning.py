@@ -109,7 +109,7 @@ def test_what_it_waits_for_stands_in_the_condition_and_in_the_message(asked):
     "answer",
     [
         NO_QUOTA,
-        Waits("RoomKept", "room is kept for another"),
+        Waits("RoomKept", "blocked by the reservation of another"),
         dataclasses.replace(NO_ROOM, lacks_room=LacksRoom(starts_in_seconds=300)),
     ],
     ids=["quota", "order", "starts soon"],

@@ -51,9 +51,9 @@ def test_replicas_are_no_whole_gpus(labels):
         answer = world.asks("j", gpus=gpus, resourceName=OBSERVED, **more)
         assert isinstance(answer, PlanRefusal)
         assert (answer.reason, *answer.counts) == ("Unsatisfiable", "OnlyReplicas")
-        assert "its GPUs are shared, by time-slicing or MPS" in answer.message
+        assert "its GPUs are shared by time-slicing or MPS" in answer.message
     refused = world.filter(pod("p", asking={OBSERVED: "1"}), nodes=("a",))
-    assert "no whole GPU is handed out" in refused.failed_and_unresolvable_nodes["a"]
+    assert "none is allocated whole" in refused.failed_and_unresolvable_nodes["a"]
 
 
 @pytest.mark.parametrize("labels", [NONE, {}], ids=["none", "no labels"])

@@ -70,7 +70,7 @@ def test_models_are_those_of_the_gpus_of_that_resource(world):
 
 
 def test_who_asks_for_our_gpus_is_told_by_which_names_these_are_asked_for(world):
-    text = f"its GPUs are asked for by another resource name: {OTHER} or {OBSERVED}"
+    text = f"its GPUs are requested by another resource name: {OTHER} or {OBSERVED}"
     result = world.filter(pod("p"), nodes=["x"])
     assert result.failed_and_unresolvable_nodes == {"x": text}
 

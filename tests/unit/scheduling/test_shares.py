@@ -98,7 +98,7 @@ def test_a_gpu_takes_no_more_shares_than_the_kubelet_has_slots_for(world):
         placed(world, sharing(f"p{number}", 1, "1Mi"), nodes=["c"])
     result = world.filter(sharing("q", 1, "1Mi"), nodes=["c"])
     assert result.failed_nodes == {
-        "c": "GPUs with 1% and 1 MiB free hold as many shares as they can"
+        "c": "GPUs with 1% and 1 MiB free have their maximum number of shares"
     }
 
 
@@ -161,7 +161,7 @@ def test_a_limited_share_is_said_to_be_one_in_its_binding(world):
 
 def test_a_limited_share_goes_nowhere_where_nothing_limits_it(world):
     result = world.filter(annotated("p", isolation="limited"))
-    text = "no GPU of which shares are limited"
+    text = "no GPU enforces the limits of shares"
     assert set(result.failed_and_unresolvable_nodes.values()) == {text}
 
 

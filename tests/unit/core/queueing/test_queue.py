@@ -383,9 +383,6 @@ def test_who_is_being_stopped_counts_against_his_limit_until_he_has_ended():
     world.submit("b1", 2, "b").decide(at=100)
     world.end("c1").submit("a2", 1, "a").decide(at=101)
     assert world.log == ["b1 stops a1"]
-    assert world.why("a2").message == (
-        "its quota allows it when jobs that were told to end, and hold what counts against it, "
-        "did so"
-    )
+    assert world.why("a2").message == "waiting for preempted jobs to release quota"
     world.decide(at=110)
     assert world.log[1:] == ["b1 starts", "a2 starts"]

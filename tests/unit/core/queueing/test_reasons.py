@@ -113,16 +113,16 @@ TEXTS = [
         lacks_gpus,
         WaitReason.NO_ROOM,
         (
-            "no room: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one node: "
-            f"1); 1 node would fit with 1 GPU less; {AT_300}"
+            "does not fit: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one "
+            f"node: 1); 1 node would fit with 1 GPU less; {AT_300}"
         ),
     ),
     (
         lacks_gpus_for_a_gang,
         WaitReason.NO_ROOM,
         (
-            "no room: gang of 2 workers × 1 GPU: 1 of 2 workers fit now; 1 GPU is missing (1 free"  # noqa: RUF001
-            " GPU in 1 node, 2 asked); 1 of 1 node has room for a worker; "
+            "does not fit: gang of 2 workers × 1 GPU: 1 of 2 workers fit now; 1 GPU is missing (1 "  # noqa: RUF001
+            "free GPU in 1 node, 2 requested); 1 of 1 node has room for a worker; "
             f"{AT_300}"
         ),
     ),
@@ -130,24 +130,24 @@ TEXTS = [
         lacks_gpus_and_others_wait_too,
         WaitReason.NO_ROOM,
         (
-            "no room: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one node: "
-            f"1); 1 node would fit with 1 GPU less; {EXPECTED_AT_300}"
+            "does not fit: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one "
+            f"node: 1); 1 node would fit with 1 GPU less; {EXPECTED_AT_300}"
         ),
     ),
     (
         lacks_gpus_and_its_start_is_foreseen,
         WaitReason.NO_ROOM,
         (
-            "no room: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one node: "
-            f"0); {AT_300}"
+            "does not fit: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one "
+            f"node: 0); {AT_300}"
         ),
     ),
     (
         would_take_room_that_is_kept,
         WaitReason.ROOM_KEPT,
         (
-            "it would fit, but room is kept for first, which has waited for 100 s; a job that "
-            "ends within 4 min by its deadline can go first; "
+            "blocked by the reservation of first, which has waited for 100 s; a job that ends "
+            "within 4 min by its deadline can be backfilled; "
             f"{AFTER_ENDLESS}"
         ),
     ),
@@ -155,28 +155,28 @@ TEXTS = [
         would_take_room_that_is_kept_for_another_tenant,
         WaitReason.ROOM_KEPT,
         (
-            "it would fit, but room is kept for a job of another namespace, which has waited for "
-            "100 s; a job that ends within 4 min by its deadline can go first; "
+            "blocked by the reservation of a job of another namespace, which has waited for 100 s; "
+            "a job that ends within 4 min by its deadline can be backfilled; "
             f"{AFTER_ENDLESS}"
         ),
     ),
     (
         waits_for_victims,
         WaitReason.VICTIMS_END,
-        ("room is made for it: it starts when 2 jobs that were told to end 40 s ago did so"),
+        "preempting 2 jobs (for 40 s); starts when they have terminated",
     ),
     (
         waits_for_one_victim,
         WaitReason.VICTIMS_END,
-        ("room is made for it: it starts when 1 job that was told to end 10 s ago did so"),
+        "preempting 1 job (for 10 s); starts when it has terminated",
     ),
     (
         may_borrow_no_more,
         WaitReason.BORROWING_LIMIT,
         (
-            "namespace team uses 2 H100 GPUs, and with a quota of 2 GPUs and a borrowing limit of"
-            " 1 GPU may use 1 GPU more; 2 GPUs are asked for; it starts when jobs of namespace "
-            "team end, or with a higher limit; "
+            "borrowing limit of namespace team reached: 2 GPUs requested, 1 H100 GPU left (2 GPUs "
+            "in use, quota 2 GPUs, borrowing limit 1 GPU); starts when jobs of namespace team end, "
+            "or with a higher limit; "
             f"{ENDLESS}"
         ),
     ),
@@ -184,9 +184,9 @@ TEXTS = [
         cohort_may_borrow_no_more,
         WaitReason.BORROWING_LIMIT,
         (
-            "cohort lab uses 1 H100 GPU, and with a quota of 2 GPUs and a borrowing limit of 0 "
-            "GPUs may use 1 GPU more; 2 GPUs are asked for; it starts when jobs of cohort lab "
-            "end, or with a higher limit; "
+            "borrowing limit of cohort lab reached: 2 GPUs requested, 1 H100 GPU left (1 GPU in "
+            "use, quota 2 GPUs, borrowing limit 0 GPUs); starts when jobs of cohort lab end, or "
+            "with a higher limit; "
             f"{ENDLESS}"
         ),
     ),
@@ -194,37 +194,37 @@ TEXTS = [
         others_keep_theirs,
         WaitReason.QUOTA_USED,
         (
-            "1 H100 GPU is left that the cluster may lend, and 2 GPUs are asked for; 1 H100 GPU "
-            "is lent or used already, and the rest is kept by quotas that do not lend it; it "
-            "starts when jobs that borrow end, or within a nominal quota of its own; "
+            "insufficient quota: 2 GPUs requested, 1 H100 GPU left to borrow from the cluster (1 "
+            "GPU in use, the rest not lendable); starts when jobs that borrow end, or with a "
+            "larger nominal quota; "
             f"{ENDLESS}"
         ),
     ),
     (
         stands_behind_another,
         WaitReason.BEHIND,
-        f"behind first, which is first in the cluster, where the order is strict; {AFTER_ENDLESS}",
+        f"blocked by first, the queue head of the cluster (strict order); {AFTER_ENDLESS}",
     ),
     (
         stands_behind_another_in_its_cohort,
         WaitReason.BEHIND,
         (
-            "behind a job of another namespace, which is first in cohort lab, where the order is "
-            f"strict; {AFTER_ENDLESS}"
+            "blocked by a job of another namespace, the queue head of cohort lab (strict order); "
+            f"{AFTER_ENDLESS}"
         ),
     ),
     (
         came_just_now,
         WaitReason.NEXT,
-        "it fits, and its turn comes with the next decision",
+        "will be admitted in the next scheduling cycle",
     ),
     (
         is_cpu_only,
         WaitReason.UNSATISFIABLE,
         (
-            "never on this cluster as it is: 0 of 1 node fits: 1 node: fewer than 2000 milli-CPU "
-            "(most on one node: 1000); 1 node would fit with 1 core less; it needs other nodes, "
-            "or another request"
+            "can never start on these nodes: 0 of 1 node fits: 1 node: fewer than 2000 milli-CPU "
+            "(most on one node: 1000); 1 node would fit with 1 core less; needs other nodes or "
+            "another request"
         ),
     ),
 ]

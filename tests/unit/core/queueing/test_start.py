@@ -130,8 +130,8 @@ def test_a_model_that_the_cluster_lacks_is_unsatisfiable_whether_or_not_it_is_bu
     wait = world.submit("job", request=Request(gpus=1, models=("B300",))).decide().why("job")
     assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
     assert wait.message == (
-        "never on this cluster as it is: 0 of 1 node fits: 1 node: model is not B300 "
-        "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); it needs other nodes, or another request"
+        "can never start on these nodes: 0 of 1 node fits: 1 node: model is not B300 "
+        "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); needs other nodes or another request"
     )
     assert wait.helps == (
         "nodes with GPUs of model B300 are added, or gpuModels names a model that the cluster has",
@@ -145,10 +145,10 @@ def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_no
     world = one_node().runs("holder", "n1/0", duration=10.0)
     wait = world.submit("job", request=Request(gpus=4), workers=2).decide().why("job")
     assert wait.message == (
-        "never on this cluster as it is: gang of 2 workers × 4 GPUs: 0 of 2 workers could ever "  # noqa: RUF001
-        "fit; 6 GPUs are missing (2 GPUs in 1 node, 8 asked); 0 of 1 node could run a worker: 1 "
-        "node: fewer than 4 GPUs that match (most on one node: 2); the gang would fit with 3 GPUs "
-        "less for each worker; it needs other nodes, or another request"
+        "can never start on these nodes: gang of 2 workers × 4 GPUs: 0 of 2 workers could ever "  # noqa: RUF001
+        "fit; 6 GPUs are missing (2 GPUs in 1 node, 8 requested); 0 of 1 node could run a worker: "
+        "1 node: fewer than 4 GPUs that match (most on one node: 2); the gang would fit with 3 "
+        "GPUs less for each worker; needs other nodes or another request"
     )
     assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
 
@@ -168,7 +168,7 @@ def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_no
 def test_what_can_never_run_is_answered_with_what_the_best_node_has(request_, best):
     world = World(node("n1", 2, cpu=1000), rules=CALM).runs("holder", "n1/0", duration=10.0)
     wait = world.submit("job", request=request_).decide().why("job")
-    assert wait.message.startswith("never on this cluster as it is: 0 of 1 node fits: ")
+    assert wait.message.startswith("can never start on these nodes: 0 of 1 node fits: ")
     assert best in wait.message
     assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
 
@@ -178,8 +178,8 @@ def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
     wait = world.submit("job", 4, "a").decide().why("job")
     assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
     assert wait.message == (
-        "it can never start within its quota: 4 GPUs are requested, and namespace a may use 3 GPUs "
-        "of these models at most; it needs a larger quota, or a smaller request"
+        "can never start within its quota: 4 GPUs requested, namespace a may use at most 3 GPUs of "
+        "these models; needs a larger quota or a smaller request"
     )
 
 

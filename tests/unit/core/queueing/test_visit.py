@@ -38,7 +38,7 @@ def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
     refused = visit(world)
     assert (refused.reason, refused.lasting) == (
         WaitReason.ROOM_KEPT,
-        "it would fit, but room is kept for pair, which waits; its start time is expected",
+        "blocked by the reservation of pair; its start time is expected",
     )
     world.end("a").decide(at=100)
     assert "pair" in world.where

@@ -52,7 +52,10 @@ def test_a_lower_priority_takes_no_room_that_a_higher_one_waits_for(full):
     full.asks("urgent", workers=2, gpus=4, priority=5)
     full.ends("holder", nodes=["a"])
     refusal = full.asks("ordinary")
-    assert (refusal.reason, "room is kept for urgent" in refusal.message) == ("RoomKept", True)
+    assert (refusal.reason, "blocked by the reservation of urgent" in refusal.message) == (
+        "RoomKept",
+        True,
+    )
     assert isinstance(full.asks("equal", priority=5), PlanResponse)
 
 

@@ -66,7 +66,7 @@ def test_it_waits_for_its_gpus_where_its_last_pod_is_shown_still(world):
     ends(world)
     answer = world.asks("train", attempt=2)
     assert answer.reason == "VictimsEnd"
-    assert "its GPUs are reserved for it" in answer.message
+    assert "restarting on the same GPUs" in answer.message
     world.ledger.pods.remove(worker())
     world.decide()
     assert world.called() == ["train"]

@@ -122,7 +122,7 @@ def test_a_limit_on_borrowing_holds_and_says_what_would_help(world):
     assert isinstance(world.asks("first", gpus=2), PlanResponse)
     refusal = world.asks("second")
     assert (refusal.reason, refusal.position) == ("BorrowingLimit", 1)
-    assert refusal.message.startswith("namespace team uses 2 GPUs, and with a quota of 1 GPU and a")
+    assert refusal.message.startswith("borrowing limit of namespace team reached: ")
     assert "position" not in refusal.message
     world.quotas.quotas.upsert(quota("team", of(nominal=2, borrowingLimit=1), version="2"))
     world.decide()
