@@ -55,11 +55,27 @@ def _value(name: str, base: Any, patch: Any, *, field: str) -> Any:
 
 
 def _list(name: str, base: list[Any], patch: list[Any], *, field: str) -> list[Any]:
+    if name == "tolerations":
+        base = [item for item in base if not any(_covers(other, item) for other in patch)]
     if name in APPENDED:
         return base + [item for item in patch if item not in base]
     if name in MERGE_KEYS:
         return _by_key(MERGE_KEYS[name], base, patch, field=field)
     return patch
+
+
+def _covers(toleration: Any, other: Json) -> bool:
+    """Return whether a toleration of the user's also tolerates the taint of gpupack's `other`.
+
+    The taint manager goes by the shortest of a pod's tolerations for a taint, so one of gpupack's
+    next to it would override it. The API server's admission plugin DefaultTolerationSeconds leaves
+    out its defaults by the same rule.
+    """
+    return (
+        isinstance(toleration, dict)
+        and toleration.get("key") in (None, "", other["key"])
+        and toleration.get("effect") in (None, "", other["effect"])
+    )
 
 
 def _by_key(key: str, base: list[Json], patch: list[Any], *, field: str) -> list[Json]:

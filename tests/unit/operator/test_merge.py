@@ -9,7 +9,7 @@ from gpupack_operator.manifests.merge import merged
 
 OURS = {
     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-    "tolerations": [{"key": "a"}],
+    "tolerations": [{"key": "a", "effect": "NoExecute"}],
     "containers": [
         {
             "name": "worker",
@@ -70,8 +70,27 @@ def test_maps_are_merged_and_scalars_replaced():
 
 
 def test_tolerations_are_appended_once():
-    found = merged(OURS, {"tolerations": [{"key": "b"}, {"key": "a"}]})
-    assert found["tolerations"] == [{"key": "a"}, {"key": "b"}]
+    same = {"key": "a", "effect": "NoExecute"}
+    found = merged(OURS, {"tolerations": [{"key": "b"}, same]})
+    assert found["tolerations"] == [{"key": "b"}, same]
+
+
+@pytest.mark.parametrize(
+    "longer",
+    [
+        {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600},
+        {"key": "a", "operator": "Exists"},
+        {"operator": "Exists"},
+    ],
+)
+def test_a_toleration_of_the_template_replaces_the_default_for_the_same_taint(longer):
+    assert merged(OURS, {"tolerations": [longer]})["tolerations"] == [longer]
+
+
+def test_a_toleration_of_another_effect_leaves_the_default():
+    other = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
+    found = merged(OURS, {"tolerations": [other]})
+    assert found["tolerations"] == [*OURS["tolerations"], other]
 
 
 def test_a_volume_from_the_same_source_is_merged():
