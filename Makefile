@@ -327,7 +327,7 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 # Documents follow docs/glossary.md, but those that print texts of the code or of a report as it was.
 PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
-LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words
+LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails
 $(LINTS): venv
@@ -343,6 +343,10 @@ lint-layers:
 lint-words:
 	@$(STEP) words $(VENV)/bin/codespell --dictionary .ci/words.txt --regex '[A-Za-z]+' --ignore-regex '`[^`]*`|\]\([^)]*\)' \
 	  --skip '$(OTHER_PAGES)' $(PLAIN_PAGES)
+	@! git grep -nE '\b_?MOST_[A-Z]' || { echo 'names of limits begin with MAX_, not with MOST_'; exit 1; }
+# Of the commits since the rule the newest are looked at; a forge's shallow clone has fewer.
+lint-subjects:
+	@$(STEP) subjects .ci/check-subjects 20
 lint-generated:
 	@$(STEP) generated .ci/check-generated $(GENERATED)
 
