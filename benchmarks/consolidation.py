@@ -30,7 +30,7 @@ from typing import Any, Final
 from documents import replaced
 
 from gpupack_core import WHOLE_GPU, Node
-from gpupack_core.queueing import NEVER, Consolidation
+from gpupack_core.queueing import NO_PREEMPTION, ConsolidationRules
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.disciplines import DISCIPLINES, Known
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
@@ -82,13 +82,13 @@ def run(
     # Of one tenant, and of one priority: there is nobody whom a search for victims could find.
     rules = replace(
         fair.rules,
-        preemption=NEVER,
-        consolidation=Consolidation(
+        preemption=NO_PREEMPTION,
+        consolidation=ConsolidationRules(
             ratio=ratio,
-            restart=options.restart,
-            checkpoint=options.checkpoint,
-            calm=options.calm,
-            most=options.most,
+            restart_seconds=options.restart,
+            checkpoint_seconds=options.checkpoint,
+            calm_seconds=options.calm,
+            max_moves=options.most,
         ),
     )
     unit = options.hours * HOUR

@@ -70,7 +70,7 @@ def of_kinds(jobs: Sequence[Job], kinds: int, alike: float, random: Random) -> l
 def run(workload: Workload, known: Known, options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Until the last job has arrived."""
     easy = DISCIPLINES["backfill"]
-    rules = replace(easy.rules, guess_delay=options.guess_delay)
+    rules = replace(easy.rules, max_backfill_delay_seconds=options.guess_delay)
     settings = Settings(
         queue=replace(easy, rules=rules, durations=known),
         discipline=easy.name,

@@ -41,7 +41,7 @@ from gpupack_core import (
 )
 from gpupack_core.queueing import (
     ANY,
-    Consolidation,
+    ConsolidationRules,
     Decisions,
     Job,
     JobId,
@@ -52,7 +52,7 @@ from gpupack_core.queueing import (
     Quotas,
     Rules,
     Tenant,
-    holder_of,
+    holder_name,
 )
 
 GPUS = 8
@@ -112,10 +112,10 @@ class Owner:
         """Victims end at once and wait again."""
         for admit in decisions.admitted:
             for worker, placement in enumerate(admit.placements):
-                self.cluster.take(holder_of(admit.job, worker), placement)
+                self.cluster.take(holder_name(admit.job, worker), placement)
             self.queue.start(self.jobs[admit.job], admit.placements, self.cluster, now)
             self.running[admit.job] = admit.placements
-            self.ends[admit.job] = self.jobs[admit.job].ends(now)
+            self.ends[admit.job] = self.jobs[admit.job].latest_end(now)
         for preempt in decisions.preemptions:
             self.queue.reserve(preempt, self.cluster, now)
             for victim in preempt.victims:
@@ -133,13 +133,13 @@ class Owner:
     def end(self, job: JobId, now: float) -> None:
         """Its GPUs are free."""
         for worker in range(len(self.running.pop(job))):
-            self.cluster.give_back(holder_of(job, worker))
+            self.cluster.give_back(holder_name(job, worker))
         self.queue.end(job, self.cluster, now)
 
     def change(self, node: Node) -> None:
         """It is in another state."""
         self.cluster.set_node(node)
-        self.queue.changed(node.name, self.cluster)
+        self.queue.record_node_change(node.name, self.cluster)
 
     def settle(self, now: float) -> list[float]:
         """Until nothing more is due; what each cycle cost in milliseconds."""
@@ -148,7 +148,7 @@ class Owner:
             decisions, cost = self.ask(now)
             costs.append(cost)
             self.apply(decisions, now)
-            if not decisions and (decisions.look_at is None or decisions.look_at > now):
+            if not decisions and (decisions.due_at is None or decisions.due_at > now):
                 return costs
 
     def ask(self, now: float) -> tuple[Decisions, float]:
@@ -168,7 +168,7 @@ def world(node_count: int, job_count: int, policy: str, consolidation: float) ->
     """Full, with so many who wait."""
     random = Random(1)  # noqa: S311  # not for secrets
     movable = consolidation > 0
-    moves = Consolidation(ratio=consolidation, calm=600.0)
+    moves = ConsolidationRules(ratio=consolidation, calm_seconds=600.0)
     queue = Queue(Rules(consolidation=moves), quotas(PROMISED))
     owner = Owner(Cluster(nodes(node_count)), queue, planner(policy))
     kinds = [(Tenant(f"t{n}"), gang) for n in range(TENANTS) for gang in KINDS]
@@ -182,7 +182,7 @@ def world(node_count: int, job_count: int, policy: str, consolidation: float) ->
         if places is None:
             break
         for worker, placement in enumerate(places):
-            owner.cluster.take(holder_of(job.id, worker), placement)
+            owner.cluster.take(holder_name(job.id, worker), placement)
         owner.jobs[job.id] = job
         owner.queue.start(job, places, owner.cluster, 0.0)
         owner.ends[job.id] = duration

@@ -31,7 +31,7 @@ from documents import replaced
 from queueing_report import DOCUMENT, MARKS, PICTURE, REPORT, drawn, table
 
 from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName
-from gpupack_core.queueing import NEVER, Quotas
+from gpupack_core.queueing import NO_PREEMPTION, Quotas
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.arrivals import at_load, offered_load
 from gpupack_simulator.disciplines import DISCIPLINES, Discipline
@@ -47,7 +47,7 @@ FAIR: Final = DISCIPLINES["fair-share"]
 QUEUES: Final = {
     "FIFO": DISCIPLINES["fifo"],
     "backfill": DISCIPLINES["backfill"],
-    "fair share, no preemption": replace(FAIR, rules=replace(FAIR.rules, preemption=NEVER)),
+    "fair share, no preemption": replace(FAIR, rules=replace(FAIR.rules, preemption=NO_PREEMPTION)),
     "fair share": FAIR,
 }
 FROM_DAY: Final = 115
@@ -99,7 +99,7 @@ def _node(name: str) -> Node:
 
 def run(workload: Workload, queue: Discipline, options: argparse.Namespace, seed: int) -> Run:
     """Until the last job has arrived."""
-    preemption = replace(queue.rules.preemption, retry=options.retry)
+    preemption = replace(queue.rules.preemption, retry_seconds=options.retry)
     queue = replace(queue, rules=replace(queue.rules, preemption=preemption))
     until = max(job.arrival for job in workload.jobs)
     settings = Settings(
@@ -218,7 +218,7 @@ def main() -> None:
         "policy": options.policy,
         "load": options.load,
         "retry_seconds": options.retry,
-        "min_runtime_seconds": QUEUES["fair share"].rules.preemption.min_runtime,
+        "min_runtime_seconds": QUEUES["fair share"].rules.preemption.min_runtime_seconds,
         "workloads": dict(measured(options)),
     }
     print(table(report))
@@ -232,7 +232,7 @@ def main() -> None:
 
 
 def _use_min_runtime(seconds: float) -> None:
-    preemption = replace(FAIR.rules.preemption, min_runtime=seconds)
+    preemption = replace(FAIR.rules.preemption, min_runtime_seconds=seconds)
     QUEUES["fair share"] = replace(FAIR, rules=replace(FAIR.rules, preemption=preemption))
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from documents import replaced
 
 from gpupack_core import Device, DeviceUuid, Health, MiB, MilliCpu, Node, NodeName
-from gpupack_core.queueing import NEVER
+from gpupack_core.queueing import NO_PREEMPTION
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.disciplines import DISCIPLINES, Known
 from gpupack_simulator.philly import DAY, SIZES, PhillyStyle, philly_jobs
@@ -98,7 +98,7 @@ def run(
     """Until everything that arrived has ended."""
     fair = DISCIPLINES["fair-share"]
     # Nobody is stopped for another: that is no matter of speed.
-    rules = replace(fair.rules, preemption=NEVER)
+    rules = replace(fair.rules, preemption=NO_PREEMPTION)
     policy = options.policy + (WITH_PACE if kind == KINDS[-1] else "")
     settings = Settings(
         queue=replace(fair, rules=rules, durations=Known.NONE),

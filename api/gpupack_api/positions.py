@@ -28,5 +28,5 @@ class Positions:
         is_same = queue is self._of and len(queue) == len(self._found)
         if not is_same or self._clock() >= self._stand_until:
             self._of, self._stand_until = queue, self._clock() + STAND_SECONDS
-            self._found = {job: at for at, job in enumerate(queue.in_order(), 1)}
+            self._found = {job: at for at, job in enumerate(queue.ordered_ids(), 1)}
         return self._found

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gpupack_core.queueing import At, Never, Now, Start, Unknown, WhenReleased, latest
+from gpupack_core.queueing import At, Never, Now, Start, Unknown, WhenReleased, latest_start
 
 Kind = Literal["Now", "At", "WhenReleased", "Never", "Unknown"]
 
@@ -43,12 +43,12 @@ _KINDS: Final[dict[type[Start], Kind]] = {
 
 def start_view(start: Start) -> StartView:
     """Return a start in the form of answers; holders are counted and not named."""
-    by = latest(start)
+    by = latest_start(start)
     held = start if isinstance(start, WhenReleased) else WhenReleased()
     return StartView(
         kind=_KINDS[type(start)],
         at=_moment(by.at if by else None),
-        certain=by is not None and not by.guessed,
+        certain=by is not None and not by.is_estimated,
         preemption_at=_moment(held.preempts_at),
         holders=len(held.holders),
     )

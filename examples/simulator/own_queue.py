@@ -5,7 +5,7 @@
 from random import Random
 
 from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName, Request
-from gpupack_core.queueing import Admit, Decisions, Ground, Preempt, Running, Victim
+from gpupack_core.queueing import Admit, Decisions, Preempt, PreemptionReason, RunningJob, Victim
 from gpupack_core.queueing import Job as Waiting
 from gpupack_simulator import Job, JobId, Settings, Simulator, Situation
 
@@ -46,9 +46,9 @@ def give_way(situation: Situation) -> Decisions:
     return Decisions()
 
 
-def victim(running: Running, situation: Situation) -> Victim:
+def victim(running: RunningJob, situation: Situation) -> Victim:
     """With what it loses."""
-    return Victim(running.job.id, Ground.PRIORITY, running.lost(situation.now))
+    return Victim(running.job.id, PreemptionReason.PRIORITY, running.loss(situation.now))
 
 
 devices = tuple(Device(DeviceUuid(f"gpu-{n}"), n, "A100", MiB(81_920)) for n in range(8))

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 import gpupack_core as core
-from gpupack_core.queueing import Never, Wait, WaitReason, latest
+from gpupack_core.queueing import Never, Wait, WaitReason, latest_start
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_scheduling.asks import gang_ask
@@ -166,7 +166,7 @@ def _refusal(wait: Wait, now: float) -> PlanRefusal:
 
 
 def _lacks_room(wait: Wait, now: float) -> LacksRoom:
-    by, left = latest(wait.start), wait.left / core.WHOLE_GPU
+    by, left = latest_start(wait.start), wait.left / core.WHOLE_GPU
     return LacksRoom(
         starts_in_seconds=None if by is None else max(by.at - now, 0.0),
         quota_gpus=left if left < UNBOUNDED_GPUS else None,

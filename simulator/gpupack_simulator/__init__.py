@@ -19,7 +19,7 @@ from gpupack_simulator.errors import (
     SimulatorError,
 )
 from gpupack_simulator.failures import Breakdown, FailureRates, drawn
-from gpupack_simulator.job import Job, JobId, Size, holder_of, job_of, size_of
+from gpupack_simulator.job import Job, JobId, Size, holder_name, job_of, size_of
 from gpupack_simulator.record import (
     Cause,
     End,
@@ -63,7 +63,7 @@ __all__ = [
     "State",
     "TimeUnit",
     "drawn",
-    "holder_of",
+    "holder_name",
     "job_of",
     "size_of",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from gpupack_core.queueing import NEVER, Fifo, Rules
+from gpupack_core.queueing import NO_PREEMPTION, OrderPolicy, Rules
 from gpupack_simulator.errors import InvalidParameter
 
 
@@ -39,38 +39,38 @@ class Discipline:
 
 
 def _one_line(
-    fifo: Fifo, *, by_priority: bool = False, keep_room_after: float = inf, kept: int = 1
+    fifo: OrderPolicy, *, by_priority: bool = False, keep_room_after: float = inf, kept: int = 1
 ) -> Rules:
     return Rules(
         by_priority=by_priority,
         by_share=False,
-        fifo=fifo,
-        keep_room_after=keep_room_after,
-        kept=kept,
-        preemption=NEVER,
+        order=fifo,
+        reserve_after_seconds=keep_room_after,
+        max_reservations=kept,
+        preemption=NO_PREEMPTION,
     )
 
 
 _ALL = (
     # The published experiment on the openb traces.
-    Discipline("drop", _one_line(Fifo.BEST_EFFORT), keeps=False),
+    Discipline("drop", _one_line(OrderPolicy.BEST_EFFORT), keeps=False),
     # Strictly in the order of arrival; a job that does not fit blocks all later ones. A killed job
     # keeps the place of its arrival.
-    Discipline("fifo", _one_line(Fifo.STRICT)),
+    Discipline("fifo", _one_line(OrderPolicy.STRICT)),
     # In the order of arrival; jobs that do not fit are skipped. Nothing is reserved for large jobs:
     # on a full cluster they wait as long as smaller ones keep coming.
-    Discipline("fifo-skip", _one_line(Fifo.BEST_EFFORT)),
+    Discipline("fifo-skip", _one_line(OrderPolicy.BEST_EFFORT)),
     # EASY: as fifo-skip, and no job delays the queue head. Durations are
     # exact unless `durations` says otherwise.
-    Discipline("backfill", _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0)),
+    Discipline("backfill", _one_line(OrderPolicy.BEST_EFFORT, keep_room_after=0.0)),
     # EASY with the users' limits as durations, as in published results.
     Discipline(
         "easy",
-        _one_line(Fifo.BEST_EFFORT, keep_room_after=0.0),
+        _one_line(OrderPolicy.BEST_EFFORT, keep_room_after=0.0),
         durations=Known.WALLTIME,
     ),
     # The largest priority first, otherwise as fifo; a running job is never preempted.
-    Discipline("priority", _one_line(Fifo.STRICT, by_priority=True)),
+    Discipline("priority", _one_line(OrderPolicy.STRICT, by_priority=True)),
     # Priority, then the tenant with the smallest share, then age; tenants give back what they
     # borrowed.
     Discipline("fair-share", Rules()),

@@ -7,10 +7,10 @@ from math import inf, isfinite
 from typing import Final
 
 from gpupack_core import WHOLE_GPU, Gang, Holder, MilliGpu, Request, Spread
-from gpupack_core.queueing import JobId, holder_of
+from gpupack_core.queueing import JobId, holder_name
 from gpupack_simulator.errors import InvalidJob
 
-__all__ = ["ANYWHERE", "Job", "JobId", "Size", "holder_of", "job_of", "size_of"]
+__all__ = ["ANYWHERE", "Job", "JobId", "Size", "holder_name", "job_of", "size_of"]
 
 ANYWHERE: Final = Spread()
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 
 from gpupack_core import Cluster
 from gpupack_core.queueing import ANY, ROOT, CohortName, Quotas
-from gpupack_core.queueing.charge import Keys
+from gpupack_core.queueing.charge import ModelKeys
 from gpupack_core.units import WHOLE_GPU
 
 _SHOWN = 5
@@ -42,7 +42,7 @@ def _of_cohorts(quotas: Quotas) -> Iterator[str]:
 
 
 def _of_models(quotas: Quotas, cluster: Cluster) -> Iterator[str]:
-    keys = Keys(quotas.keys())
+    keys = ModelKeys(quotas.keys())
     capacity = keys.capacity(cluster)
     unknown = [key for key in keys.all() if key != ANY and not capacity.get(key)]
     if unknown:

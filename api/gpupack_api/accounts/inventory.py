@@ -7,7 +7,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_api.accounts.claim import Held
-from gpupack_core.accounting import charged, label
+from gpupack_core.accounting import charge_of_grant, label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
@@ -57,7 +57,7 @@ class Inventory:
         device = next((each for each in devices if each.uuid == share.uuid), None)
         if node is None or device is None:
             return Held(share.uuid, milli, "", share.percent, share.memory_mib)
-        counts = charged(grant, device, node.devices)
+        counts = charge_of_grant(grant, device, node.devices)
         model = label(device.model, device.memory)
         return Held(share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib)
 
@@ -65,7 +65,7 @@ class Inventory:
         milli, here, first = core.WHOLE_GPU, self._node(node), self._first(node, resource)
         if here is not None and first is not None and first.is_slice:
             grant = core.Grant(first.uuid, core.WHOLE_GPU, first.memory)
-            milli = core.MilliGpu(charged(grant, first, here.devices))
+            milli = core.MilliGpu(charge_of_grant(grant, first, here.devices))
         return Held("", milli, self._model(node, resource), resource=resource)
 
     def _model(self, name: str, resource: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from gpupack_api.routes.parts import Parts
-from gpupack_core.queueing import Borrowed, latest
+from gpupack_core.queueing import Borrowed, latest_start
 from gpupack_scheduling.queueing.what_if import Answer, Other
 from gpupack_serving.user import User
 
@@ -25,7 +25,7 @@ class JobRef(msgspec.Struct, frozen=True):
 
 def foreseen_seconds(parts: Parts, found: Answer) -> float | None:
     """Return the seconds until its latest start; None: unknown."""
-    by = latest(found.wait.start) if found.wait else None
+    by = latest_start(found.wait.start) if found.wait else None
     if by is None:
         return None
     return round(max(by.at - parts.model.onlooker.admissions.now(), 0.0), 1)

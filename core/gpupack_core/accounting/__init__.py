@@ -28,7 +28,7 @@ from gpupack_core.accounting.holding import (
 from gpupack_core.accounting.labels import label, read_label
 from gpupack_core.accounting.prices import ANY_MODEL, Prices, Tariff, Tariffs
 from gpupack_core.accounting.statement import Group, Line, statement, total
-from gpupack_core.queueing.charge import charged
+from gpupack_core.queueing.charge import charge_of_grant
 
 __all__ = [
     "ANY_MODEL",
@@ -47,7 +47,7 @@ __all__ = [
     "Tariffs",
     "allocated",
     "change",
-    "charged",
+    "charge_of_grant",
     "gpu_hours",
     "hour_of",
     "label",

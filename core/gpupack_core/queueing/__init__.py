@@ -7,94 +7,94 @@ The package is pure, as all of core. The owner of the queue, the extender or the
 clock and carries out all decisions.
 """
 
-from gpupack_core.queueing.charge import ANY, Charge, Key, Keys
+from gpupack_core.queueing.charge import ANY, Charge, ModelKey, ModelKeys
 from gpupack_core.queueing.decisions import (
     Admit,
+    CancelReservation,
     Consolidate,
     Decisions,
-    GiveUp,
-    Ground,
     Move,
     Preempt,
+    PreemptionReason,
     Victim,
 )
-from gpupack_core.queueing.drain import Drains, node_to_leave
-from gpupack_core.queueing.durations import Durations, kind_of
-from gpupack_core.queueing.elastic import extra_of
-from gpupack_core.queueing.history import History
-from gpupack_core.queueing.job import NOBODY, Job, JobId, Running, Tenant, holder_of
-from gpupack_core.queueing.planning import places_by
-from gpupack_core.queueing.question import Question, Starts
+from gpupack_core.queueing.drain import Drains, node_to_drain
+from gpupack_core.queueing.durations import DurationEstimates, common_name
+from gpupack_core.queueing.elastic import extra_worker
+from gpupack_core.queueing.history import UsageHistory
+from gpupack_core.queueing.job import NO_TENANT, Job, JobId, RunningJob, Tenant, holder_name
+from gpupack_core.queueing.planning import place_by_policy
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.quota import (
     MAX_LEVELS,
     ROOT,
     Cohort,
     CohortName,
-    Fifo,
     Limit,
+    OrderPolicy,
     Quota,
     Quotas,
 )
 from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason
 from gpupack_core.queueing.room import Planner
-from gpupack_core.queueing.rules import NEVER, Consolidation, Preemption, Rules
-from gpupack_core.queueing.start import At, Never, Now, Start, Unknown, WhenReleased, latest
-from gpupack_core.queueing.starving import starving
-from gpupack_core.queueing.waiting import has_room
+from gpupack_core.queueing.rules import NO_PREEMPTION, ConsolidationRules, PreemptionRules, Rules
+from gpupack_core.queueing.start import At, Never, Now, Start, Unknown, WhenReleased, latest_start
+from gpupack_core.queueing.starving import starving_seconds
+from gpupack_core.queueing.waiting import may_fit_on_row
+from gpupack_core.queueing.what_if import PredictedStart, WhatIf
 
 __all__ = [
     "ANY",
     "MAX_LEVELS",
-    "NEVER",
-    "NOBODY",
+    "NO_PREEMPTION",
+    "NO_TENANT",
     "ROOT",
     "Admit",
     "At",
     "Borrowed",
+    "CancelReservation",
     "Charge",
     "Cohort",
     "CohortName",
     "Consolidate",
-    "Consolidation",
+    "ConsolidationRules",
     "Decisions",
     "Drains",
-    "Durations",
-    "Fifo",
-    "GiveUp",
-    "Ground",
-    "History",
+    "DurationEstimates",
     "Job",
     "JobId",
-    "Key",
-    "Keys",
     "Limit",
+    "ModelKey",
+    "ModelKeys",
     "Move",
     "Never",
     "Now",
+    "OrderPolicy",
     "Planner",
+    "PredictedStart",
     "Preempt",
-    "Preemption",
-    "Question",
+    "PreemptionReason",
+    "PreemptionRules",
     "Queue",
     "Quota",
     "Quotas",
     "Rules",
-    "Running",
+    "RunningJob",
     "Start",
-    "Starts",
     "Tenant",
     "Unknown",
+    "UsageHistory",
     "Victim",
     "Wait",
     "WaitReason",
+    "WhatIf",
     "WhenReleased",
-    "extra_of",
-    "has_room",
-    "holder_of",
-    "kind_of",
-    "latest",
-    "node_to_leave",
-    "places_by",
-    "starving",
+    "common_name",
+    "extra_worker",
+    "holder_name",
+    "latest_start",
+    "may_fit_on_row",
+    "node_to_drain",
+    "place_by_policy",
+    "starving_seconds",
 ]

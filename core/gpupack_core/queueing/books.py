@@ -12,10 +12,10 @@ from copy import copy
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.placement import Placement
-from gpupack_core.queueing.charge import NOTHING, Charge, Key, Keys
-from gpupack_core.queueing.history import History
+from gpupack_core.queueing.charge import NO_CHARGE, Charge, ModelKey, ModelKeys
+from gpupack_core.queueing.history import UsageHistory
 from gpupack_core.queueing.job import Tenant
-from gpupack_core.queueing.quota import Fifo, Quotas
+from gpupack_core.queueing.quota import OrderPolicy, Quotas
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.running import RunningJobs
 from gpupack_core.queueing.tree import NodeId, Tree
@@ -27,7 +27,7 @@ class Books:
 
     def __init__(self, quotas: Quotas, rules: Rules) -> None:
         self.rules = rules
-        self.history = History(rules.half_life)
+        self.history = UsageHistory(rules.half_life_seconds)
         self.configure(quotas)
 
     def _use(self, tree: Tree) -> None:
@@ -50,18 +50,18 @@ class Books:
         return self.limits or rules.by_share or rules.preemption.any or moves
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> ModelKeys:
         """Return the keys under which GPUs count."""
         return self.tree.keys
 
     def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
         """Return what the placements count against quotas."""
-        return self.keys.charge(cluster, placements) if self.counts else NOTHING
+        return self.keys.charge(cluster, placements) if self.counts else NO_CHARGE
 
     def configure(self, quotas: Quotas) -> None:
         """Use other quotas from now on; a call of `rebuild` must follow."""
         self.quotas = quotas
-        self.limits = not quotas.trivial
+        self.limits = not quotas.is_trivial
         """Whether any quota guarantees or limits anything."""
         self._use(Tree(quotas, {}))
         self.history.rename(self._as_named_now)
@@ -98,21 +98,21 @@ class Books:
             return self.usage
         felt, used = Usage(self.tree), running.used()
         for tenant in {**self.history.averages, **used}:
-            now = used.get(tenant, NOTHING)
+            now = used.get(tenant, NO_CHARGE)
             amounts = self.history.felt(tenant, now).items()
             # For a model that the cluster no longer has, any amount would be an infinite share.
             felt.add(tenant, {k: v for k, v in amounts if k in now or self.tree.capacity.get(k)})
         return felt
 
     def recall(
-        self, kept: Mapping[Tenant, Mapping[Key, float]], at: float, running: RunningJobs
+        self, kept: Mapping[Tenant, Mapping[ModelKey, float]], at: float, running: RunningJobs
     ) -> None:
         """Take over averages that were stored elsewhere, as far as they are possible.
 
         Amounts that are not positive are dropped. Each amount is limited to the cluster's capacity
         of its key.
         """
-        believed: dict[Tenant, dict[Key, float]] = {}
+        believed: dict[Tenant, dict[ModelKey, float]] = {}
         for tenant, amounts in kept.items():
             believed[tenant] = {}
             for named, milli in amounts.items():
@@ -123,7 +123,7 @@ class Books:
                     believed[tenant][key] = min(of_key, most)
         self.history.recall(believed, at, running.used())
 
-    def _as_named_now(self, key: Key) -> Key:
+    def _as_named_now(self, key: ModelKey) -> ModelKey:
         """Return the key under which GPUs of this model count now, named by a quota or not."""
         return key if key in self.keys.all() else self.keys.of(key)
 
@@ -140,14 +140,14 @@ class Books:
         is not strict.
         """
         node, scope = self.tree.tenant(tenant), None
-        if (node.fifo or self.rules.fifo) is not Fifo.STRICT:
+        if (node.order or self.rules.order) is not OrderPolicy.STRICT:
             return None
         above = node.parent
-        while above is not None and (above.fifo or self.rules.fifo) is Fifo.STRICT:
+        while above is not None and (above.order or self.rules.order) is OrderPolicy.STRICT:
             scope, above = above.id, above.parent
         return scope or node.id
 
     def min_runtime(self, tenant: Tenant) -> float:
         """Return the number of seconds for which the tenant's jobs are not preempted."""
-        own = self.tree.tenant(tenant).min_runtime
-        return self.rules.preemption.min_runtime if own is None else own
+        own = self.tree.tenant(tenant).min_runtime_seconds
+        return self.rules.preemption.min_runtime_seconds if own is None else own

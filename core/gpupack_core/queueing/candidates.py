@@ -11,7 +11,7 @@ import numpy as np
 
 from gpupack_core.arrays import FloatArray, IntArray
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing.job import Running
+from gpupack_core.queueing.job import RunningJob
 from gpupack_core.units import NodeName
 
 Cost = tuple[float, int, int]
@@ -21,7 +21,7 @@ Cost = tuple[float, int, int]
 class Candidate:
     """A job that could be preempted, with its cost."""
 
-    running: Running
+    running: RunningJob
     cost: Cost
 
 
@@ -48,7 +48,7 @@ class Candidates(Sequence[Candidate]):
 
     def __init__(
         self,
-        running: Sequence[Running],
+        running: Sequence[RunningJob],
         lost: FloatArray,
         milli: IntArray,
         kinds: IntArray,

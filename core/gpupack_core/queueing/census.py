@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpupack_core.queueing.candidates import Candidates, Parts
-from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.charge import ModelKey
 from gpupack_core.queueing.future import Ends
-from gpupack_core.queueing.job import JobId, Running, Tenant
+from gpupack_core.queueing.job import JobId, RunningJob, Tenant
 from gpupack_core.table import Table
 from gpupack_core.units import NodeName
 
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     """The properties that decide whether a job may be preempted for another one."""
 
     tenant: Tenant
-    charge: tuple[tuple[Key, int], ...]
+    charge: tuple[tuple[ModelKey, int], ...]
     priority: int
     preemptible: bool
     is_extra: bool
@@ -107,8 +107,8 @@ class Census:
             job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
         )
         self._at: dict[JobId, tuple[int, list[int]]] = {}
-        self._running: dict[int, Running] = {}
-        self._of: dict[Tenant, dict[int, Running]] = {}
+        self._running: dict[int, RunningJob] = {}
+        self._of: dict[Tenant, dict[int, RunningJob]] = {}
 
     def copy(self) -> "Census":
         """Return an independent copy."""
@@ -119,7 +119,7 @@ class Census:
         twin._of = {tenant: kinds.copy() for tenant, kinds in self._of.items()}
         return twin
 
-    def add(self, running: Running) -> None:
+    def add(self, running: RunningJob) -> None:
         """Add a job that runs from now on."""
         job, charge = running.job, running.charge
         kind = self._kinds.take(
@@ -138,7 +138,7 @@ class Census:
             milli=sum(charge.values()),
             started=running.started,
             since=running.protected_since,
-            until=running.until,
+            until=running.latest_end,
             estimate=inf if job.estimate is None else job.estimate,
             ends=job.extends is None and (job.duration != inf or job.estimate is not None),
             loses=job.extends is None,
@@ -176,7 +176,7 @@ class Census:
             if not of_tenant:
                 del self._of[tenant]
 
-    def kinds(self) -> ItemsView[Tenant, dict[int, Running]]:
+    def kinds(self) -> ItemsView[Tenant, dict[int, RunningJob]]:
         """Return by tenant the numbers of the kinds that run, each with a sample job.
 
         The sample may have ended since. Only its kind counts.
@@ -250,7 +250,7 @@ class Census:
         )
 
     def ends(
-        self, now: float, also: Sequence[Running] = (), without: Collection[JobId] = ()
+        self, now: float, also: Sequence[RunningJob] = (), without: Collection[JobId] = ()
     ) -> Ends:
         """Return the ends of running jobs and of the jobs in `also`, as they are expected now.
 

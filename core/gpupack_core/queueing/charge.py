@@ -24,41 +24,41 @@ from gpupack_core.placement import Grant, Placement
 from gpupack_core.request import Gang, Request
 from gpupack_core.units import WHOLE_GPU
 
-Key = NewType("Key", str)
+ModelKey = NewType("ModelKey", str)
 """A model as quotas name it."""
 
-ANY: Final = Key("")
+ANY: Final = ModelKey("")
 """The key of GPUs whose model no quota names."""
 
-Charge = Mapping[Key, int]
+Charge = Mapping[ModelKey, int]
 """Milli-GPU by key."""
 
-NOTHING: Final[Charge] = MappingProxyType({})
+NO_CHARGE: Final[Charge] = MappingProxyType({})
 
 
-class Keys:
+class ModelKeys:
     """The keys of all quotas together; immutable except for a cache."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = sorted(set(names) - {ANY}, key=lambda name: (-len(words(name)), name))
-        self._known: dict[str, Key] = {}
+        self._known: dict[str, ModelKey] = {}
 
-    def of(self, model: str) -> Key:
+    def of(self, model: str) -> ModelKey:
         """Return the key under which GPUs of the model count."""
         key = self._known.get(model)
         if key is None:
             found = (name for name in self._names if matches_model(name, model))
-            key = self._known[model] = Key(next(found, ANY))
+            key = self._known[model] = ModelKey(next(found, ANY))
         return key
 
-    def all(self) -> tuple[Key, ...]:
+    def all(self) -> tuple[ModelKey, ...]:
         """Return every key, ANY last."""
-        return (*map(Key, self._names), ANY)
+        return (*map(ModelKey, self._names), ANY)
 
     def capacity(self, cluster: Cluster) -> Charge:
         """Return all GPUs of the inventory by key, whatever their health."""
         a = cluster.arrays
-        found: dict[Key, int] = {}
+        found: dict[ModelKey, int] = {}
         numbers, counts = np.unique(a.model[a.capacity > 0], return_counts=True)
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             key = self.of(cluster.model_names.values[number])
@@ -71,18 +71,20 @@ class Keys:
 
     def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
         """Return what the placements count; devices outside the inventory count under ANY."""
-        found: dict[Key, int] = {}
+        found: dict[ModelKey, int] = {}
         for placement in placements:
             node = cluster.node(placement.node)
             here = {device.uuid: device for device in node.devices} if node else {}
             for grant in placement.devices:
                 device = here.get(grant.uuid)
                 key = ANY if device is None else self.of(device.model)
-                milli = grant.milli if device is None else charged(grant, device, here.values())
+                milli = (
+                    grant.milli if device is None else charge_of_grant(grant, device, here.values())
+                )
                 found[key] = found.get(key, 0) + milli
         return found
 
-    def allowed(self, cluster: Cluster, request: Request) -> tuple[Key, ...]:
+    def allowed(self, cluster: Cluster, request: Request) -> tuple[ModelKey, ...]:
         """Return the keys of the cluster's models that the request may use, in a fixed order."""
         keys = {
             self.of(model)
@@ -91,34 +93,34 @@ class Keys:
         }
         return tuple(sorted(keys))
 
-    def possible(self, cluster: Cluster, request: Request) -> tuple[Key, ...]:
+    def possible(self, cluster: Cluster, request: Request) -> tuple[ModelKey, ...]:
         """Return the allowed keys and those of GPUs that may be added later, in a fixed order."""
         if not request.models:
             return self.all()
         others = {self.of(asked) for asked in request.models}
         others |= {
-            Key(name)
+            ModelKey(name)
             for name in self._names
             if any(matches_model(asked, name) for asked in request.models)
         }
         return tuple(sorted(others.union(self.allowed(cluster, request))))
 
-    def models_of(self, cluster: Cluster, key: Key) -> tuple[str, ...]:
+    def models_of(self, cluster: Cluster, key: ModelKey) -> tuple[str, ...]:
         """Return the models in the cluster that count under the key."""
         return tuple(sorted(m for m in cluster.model_names.in_use if self.of(m) == key))
 
 
-def least(gang: Gang) -> int:
+def min_charge(gang: Gang) -> int:
     """Return the milli-GPU that the gang counts on any node; 0 for slices, which count by GPU."""
     return gang.request.milli * gang.workers
 
 
-def added(one: Charge, other: Charge) -> Charge:
+def add_charges(one: Charge, other: Charge) -> Charge:
     """Return the sum of two charges."""
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
-def charged(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
+def charge_of_grant(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
     """Return the milli-GPU that a grant counts.
 
     Args:

@@ -25,7 +25,7 @@ from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, order
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.future import adopt, take
-from gpupack_core.queueing.job import Job, Places, Running, Tenant
+from gpupack_core.queueing.job import Job, Places, RunningJob, Tenant
 from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 
@@ -41,7 +41,7 @@ _LOCAL: Final = 32
 class Leaving:
     """A job that moves, and its new places."""
 
-    running: Running
+    running: RunningJob
     cost: float
     """Milli-GPU times seconds."""
     places: Places
@@ -79,7 +79,7 @@ class Placing:
             self._count(job.tenant, found[1], 1)
         return found
 
-    def place_again(self, sheet: Cluster, running: Running) -> tuple[Places, Charge] | None:
+    def place_again(self, sheet: Cluster, running: RunningJob) -> tuple[Places, Charge] | None:
         """Place a running job as if it held nothing; None: it does not fit."""
         job, cluster = running.job, sheet.overlay()
         _free(cluster, running)
@@ -237,11 +237,11 @@ class Compaction:
         return Compacted(places, charge, tuple(leaving))
 
 
-def _free(sheet: Cluster, running: Running) -> None:
+def _free(sheet: Cluster, running: RunningJob) -> None:
     for placement in running.placements:
         sheet.suppose_free(placement)
 
 
-def _hold(sheet: Cluster, running: Running) -> None:
+def _hold(sheet: Cluster, running: RunningJob) -> None:
     for placement in running.placements:
         sheet.suppose_held(placement)

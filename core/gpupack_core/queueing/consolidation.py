@@ -17,11 +17,11 @@ from math import inf
 
 from gpupack_core.queueing.candidates import Candidates
 from gpupack_core.queueing.census import Loss
-from gpupack_core.queueing.charge import Charge, least
+from gpupack_core.queueing.charge import Charge, min_charge
 from gpupack_core.queueing.compaction import Compacted, Compaction, Leaving, Placing
-from gpupack_core.queueing.decisions import Consolidate, Ground, Move, Preempt, Victim
+from gpupack_core.queueing.decisions import Consolidate, Move, Preempt, PreemptionReason, Victim
 from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.job import Job, Running
+from gpupack_core.queueing.job import Job, RunningJob
 from gpupack_core.queueing.move_rights import MoveRights
 from gpupack_core.queueing.room import KeptRoom
 from gpupack_core.queueing.sheet import Sheet
@@ -38,7 +38,7 @@ class Consolidation:
 
     decision: Consolidate
     charge: Charge
-    moved: tuple[tuple[Running, Charge], ...]
+    moved: tuple[tuple[RunningJob, Charge], ...]
     """The moved jobs, each with what it will count."""
 
 
@@ -82,9 +82,9 @@ class Consolidator:
         return self._is_enough_free(entry.job)
 
     def _is_due(self, entry: Entry) -> bool:
-        due, searched = entry.since + self._rules.min_wait, entry.lane.consolidated
+        due, searched = entry.since + self._rules.min_wait_seconds, entry.lane.consolidated
         if searched is not None:
-            due = max(due, searched + self._rules.retry)
+            due = max(due, searched + self._rules.retry_seconds)
         if due > self._now:
             self.look_at = min(self.look_at, due)
         return due <= self._now and (searched is None or searched < self._now)
@@ -92,14 +92,14 @@ class Consolidator:
     def _is_enough_free(self, job: Job) -> bool:
         """Tell whether enough GPUs are free in total: moves free no more of them."""
         free = seen_for(self._sheet.cluster, job.gang.request).free_gpu_milli
-        return int(free.sum()) >= least(job.gang)
+        return int(free.sum()) >= min_charge(job.gang)
 
     def _gain(self, job: Job, room: KeptRoom) -> float:
         """Return the gain of a start now, in milli-GPU times seconds."""
         if room.placements is None:
             return 0.0
-        lasts = job.is_expected(0.0)
-        return least(job.gang) * min(room.at - self._now, lasts, self._rules.horizon)
+        lasts = job.expected_end(0.0)
+        return min_charge(job.gang) * min(room.at - self._now, lasts, self._rules.horizon_seconds)
 
     def _search(self, job: Job, budget: float) -> Compacted | None:
         self._has_searched = True
@@ -115,7 +115,7 @@ class Consolidator:
             cluster if beside is None else beside,
             candidates,
             Placing(books, self._within),
-            most=self._rules.most,
+            most=self._rules.max_moves,
             budget=budget,
         )
         found = compaction.run()
@@ -130,12 +130,12 @@ class Consolidator:
         """Return the cost of one move, including the extra workers that end with the gang."""
         extras = self._state.extras_of([leaving.running])
         beside = sum(milli for extra in extras for milli in extra.charge.values())
-        return leaving.cost + beside * self._rules.restart
+        return leaving.cost + beside * self._rules.restart_seconds
 
     def _candidates(self, rights: MoveRights) -> Candidates:
         census, state = self._state.running.census, self._state
         kinds = {
-            number: self._rules.calm
+            number: self._rules.calm_seconds
             for _, of_tenant in census.kinds()
             for number, sample in of_tenant.items()
             if rights.may_be_moved(sample)
@@ -144,7 +144,7 @@ class Consolidator:
             kinds,
             self._now,
             state.stopping() | state.stuck,
-            loss=Loss(self._rules.checkpoint, self._rules.restart),
+            loss=Loss(self._rules.checkpoint_seconds, self._rules.restart_seconds),
         )
         self.look_at = min(self.look_at, later)
         return candidates
@@ -152,12 +152,15 @@ class Consolidator:
     def _consolidation(self, job: Job, found: Compacted, gained: float) -> Consolidation:
         leaving = found.leaving
         victims = tuple(
-            Victim(one.running.job.id, Ground.CONSOLIDATION, self._cost(one) / WHOLE_GPU)
+            Victim(one.running.job.id, PreemptionReason.CONSOLIDATION, self._cost(one) / WHOLE_GPU)
             for one in leaving
         )
         decision = Consolidate(
             Preempt(job.id, victims, found.places),
-            tuple(Move(one.running.job.id, one.places, Ground.CONSOLIDATION) for one in leaving),
+            tuple(
+                Move(one.running.job.id, one.places, PreemptionReason.CONSOLIDATION)
+                for one in leaving
+            ),
             gained / WHOLE_GPU,
         )
         return Consolidation(

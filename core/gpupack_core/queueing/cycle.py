@@ -22,16 +22,23 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.consolidation import Consolidator
-from gpupack_core.queueing.decisions import Admit, Consolidate, Decisions, GiveUp, Move, Preempt
+from gpupack_core.queueing.decisions import (
+    Admit,
+    CancelReservation,
+    Consolidate,
+    Decisions,
+    Move,
+    Preempt,
+)
 from gpupack_core.queueing.elastic import Growing
 from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.moves import Mover
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.own_places import remain_held
 from gpupack_core.queueing.patience import Patience
 from gpupack_core.queueing.preemption import Preemption, Preemptor
-from gpupack_core.queueing.quota import Fifo
+from gpupack_core.queueing.quota import OrderPolicy
 from gpupack_core.queueing.room import Planner, Reservation, is_free
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -93,7 +100,9 @@ class Cycle:
         self._order = Order(self._felt)
         self._sheet = Sheet(cluster, state.reserved.values())
         self._within = WithinQuota(state.books, plan)
-        self._foresight = Foresight(state, self._sheet, plan, now, most=self._rules.foreseen)
+        self._foresight = Foresight(
+            state, self._sheet, plan, now, most=self._rules.max_reservations_per_cycle
+        )
         self._preemptor = Preemptor(state, self._sheet, self._within, self._foresight, now)
         self._patience = Patience(state, self._sheet, self._within, now)
         self._consolidator = Consolidator(state, self._sheet, self._within, self._foresight, now)
@@ -104,7 +113,7 @@ class Cycle:
         self._starting: list[Job] = []
         """The elastic gangs among them."""
         self._preemptions: list[Preempt] = []
-        self._given_up: list[GiveUp] = []
+        self._given_up: list[CancelReservation] = []
         self._moves: list[Move] = []
         self._consolidations: list[Consolidate] = []
         self._blocked: set[NodeId] = set()
@@ -154,13 +163,13 @@ class Cycle:
         and the job fits nowhere.
         """
         alive = bool(self._state.victims_of(reservation))
-        gives_up_at = reservation.since + self._rules.preemption.patience
+        gives_up_at = reservation.since + self._rules.preemption.patience_seconds
         job, waits = reservation.job, reservation.job.id in self._state.waiting
-        if reservation.own and alive and not waits:
+        if reservation.in_place and alive and not waits:
             return
         if (alive or not waits) and self._now >= gives_up_at:
             stuck = tuple(running.job.id for running in self._state.victims_of(reservation))
-            self._given_up.append(GiveUp(job.id, stuck))
+            self._given_up.append(CancelReservation(job.id, stuck))
             return
         if alive or not waits:
             self._look_at = min(self._look_at, gives_up_at)
@@ -181,7 +190,7 @@ class Cycle:
         self._count(job.tenant, reservation.charge, 1)
         self._sheet.book(job, reservation.placements)
         if not alive and found is None:
-            self._given_up.append(GiveUp(job.id, ()))
+            self._given_up.append(CancelReservation(job.id, ()))
 
     def _remains(self, reservation: Reservation) -> bool:
         return remain_held(self._sheet.cluster, reservation, self._state.running)
@@ -265,10 +274,10 @@ class Cycle:
                 state.waiting,
                 self._sheet.cluster,
                 leaving=self._leaving(),
-                calm_since=self._now - self._rules.grow_after,
+                calm_since=self._now - self._rules.grow_after_seconds,
             )
             turns += ready
-            self._look_at = min(self._look_at, resized + self._rules.grow_after)
+            self._look_at = min(self._look_at, resized + self._rules.grow_after_seconds)
         return [turn for turn in turns if turn.entry.job.tenant not in self._only.but]
 
     def _leaving(self) -> set[JobId]:
@@ -421,9 +430,9 @@ class Cycle:
         self._books.held.add(job.tenant, charge)
         self._held.append((job.tenant, charge))
         self._admitted.append(Admit(job.id, places))
-        if job.extra and job.extends is None:
+        if job.extra_workers and job.extends is None:
             self._starting.append(job)
-        self._foresight.starts(Running(job, places, self._now, charge))
+        self._foresight.starts(RunningJob(job, places, self._now, charge))
 
     def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
         if not charge:
@@ -471,11 +480,11 @@ class Cycle:
         """
         waiting, rules = self._state.waiting, self._rules
         looks_at_all = (
-            rules.fifo is Fifo.STRICT
-            or rules.keep_room_after < inf
+            rules.order is OrderPolicy.STRICT
+            or rules.reserve_after_seconds < inf
             or rules.preemption.any
             or bool(self._state.running.extras)
-            or any(cohort.fifo for cohort in self._books.quotas.cohorts)
+            or any(cohort.order for cohort in self._books.quotas.cohorts)
         )
         if looks_at_all:
             return waiting.lanes()

@@ -8,7 +8,7 @@ from gpupack_core.placement import Placement
 from gpupack_core.queueing.job import JobId
 
 
-class Ground(StrEnum):
+class PreemptionReason(StrEnum):
     """The policy by which a job is preempted for another one; events carry these names."""
 
     NOMINAL_QUOTA = "ReclaimedNominalQuota"
@@ -36,11 +36,11 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A job that is preempted or moved; `lost`: the GPU-seconds that this costs."""
+    """A job that is preempted or moved; `lost_gpu_seconds`: what this costs."""
 
     job: JobId
-    ground: Ground
-    lost: float
+    reason: PreemptionReason
+    lost_gpu_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Preempt:
     placements: tuple[Placement, ...]
 
     @property
-    def own(self) -> bool:
+    def in_place(self) -> bool:
         """Tell whether the job restarts where it is."""
-        return {victim.ground for victim in self.victims} == {Ground.REVISED}
+        return {victim.reason for victim in self.victims} == {PreemptionReason.REVISED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +63,30 @@ class Move:
 
     job: JobId
     placements: tuple[Placement, ...]
-    ground: Ground
+    reason: PreemptionReason
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidate:
     """Moves of jobs, so that another job fits: all of them together, or none.
 
-    `preempt`: the other job, and its placements once all have left. The `lost` of each victim is
-    the maximum cost of its move. `moves`: the new placements of the same jobs, each of them free
-    now. `gained`: GPU-seconds that the other job gets earlier than without the moves.
+    `preempt`: the other job, and its placements once all have left. The `lost_gpu_seconds` of each
+    victim are the maximum cost of its move. `moves`: the new placements of the same jobs, each of
+    them free now. `gained_gpu_seconds`: what the other job gets earlier than without the moves.
     """
 
     preempt: Preempt
     moves: tuple[Move, ...]
-    gained: float
+    gained_gpu_seconds: float
 
     @property
-    def lost(self) -> float:
+    def lost_gpu_seconds(self) -> float:
         """Return the GPU-seconds that the moves cost."""
-        return sum(victim.lost for victim in self.preempt.victims)
+        return sum(victim.lost_gpu_seconds for victim in self.preempt.victims)
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class CancelReservation:
     """The end of a reservation: the victims, or the job itself, did not end or return in time.
 
     `stuck` has the victims that have not ended. It is empty where the job no longer fits.
@@ -100,19 +100,19 @@ class GiveUp:
 class Decisions:
     """Decisions in the order in which they were made.
 
-    `look_at`: the time at which the next decision may be due. `complete` False: the cycle reached
+    `due_at`: the time at which the next decision may be due. `complete` False: the cycle reached
     its limit before it looked at all jobs, and the next cycle is due at once.
     """
 
     admitted: tuple[Admit, ...] = ()
     preemptions: tuple[Preempt, ...] = ()
-    given_up: tuple[GiveUp, ...] = ()
+    cancelled: tuple[CancelReservation, ...] = ()
     moves: tuple[Move, ...] = ()
     consolidations: tuple[Consolidate, ...] = ()
-    look_at: float | None = None
+    due_at: float | None = None
     complete: bool = True
 
     def __bool__(self) -> bool:
         return bool(
-            self.admitted or self.preemptions or self.given_up or self.moves or self.consolidations
+            self.admitted or self.preemptions or self.cancelled or self.moves or self.consolidations
         )

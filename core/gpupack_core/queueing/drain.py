@@ -10,7 +10,7 @@ Drains = Mapping[NodeName, frozenset[DeviceUuid] | None]
 """The devices to leave, by node; None: all devices of the node."""
 
 
-def node_to_leave(places: Iterable[Placement], drains: Drains) -> NodeName | None:
+def node_to_drain(places: Iterable[Placement], drains: Drains) -> NodeName | None:
     """Return the first node on which the places have a device to drain; None: there is none."""
     return next((place.node for place in places if _is_to_leave(place, drains)), None)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learned durations of jobs: estimates from earlier jobs of the same tenant and name.
 
-    learn(tenant, name, seconds, ended) ─► the last of each name ─► estimate(tenant, name)
+    learn(tenant, name, seconds) ─► the last of each name ─► estimate(tenant, name)
 
 The estimate is a high quantile of the last durations, once there are enough. A job that did not run
 to its end (it was preempted, or failed) only shows that it would have taken longer. It counts where
@@ -37,7 +37,7 @@ _RERUN: Final = re.compile("-rerun-[0-9a-f]{1,8}$")
 """The suffix that `gpupack rerun` appends."""
 
 
-def kind_of(name: str) -> str:
+def common_name(name: str) -> str:
     """Return the common name of repeated jobs: «train-17» and «train-18» both give «train».
 
     The result lacks what distinguishes one job from the next: numbers, dates, a random suffix, and
@@ -61,7 +61,7 @@ class Sample:
             self.estimate = float(np.quantile(self.seconds, QUANTILE, method="higher"))
 
 
-class Durations:
+class DurationEstimates:
     """Learned durations by tenant and name; mutable, and bounded."""
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class Durations:
         """Return the number of names of all tenants."""
         return sum(map(len, self._of.values()))
 
-    def learn(self, tenant: Tenant, name: str, seconds: float, *, ended: bool = True) -> None:
-        """Learn from a job of this name; `ended` False: it did not run to its end."""
+    def learn(self, tenant: Tenant, name: str, seconds: float, *, completed: bool = True) -> None:
+        """Learn from a job of this name; `completed` False: it did not run to its end."""
         if not (isfinite(seconds) and seconds > 0):
             return
         known = self.estimate(tenant, name)
-        if not ended and (known is None or seconds <= known):
+        if not completed and (known is None or seconds <= known):
             return
         names = self._of.setdefault(tenant, OrderedDict())
         sample = names.setdefault(name, Sample())

@@ -23,8 +23,8 @@ from gpupack_core.request import Gang
 _NOBODY: Final[frozenset[JobId]] = frozenset()
 
 
-def extra_of(job: Job, number: int) -> Job:
-    """Return one of the extra workers of an elastic gang; numbers are from 1 to `job.extra`."""
+def extra_worker(job: Job, number: int) -> Job:
+    """Return one of the extra workers of an elastic gang; numbers start at 1."""
     return replace(
         job,
         id=JobId(f"{job.id}+{number}"),
@@ -34,7 +34,7 @@ def extra_of(job: Job, number: int) -> Job:
         preemptible=True,
         preempts=False,
         movable=False,
-        extra=0,
+        extra_workers=0,
         extends=job.id,
     )
 
@@ -80,8 +80,8 @@ class Growing:
             return iter(())
         gang = self.entries[self._at].job
         taken = self._elastic.extras_of(gang.id)
-        numbers = range(1, gang.extra + 1)
-        left = gang.extra - len(taken)
+        numbers = range(1, gang.extra_workers + 1)
+        left = gang.extra_workers - len(taken)
         free = (number for number in numbers if JobId(f"{gang.id}+{number}") not in taken)
         return (number for number, _ in zip(free, range(left), strict=False))
 
@@ -117,7 +117,7 @@ class Elastic:
         if job.extends is not None:
             self._extras.setdefault(job.extends, set()).add(job.id)
             self._resized(job.extends, now)
-        elif job.extra:
+        elif job.extra_workers:
             self._widths[job.id] = _Width(job, now)
             self._list(job.id, now)
 
@@ -140,7 +140,7 @@ class Elastic:
 
     def _list(self, gang: JobId, now: float) -> None:
         job = self._widths[gang].job
-        if len(self.extras_of(gang)) >= job.extra:
+        if len(self.extras_of(gang)) >= job.extra_workers:
             self._growing.remove(gang)
         elif gang not in self._growing:
             self._growing.add(_wanted(job), now)
@@ -184,11 +184,11 @@ class Elastic:
         """Return the extra workers of gangs that start in this cycle."""
         fresh = Waiting(by_priority=self._by_priority)
         for job in starting:
-            if len(self.extras_of(job.id)) < job.extra:
+            if len(self.extras_of(job.id)) < job.extra_workers:
                 fresh.add(_wanted(job), now)
         return [Growing(lane.entries, self) for lane in fresh.lanes()]
 
 
 def _wanted(job: Job) -> Job:
-    """Return a job that stands for any extra worker of the gang, with the gang's ID and `extra`."""
-    return replace(extra_of(job, 0), id=job.id, extra=job.extra)
+    """Return a job that stands for any extra worker of the gang, with the gang's ID."""
+    return replace(extra_worker(job, 0), id=job.id, extra_workers=job.extra_workers)

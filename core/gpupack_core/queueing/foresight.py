@@ -8,7 +8,7 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.future import Ends, Future, adopt
-from gpupack_core.queueing.job import Job, JobId, Places, Running
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
 from gpupack_core.queueing.room import KeptRoom, Planner, earliest
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -40,8 +40,8 @@ class Foresight:
         self._kept: list[KeptRoom] = []
         self._promised = self._still_waiting()
         """The jobs that had a reservation before, and have not been tried in this cycle."""
-        self._starting: list[Running] = []
-        self._stops: list[tuple[Job, Places, Sequence[Running]]] = []
+        self._starting: list[RunningJob] = []
+        self._stops: list[tuple[Job, Places, Sequence[RunningJob]]] = []
         """The preemptors of this cycle, each with its places and its victims."""
         self._moves = False
         """Whether a job moves in this cycle: earlier reservations count it at its former place."""
@@ -71,10 +71,10 @@ class Foresight:
 
         It holds back jobs of lower priority at once, and other jobs when it has waited long enough.
         """
-        due = entry.since + self._state.books.rules.keep_room_after
+        due = entry.since + self._state.books.rules.reserve_after_seconds
         if due > self._now:
             self.look_at = min(self.look_at, due)
-            if due < inf and len(self._early) < self._state.books.rules.kept:
+            if due < inf and len(self._early) < self._state.books.rules.max_reservations:
                 self._early.add(entry.job.id)
                 self._heads.append(entry)
         elif entry.job.id in self._promised or self._is_free_for(entry.job):
@@ -103,15 +103,17 @@ class Foresight:
         as long as no more urgent job lacks one.
         """
         before = sum(other.priority >= job.priority for other in self._promised.values())
-        return len(self._heads) - len(self._early) + before < self._state.books.rules.kept
+        return (
+            len(self._heads) - len(self._early) + before < self._state.books.rules.max_reservations
+        )
 
-    def starts(self, running: Running) -> None:
+    def starts(self, running: RunningJob) -> None:
         """Record that a job was admitted in this cycle."""
         self._starting.append(running)
         if self._beside is not None:
             adopt(self._beside[1], running.job, running.placements)
 
-    def stops(self, job: Job, places: Places, stopped: Sequence[Running]) -> None:
+    def stops(self, job: Job, places: Places, stopped: Sequence[RunningJob]) -> None:
         """Record that these jobs are preempted for the job in this cycle."""
         self._stops.append((job, places, stopped))
         self._beside = None
@@ -211,17 +213,17 @@ class Foresight:
         """
         if room.placements is None or self._surely_ends_before(job, room):
             return True
-        return job.is_expected(self._now) <= room.at < inf and self._may_guess(job, room)
+        return job.expected_end(self._now) <= room.at < inf and self._may_guess(job, room)
 
     def _surely_ends_before(self, job: Job, room: KeptRoom) -> bool:
-        return not room.guessed and job.ends(self._now) <= room.at < inf
+        return not room.guessed and job.latest_end(self._now) <= room.at < inf
 
     def _may_guess(self, job: Job, room: KeptRoom) -> bool:
         """Tell whether the job may be speculatively backfilled before this head.
 
         It may not once the head would fit without the jobs that were.
         """
-        owed, delay = self._state.guests.owed, self._state.books.rules.guess_delay
+        owed, delay = self._state.guests.owed, self._state.books.rules.max_backfill_delay_seconds
         return job.preemptible and room.job.id not in owed and delay < inf
 
     def beside(self, job: Job) -> Cluster | None:
@@ -268,7 +270,7 @@ class Foresight:
     def _still_waiting(self) -> dict[JobId, Job]:
         if not self._state.books.rules.by_share:
             return {}
-        waited = self._now - self._state.books.rules.keep_room_after
+        waited = self._now - self._state.books.rules.reserve_after_seconds
         heads = (self._state.waiting.get(room.job.id) for room in self._state.kept)
         return {head.job.id: head.job for head in heads if head and head.since <= waited}
 
@@ -355,7 +357,7 @@ class Foresight:
             and all(found.stands_beside(other) for other in self._kept)
         )
 
-    def _is_guest(self, running: Running, head: Job) -> bool:
+    def _is_guest(self, running: RunningJob, head: Job) -> bool:
         guest = running.job.id
         return guest in self._state.guests.of(head.id) or head.id in self._guests.get(guest, ())
 
@@ -394,7 +396,7 @@ class Foresight:
         }
         future = Future(cluster, self._ends(guests), gone=gone, taken=reserved)
         placements: Places | None
-        guessed = future.guessed and self._state.books.rules.guess_delay < inf
+        guessed = future.guessed and self._state.books.rules.max_backfill_delay_seconds < inf
         for other in self._kept:
             future.adopt(other.job, other.placements or ())
         may_fit = guests or extras or job.id in self._passed_over
@@ -406,7 +408,7 @@ class Foresight:
         disruptions = self._state.disruptions
         return KeptRoom(job, at, future, placements, disruptions, self._now, guessed)
 
-    def _guests_of(self, job: Job) -> list[Running]:
+    def _guests_of(self, job: Job) -> list[RunningJob]:
         """Return the jobs that were speculatively backfilled before the job.
 
         They can be preempted for it, so its reservation does not depend on their ends.
@@ -417,12 +419,12 @@ class Foresight:
             one for one in self._starting if job.id in self._guests.get(one.job.id, ())
         ]
 
-    def _extras(self) -> list[Running]:
+    def _extras(self) -> list[RunningJob]:
         """Return the extra workers of elastic gangs, which are preempted for any pending job."""
         starting = [running for running in self._starting if running.job.extends is not None]
         return [*self._state.running.extras.values(), *starting]
 
-    def _ends(self, guests: Sequence[Running]) -> Ends:
+    def _ends(self, guests: Sequence[RunningJob]) -> Ends:
         """Return the ends of jobs that run and of jobs that start in this cycle."""
         census = self._state.running.census
         if guests:

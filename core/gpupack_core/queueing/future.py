@@ -16,7 +16,7 @@ from gpupack_core.arrays import FloatArray, IntArray
 from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.errors import LedgerConflict
 from gpupack_core.feasibility import usable, worker_slots
-from gpupack_core.queueing.job import Job, JobId, Places, Running, holder_of
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, holder_name
 from gpupack_core.request import Gang
 from gpupack_core.serving import seen_for
 from gpupack_core.units import NodeName
@@ -42,7 +42,7 @@ class Ends:
     """
 
     times: FloatArray
-    running: Mapping[int, Running]
+    running: Mapping[int, RunningJob]
     lines: Mapping[JobId, int]
     end_of: IntArray
     nodes: Sequence[NodeName]
@@ -188,13 +188,13 @@ class Future:
     def give_back(self, job: JobId) -> None:
         """Undo `take` or `adopt`; no effect on other jobs."""
         for worker, placement in enumerate(self._taken.pop(job, ())):
-            holder = holder_of(job, worker)
+            holder = holder_name(job, worker)
             if self.cluster.placement_of(holder) is None:
                 self.cluster.suppose_free(placement)
             else:
                 self.cluster.give_back(holder)
 
-    def leaves(self, running: Running) -> None:
+    def leaves(self, running: RunningJob) -> None:
         """Remove a job that has ended, or will have ended by then, whatever was expected of it."""
         job = running.job.id
         if job in self._taken:
@@ -240,13 +240,13 @@ def _most(gang: Gang) -> int:
 def adopt(cluster: Cluster, job: Job, placements: Places) -> None:
     """Hold all these places, even where another job still holds them."""
     for worker, placement in enumerate(placements):
-        cluster.adopt(holder_of(job.id, worker), placement)
+        cluster.adopt(holder_name(job.id, worker), placement)
 
 
 def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
     """Undo `take` or `adopt`."""
     for worker in range(len(placements)):
-        cluster.give_back(holder_of(job.id, worker))
+        cluster.give_back(holder_name(job.id, worker))
 
 
 def take(cluster: Cluster, job: Job, placements: Places) -> bool:
@@ -254,8 +254,8 @@ def take(cluster: Cluster, job: Job, placements: Places) -> bool:
     taken = []
     try:
         for worker, placement in enumerate(placements):
-            cluster.take(holder_of(job.id, worker), placement)
-            taken.append(holder_of(job.id, worker))
+            cluster.take(holder_name(job.id, worker), placement)
+            taken.append(holder_name(job.id, worker))
     except LedgerConflict:
         for holder in taken:
             cluster.give_back(holder)

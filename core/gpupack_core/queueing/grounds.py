@@ -26,16 +26,16 @@ from math import inf
 from typing import Final
 
 from gpupack_core.queueing.books import Books
-from gpupack_core.queueing.charge import Charge, Key, least
-from gpupack_core.queueing.decisions import Ground
-from gpupack_core.queueing.job import Job, Running, Tenant
+from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
+from gpupack_core.queueing.decisions import PreemptionReason
+from gpupack_core.queueing.job import Job, RunningJob, Tenant
 from gpupack_core.queueing.tree import UNBOUNDED, NodeId, TreeNode
 from gpupack_core.queueing.usage import Usage
 
 _EQUAL: Final = 1e-9
 """Shares that differ by less are equal."""
 
-_Alike = tuple[Tenant, frozenset[tuple[Key, int]]]
+_Alike = tuple[Tenant, frozenset[tuple[ModelKey, int]]]
 """The tenant of a job, and what it counts."""
 
 
@@ -45,11 +45,11 @@ class Grounds:
 
     books: Books
     job: Job
-    keys: frozenset[Key]
+    keys: frozenset[ModelKey]
     """The keys of the GPUs that it may get."""
     relieved: bool
     """Whether jobs of its own tenant can be preempted, too."""
-    _after: dict[tuple[NodeId, Key], float] = field(init=False)
+    _after: dict[tuple[NodeId, ModelKey], float] = field(init=False)
     _tolerated: dict[frozenset[tuple[_Alike, int]], bool] = field(default_factory=dict)
     _partings: dict[Tenant, tuple[TreeNode, TreeNode]] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class Grounds:
             for key in self.keys
         )
 
-    def _is_larger(self, theirs: TreeNode, key: Key, ours: float) -> bool:
+    def _is_larger(self, theirs: TreeNode, key: ModelKey, ours: float) -> bool:
         """Tell whether their share is not smaller than ours, or ours is guaranteed."""
         rules = self.books.rules.preemption
         if rules.nominal and not ours:
@@ -80,11 +80,11 @@ class Grounds:
         of_theirs = self.books.usage.share_of(theirs, key)
         return rules.fair_share and not is_last and ours <= of_theirs + _EQUAL
 
-    def _share_after(self, node: TreeNode, key: Key) -> float:
+    def _share_after(self, node: TreeNode, key: ModelKey) -> float:
         """Return the lowest share of a node above the job once it runs on GPUs of this key."""
         if len(self.keys) > 1 and self.job.gang.workers > 1:
             return 0.0  # the gang may be spread over several keys
-        charge = {key: least(self.job.gang)}
+        charge = {key: min_charge(self.job.gang)}
         if self.relieved or not node.is_tenant:
             alone = Usage(self.books.tree)  # as if all other jobs of the node were preempted
             alone.add(self.job.tenant, charge)
@@ -92,7 +92,7 @@ class Grounds:
         with self._with(charge):
             return self.books.usage.share_of(node, key)
 
-    def against_job(self, running: Running) -> bool:
+    def against_job(self, running: RunningJob) -> bool:
         """Tell whether this job of such a tenant can be a victim after its minimum run time."""
         job = running.job
         if job.extends is not None:
@@ -103,25 +103,25 @@ class Grounds:
             return job.priority < self.job.priority
         return any(running.charge.get(key) for key in self.keys)
 
-    def tolerate_one(self, running: Running) -> bool:
+    def tolerate_one(self, running: RunningJob) -> bool:
         """Tell whether this job alone can be a victim, by the same rule as `tolerate`."""
         return self._tolerate_together((running,))
 
-    def tolerate(self, victims: Sequence[Running]) -> bool:
+    def tolerate(self, victims: Sequence[RunningJob]) -> bool:
         """Tell whether a set with these victims can be permitted.
 
         False: neither this set nor a larger one can be. Victims of the own tenant make our share
         smaller, so it is taken at its smallest. Victims below different children of the node where
         their paths part from ours do not change each other's shares.
         """
-        together: dict[NodeId, list[Running]] = {}
+        together: dict[NodeId, list[RunningJob]] = {}
         for running in victims:
             if running.job.tenant != self.job.tenant:
                 _, theirs = self._parting(running.job.tenant)
                 together.setdefault(theirs.id, []).append(running)
         return all(map(self._tolerate_together, together.values()))
 
-    def _tolerate_together(self, victims: Sequence[Running]) -> bool:
+    def _tolerate_together(self, victims: Sequence[RunningJob]) -> bool:
         """Evaluate victims together, once for all sets that are alike in quota usage."""
         asked = frozenset(Counter(map(_alike, victims)).items())
         known = self._tolerated.get(asked)
@@ -130,7 +130,7 @@ class Grounds:
                 known = self._tolerated[asked] = all(map(self._is_tolerable, victims))
         return known
 
-    def losable(self, running: Sequence[Running], milli: Sequence[int]) -> int:
+    def losable(self, running: Sequence[RunningJob], milli: Sequence[int]) -> int:
         """Return the milli-GPU that these jobs may lose together at most, by `tolerate`.
 
         Each kind is evaluated as if no jobs of other kinds were preempted.
@@ -139,13 +139,13 @@ class Grounds:
             running: jobs that could be preempted.
             milli: what each of them would lose.
         """
-        alike: dict[_Alike, list[tuple[int, Running]]] = {}
+        alike: dict[_Alike, list[tuple[int, RunningJob]]] = {}
         for one, lost in zip(running, milli, strict=True):
             alike.setdefault(_alike(one), []).append((lost, one))
         return sum(map(self._losable_of_kind, alike.values()))
 
-    def _losable_of_kind(self, kind: list[tuple[int, Running]]) -> int:
-        total, together = 0, list[Running]()
+    def _losable_of_kind(self, kind: list[tuple[int, RunningJob]]) -> int:
+        total, together = 0, list[RunningJob]()
         for lost, one in sorted(kind, key=lambda each: each[0], reverse=True):
             together.append(one)
             if not self.tolerate(together):
@@ -153,7 +153,7 @@ class Grounds:
             total += lost
         return total
 
-    def _is_tolerable(self, victim: Running) -> bool:
+    def _is_tolerable(self, victim: RunningJob) -> bool:
         if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
         ours, theirs = self._parting(victim.job.tenant)
@@ -163,7 +163,7 @@ class Grounds:
             for key in self.keys
         )
 
-    def relieves(self, running: Running, keys: frozenset[Key]) -> bool:
+    def relieves(self, running: RunningJob, keys: frozenset[ModelKey]) -> bool:
         """Tell whether its end can leave the job more quota of these keys, or a smaller share.
 
         That is so where both count against one node of the tree that guarantees or limits
@@ -177,7 +177,7 @@ class Grounds:
         ours, _ = self._parting(running.job.tenant)
         return ours.parent is not top or any(top.promised.get(key, 0) < UNBOUNDED for key in keys)
 
-    def may_pay(self, charge: Charge, gone: Iterable[tuple[Running, int]]) -> bool:
+    def may_pay(self, charge: Charge, gone: Iterable[tuple[RunningJob, int]]) -> bool:
         """Tell whether the quota allows `charge` once these numbers of such jobs have ended."""
         usage = self.books.usage
         ended = [
@@ -191,7 +191,7 @@ class Grounds:
             usage.add(tenant, all_of_kind)
         return found
 
-    def allow(self, victims: Sequence[Running], charge: Charge) -> bool:
+    def allow(self, victims: Sequence[RunningJob], charge: Charge) -> bool:
         """Tell whether the job may take `charge` when all of these victims are preempted."""
         with self._without(victims):
             if not self.books.usage.fits(self.job.tenant, charge):
@@ -199,18 +199,20 @@ class Grounds:
             with self._with(charge):
                 return all(self._is_fair(victim, charge) for victim in victims)
 
-    def ground(self, victim: Running, victims: Sequence[Running], charge: Charge) -> Ground:
+    def ground(
+        self, victim: RunningJob, victims: Sequence[RunningJob], charge: Charge
+    ) -> PreemptionReason:
         """Return the policy by which this victim is preempted."""
         if victim.job.extends is not None:
-            return Ground.SHRINK
+            return PreemptionReason.SHRINK
         if victim.job.tenant == self.job.tenant:
-            return Ground.PRIORITY
+            return PreemptionReason.PRIORITY
         ours, _ = self._parting(victim.job.tenant)
         with self._without(victims), self._with(charge):
             borrows = any(self.books.usage.share_of(ours, key) for key in _both(victim, charge))
-        return Ground.FAIR_SHARE if borrows else Ground.NOMINAL_QUOTA
+        return PreemptionReason.FAIR_SHARE if borrows else PreemptionReason.NOMINAL_QUOTA
 
-    def _is_fair(self, victim: Running, charge: Charge) -> bool:
+    def _is_fair(self, victim: RunningJob, charge: Charge) -> bool:
         """Tell whether the victim is permitted; the quota usage already includes all changes."""
         if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
@@ -222,7 +224,7 @@ class Grounds:
             for key in keys
         )
 
-    def _borrows_with(self, victim: Running, theirs: TreeNode, key: Key) -> bool:
+    def _borrows_with(self, victim: RunningJob, theirs: TreeNode, key: ModelKey) -> bool:
         """Tell whether theirs would borrow the key if this victim, which holds it, were spared."""
         milli, used = victim.charge.get(key, 0), self.books.usage.of(theirs).get(key, 0)
         return bool(milli) and used + milli > theirs.promised.get(key, 0)
@@ -235,7 +237,7 @@ class Grounds:
         return known
 
     @contextmanager
-    def _without(self, victims: Iterable[Running]) -> Iterator[None]:
+    def _without(self, victims: Iterable[RunningJob]) -> Iterator[None]:
         usage, stopped = self.books.usage, tuple(victims)
         for running in stopped:
             usage.add(running.job.tenant, running.charge, sign=-1)
@@ -254,10 +256,10 @@ class Grounds:
             self.books.usage.add(self.job.tenant, charge, sign=-1)
 
 
-def _alike(running: Running) -> _Alike:
+def _alike(running: RunningJob) -> _Alike:
     return running.job.tenant, frozenset(running.charge.items())
 
 
-def _both(victim: Running, charge: Charge) -> list[Key]:
+def _both(victim: RunningJob, charge: Charge) -> list[ModelKey]:
     """Return the keys that the victim holds and the job takes."""
     return [key for key, milli in victim.charge.items() if milli and charge.get(key)]

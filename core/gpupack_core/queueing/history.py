@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpupack_core.queueing.charge import Charge, Key
+from gpupack_core.queueing.charge import Charge, ModelKey
 from gpupack_core.queueing.job import Tenant
 from gpupack_core.units import WHOLE_GPU
 
@@ -29,21 +29,21 @@ number, however many namespaces a user creates.
 _LEAST: Final = 0.5
 """Milli-GPU. An average is forgotten that is below this and below what one GPU-second adds."""
 
-Averages = Mapping[Key, float]
+Averages = Mapping[ModelKey, float]
 
 
 @dataclass(slots=True)
-class History:
+class UsageHistory:
     """Averages in milli-GPU at the moment `at`; mutable; `half_life` in seconds."""
 
     half_life: float = 0.0
     at: float = 0.0
-    averages: dict[Tenant, dict[Key, float]] = field(default_factory=dict)
+    averages: dict[Tenant, dict[ModelKey, float]] = field(default_factory=dict)
 
-    def copy(self) -> "History":
+    def copy(self) -> "UsageHistory":
         """Return an independent copy."""
         averages = {tenant: by_key.copy() for tenant, by_key in self.averages.items()}
-        return History(self.half_life, self.at, averages)
+        return UsageHistory(self.half_life, self.at, averages)
 
     def pass_time(self, now: float, used: Mapping[Tenant, Charge]) -> None:
         """Record that `used` was used from the last call until now."""
@@ -69,15 +69,15 @@ class History:
             self._set(tenant, averages, used.get(tenant, {}), decay)
         self._bound()
 
-    def rename(self, name: Callable[[Key], Key]) -> None:
+    def rename(self, name: Callable[[ModelKey], ModelKey]) -> None:
         """Rename the keys; amounts of keys that become one are added."""
         for tenant, averages in self.averages.items():
-            renamed: dict[Key, float] = {}
+            renamed: dict[ModelKey, float] = {}
             for key, value in averages.items():
                 renamed[name(key)] = renamed.get(name(key), 0.0) + value
             self.averages[tenant] = renamed
 
-    def felt(self, tenant: Tenant, used: Charge) -> dict[Key, float]:
+    def felt(self, tenant: Tenant, used: Charge) -> dict[ModelKey, float]:
         """Return the usage that decides the order."""
         if not self.half_life:
             return dict(used)

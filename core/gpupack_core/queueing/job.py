@@ -15,7 +15,7 @@ JobId = NewType("JobId", str)
 Tenant = NewType("Tenant", str)
 """The namespace whose quota a job counts against."""
 
-NOBODY: Final = Tenant("")
+NO_TENANT: Final = Tenant("")
 
 Places = tuple[Placement, ...]
 """The placement of each worker of a job."""
@@ -40,7 +40,7 @@ class Job:
     it is never preempted. `name`: its name in messages for its own tenant; empty: its ID.
     `preempts` False: no job is preempted for it. `avoid`: nodes on which it failed recently; it
     uses them only if it fits nowhere else. `movable`: it loses little when it is stopped and
-    restarted elsewhere. `extra`: the number of extra workers that may run with its gang, each of
+    restarted elsewhere. `extra_workers`: the number of them that may run with its gang, each of
     them a job (elastic.py). `extends`: for an extra worker, the gang that it belongs to.
     `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
     start.
@@ -49,7 +49,7 @@ class Job:
     id: JobId
     gang: Gang
     submitted: float = 0.0
-    tenant: Tenant = NOBODY
+    tenant: Tenant = NO_TENANT
     priority: int = 0
     duration: float | None = None
     number: int = 0
@@ -59,7 +59,7 @@ class Job:
     estimate: float | None = None
     avoid: frozenset[NodeName] = frozenset()
     movable: bool = False
-    extra: int = 0
+    extra_workers: int = 0
     extends: JobId | None = None
     held_since: float | None = None
 
@@ -67,30 +67,32 @@ class Job:
         for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):
             if seconds is not None and not seconds > 0:
                 raise InvalidRequest(f"job {self.id}: {what} {seconds:g} s is not positive")
-        if self.extra < 0:
-            raise InvalidRequest(f"job {self.id}: {self.extra} extra workers are fewer than none")
-        if self.extra and self.extends is None and self.gang.spread != Spread():
+        if self.extra_workers < 0:
+            raise InvalidRequest(
+                f"job {self.id}: {self.extra_workers} extra workers are fewer than none"
+            )
+        if self.extra_workers and self.extends is None and self.gang.spread != Spread():
             raise InvalidRequest(
                 f"job {self.id}: an elastic gang cannot say how its workers are spread"
             )
 
-    def ends(self, start: float) -> float:
+    def latest_end(self, start: float) -> float:
         """Return the latest end if it starts then; infinity: it is unknown, or there is none."""
         return inf if self.duration is None else start + self.duration
 
-    def is_expected(self, start: float) -> float:
+    def expected_end(self, start: float) -> float:
         """Return the expected end if it starts then; infinity: it is unknown, or there is none."""
         estimate = inf if self.estimate is None else start + self.estimate
-        return min(self.ends(start), estimate)
+        return min(self.latest_end(start), estimate)
 
     @property
-    def guessed(self) -> bool:
+    def is_estimated(self) -> bool:
         """Tell whether it is expected to end before its deadline."""
-        return self.is_expected(0.0) < self.ends(0.0)
+        return self.expected_end(0.0) < self.latest_end(0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningJob:
     """An admitted job; `charge`: what its GPUs count against quotas."""
 
     job: Job
@@ -99,9 +101,9 @@ class Running:
     charge: Charge
 
     @property
-    def until(self) -> float:
+    def latest_end(self) -> float:
         """Return the latest end; infinity: it is unknown, or there is none."""
-        return self.job.ends(self.started)
+        return self.job.latest_end(self.started)
 
     @property
     def protected_since(self) -> float:
@@ -109,7 +111,7 @@ class Running:
         held = self.job.held_since
         return self.started if held is None else min(held, self.started)
 
-    def lost(self, now: float) -> float:
+    def loss(self, now: float) -> float:
         """Return the milli-GPU times seconds that it would lose if it were preempted now.
 
         An extra worker loses nothing: its gang goes on.
@@ -119,6 +121,6 @@ class Running:
         return sum(self.charge.values()) * max(now - self.started, 0.0)
 
 
-def holder_of(job: JobId, worker: int) -> Holder:
+def holder_name(job: JobId, worker: int) -> Holder:
     """Return the holder name of a worker in a Cluster whose owner has no names of its own."""
     return Holder(f"{job}/{worker}")

@@ -8,8 +8,8 @@ its share counts as it is.
 """
 
 from gpupack_core.queueing.books import Books
-from gpupack_core.queueing.charge import Charge, Key, least
-from gpupack_core.queueing.job import Job, Running, Tenant
+from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
+from gpupack_core.queueing.job import Job, RunningJob, Tenant
 from gpupack_core.queueing.tree import TreeNode
 
 _EQUAL = 1e-9
@@ -22,11 +22,11 @@ class MoveRights:
     The quota usage stays as it is.
     """
 
-    def __init__(self, books: Books, job: Job, keys: frozenset[Key]) -> None:
+    def __init__(self, books: Books, job: Job, keys: frozenset[ModelKey]) -> None:
         self._books, self._job, self._keys = books, job, keys
         self._partings: dict[Tenant, tuple[TreeNode, TreeNode]] = {}
 
-    def may_be_moved(self, running: Running) -> bool:
+    def may_be_moved(self, running: RunningJob) -> bool:
         """Tell whether this job could be moved; `allow` decides it for certain places."""
         job = running.job
         if not job.movable or not job.preemptible or job.extends is not None:
@@ -38,9 +38,9 @@ class MoveRights:
         keys = [key for key in self._keys if running.charge.get(key)]
         if len(self._keys) > 1 and self._job.gang.workers > 1:
             return bool(keys)  # the job may take less than all of any of them
-        return any(self._is_fair(job.tenant, key, least(self._job.gang)) for key in keys)
+        return any(self._is_fair(job.tenant, key, min_charge(self._job.gang)) for key in keys)
 
-    def allow(self, running: Running, charge: Charge) -> bool:
+    def allow(self, running: RunningJob, charge: Charge) -> bool:
         """Tell whether the job may be moved when the pending job takes `charge`."""
         if running.job.tenant == self._job.tenant:
             return True
@@ -50,7 +50,7 @@ class MoveRights:
             if milli and running.charge.get(key)
         )
 
-    def _is_fair(self, other: Tenant, key: Key, milli: int) -> bool:
+    def _is_fair(self, other: Tenant, key: ModelKey, milli: int) -> bool:
         """Tell whether our share is guaranteed, or not larger than theirs, with this much more."""
         usage, tenant = self._books.usage, self._job.tenant
         ours, theirs = self._parting(other)

@@ -12,10 +12,10 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.decisions import Ground, Move
-from gpupack_core.queueing.drain import node_to_leave
+from gpupack_core.queueing.decisions import Move, PreemptionReason
+from gpupack_core.queueing.drain import node_to_drain
 from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.job import Running, Tenant
+from gpupack_core.queueing.job import RunningJob, Tenant
 from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -31,7 +31,7 @@ class Moved:
     """The decision and its effect on quota usage."""
 
     decision: Move
-    running: Running
+    running: RunningJob
     charge: Charge
 
 
@@ -42,7 +42,9 @@ class Mover:
         self, state: State, sheet: Sheet, within: WithinQuota, plan: Planner, now: float
     ) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._foresight = Foresight(state, sheet, plan, now, most=state.books.rules.foreseen)
+        self._foresight = Foresight(
+            state, sheet, plan, now, most=state.books.rules.max_reservations_per_cycle
+        )
         self._in_vain: set[tuple[Tenant, Gang]] = set()
         self._plans = 0
         self._look_at = inf
@@ -52,7 +54,7 @@ class Mover:
         """Return the time at which a job could be moved that has not been tried now."""
         return min(self._look_at, self._foresight.look_at)
 
-    def candidates(self) -> list[Running]:
+    def candidates(self) -> list[RunningJob]:
         """Return the movable jobs on devices to drain, the longest running first."""
         state = self._state
         if not state.drains or not state.running.movable:
@@ -61,7 +63,7 @@ class Mover:
         found = (
             running
             for running in state.running.movable.values()
-            if running.job.id not in apart and node_to_leave(running.placements, state.drains)
+            if running.job.id not in apart and node_to_drain(running.placements, state.drains)
         )
         return sorted(found, key=lambda running: (running.started, running.job.id))
 
@@ -69,7 +71,7 @@ class Mover:
         """Respect the reservations of the last cycle's queue heads."""
         self._foresight.heed_heads()
 
-    def seek(self, running: Running) -> Moved | None:
+    def seek(self, running: RunningJob) -> Moved | None:
         """Return the job's new places; its own charge must not be counted during this call."""
         job = running.job
         kind = job.tenant, job.gang
@@ -85,7 +87,7 @@ class Mover:
         if found is None or not self._state.books.may_hold(job.tenant, found[1]):
             self._in_vain.add(kind)
             return None
-        return Moved(Move(job.id, found[0], Ground.MAINTENANCE), running, found[1])
+        return Moved(Move(job.id, found[0], PreemptionReason.MAINTENANCE), running, found[1])
 
     def moves(self) -> None:
         """Record that a job moves in this cycle: less is free."""
@@ -95,7 +97,7 @@ class Mover:
         """Keep the reservations of the queue heads for the rest of the cycle."""
         self._foresight.remember(complete=False)
 
-    def _without(self, running: Running) -> Cluster:
+    def _without(self, running: RunningJob) -> Cluster:
         """Return what is free once the job has ended, without places reserved for queue heads."""
         kept = self._foresight.beside(running.job)
         cluster = (self._sheet.cluster if kept is None else kept).overlay()

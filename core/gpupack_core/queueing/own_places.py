@@ -7,7 +7,7 @@ longer.
 """
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing.job import Running
+from gpupack_core.queueing.job import RunningJob
 from gpupack_core.queueing.room import Reservation, is_free
 from gpupack_core.queueing.running import RunningJobs
 
@@ -17,7 +17,7 @@ def remain_held(cluster: Cluster, reservation: Reservation, running: RunningJobs
 
     The cluster is one without the reservation, in which the job does not fit there now.
     """
-    if not reservation.own:
+    if not reservation.in_place:
         return False
     emptied = cluster.overlay()
     for one in running.of(reservation.job.tenant):
@@ -27,6 +27,6 @@ def remain_held(cluster: Cluster, reservation: Reservation, running: RunningJobs
     return is_free(emptied, reservation.job, reservation.placements)
 
 
-def _overlaps(one: Running, reservation: Reservation) -> bool:
+def _overlaps(one: RunningJob, reservation: Reservation) -> bool:
     kept = {grant.uuid for place in reservation.placements for grant in place.devices}
     return any(grant.uuid in kept for place in one.placements for grant in place.devices)

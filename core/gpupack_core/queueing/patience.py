@@ -13,9 +13,9 @@ from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.decisions import Ground, Preempt, Victim
+from gpupack_core.queueing.decisions import Preempt, PreemptionReason, Victim
 from gpupack_core.queueing.future import adopt, take
-from gpupack_core.queueing.job import Job, Places, Running
+from gpupack_core.queueing.job import Job, Places, RunningJob
 from gpupack_core.queueing.preemption import Preemption
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -28,7 +28,7 @@ class Patience:
 
     def __init__(self, state: State, sheet: Sheet, within: WithinQuota, now: float) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._delay = state.books.rules.guess_delay
+        self._delay = state.books.rules.max_backfill_delay_seconds
         self.look_at = inf
         """The next time at which a delay is over."""
 
@@ -69,37 +69,40 @@ class Patience:
         del self._state.guests.owed[job.id]
         return None
 
-    def _guests(self, job: Job) -> list[Running]:
+    def _guests(self, job: Job) -> list[RunningJob]:
         """Return the guests that run and are not being preempted, the largest loss first."""
         stopping = self._state.stopping()
         found = map(self._state.running.get, self._state.guests.of(job.id))
         running = [one for one in found if one is not None and one.job.id not in stopping]
-        return sorted(running, key=lambda one: (-one.lost(self._now), one.job.id))
+        return sorted(running, key=lambda one: (-one.loss(self._now), one.job.id))
 
-    def _is_late(self, guest: Running) -> bool:
-        return guest.job.is_expected(guest.started) <= self._now
+    def _is_late(self, guest: RunningJob) -> bool:
+        return guest.job.expected_end(guest.started) <= self._now
 
-    def _without(self, job: Job, guests: Sequence[Running]) -> tuple[Places, Charge] | None:
+    def _without(self, job: Job, guests: Sequence[RunningJob]) -> tuple[Places, Charge] | None:
         return self._within.places(_emptied(self._sheet.cluster, guests), job)
 
-    def _in_the_way(self, job: Job, places: Places, guests: Sequence[Running]) -> list[Running]:
+    def _in_the_way(
+        self, job: Job, places: Places, guests: Sequence[RunningJob]
+    ) -> list[RunningJob]:
         """Return the guests that have to end for the job to fit on these places."""
         cluster = _emptied(self._sheet.cluster, guests)
         adopt(cluster, job, places)
         return [guest for guest in guests if not take(cluster, guest.job, guest.placements)]
 
     def _stopping(
-        self, job: Job, stopped: Sequence[Running], places: Places, charge: Charge
+        self, job: Job, stopped: Sequence[RunningJob], places: Places, charge: Charge
     ) -> Preemption:
         extras = self._state.extras_of(stopped)
         victims = tuple(
-            Victim(one.job.id, Ground.ESTIMATE, one.lost(self._now) / WHOLE_GPU) for one in stopped
+            Victim(one.job.id, PreemptionReason.ESTIMATE, one.loss(self._now) / WHOLE_GPU)
+            for one in stopped
         )
-        victims += tuple(Victim(one.job.id, Ground.SHRINK, 0.0) for one in extras)
+        victims += tuple(Victim(one.job.id, PreemptionReason.SHRINK, 0.0) for one in extras)
         return Preemption(Preempt(job.id, victims, places), (*stopped, *extras), charge)
 
 
-def _emptied(cluster: Cluster, guests: Sequence[Running]) -> Cluster:
+def _emptied(cluster: Cluster, guests: Sequence[RunningJob]) -> Cluster:
     """Return the cluster without these guests."""
     empty = cluster.overlay()
     for guest in guests:

@@ -12,7 +12,7 @@ from gpupack_core.request import Gang
 from gpupack_core.units import NodeName
 
 
-def places_by(
+def place_by_policy(
     policy: Policy, cluster: Cluster, job: Job, *, candidates: Collection[NodeName] | None = None
 ) -> Places | None:
     """Return the placement of each worker; None: the job fits nowhere.

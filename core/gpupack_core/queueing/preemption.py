@@ -12,7 +12,7 @@ from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.job import Job, Running
+from gpupack_core.queueing.job import Job, RunningJob
 from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.sheet import Sheet
 from gpupack_core.queueing.state import State
@@ -27,7 +27,7 @@ class Preemption:
     """The decision and its effect on quota usage."""
 
     decision: Preempt
-    stopped: tuple[Running, ...]
+    stopped: tuple[RunningJob, ...]
     charge: Charge
 
 
@@ -40,7 +40,10 @@ class Preemptor:
         self._foresight = foresight
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
         self._rules = state.books.rules.preemption
-        self._searches, self._most = 0, 0 if state.foresees_next else self._rules.searches
+        self._searches, self._most = (
+            0,
+            0 if state.foresees_next else self._rules.max_searches_per_cycle,
+        )
         self._stopping = state.stopping() | state.stuck
         self.look_at = inf
         """The next time at which a search could have another result."""
@@ -108,7 +111,7 @@ class Preemptor:
         search = Search(grounds, candidates, cluster, self._within)
         return search.run(anywhere=self._within.plan(cluster, grounds.job) is not None)
 
-    def _extras(self) -> list[Running]:
+    def _extras(self) -> list[RunningJob]:
         """Return the extra workers that are not being preempted, the longest running first."""
         running = self._state.running.extras.values()
         alive = (one for one in running if one.job.id not in self._stopping)
@@ -139,7 +142,7 @@ class Preemptor:
         found = self._search(grounds, self._sheet.cluster, self._protected(grounds))
         return None if found is None else self._preemption(grounds, found, ())
 
-    def _beside_extras(self, job: Job, extras: Sequence[Running]) -> Preemption | None:
+    def _beside_extras(self, job: Job, extras: Sequence[RunningJob]) -> Preemption | None:
         """Search for victims as if no extra workers ran, and add those that are in the way."""
         cluster = self._sheet.cluster.overlay()
         for extra in extras:
@@ -160,7 +163,7 @@ class Preemptor:
                 found, in_the_way = alone, own
         return self._preemption(grounds, found, in_the_way)
 
-    def _alone(self, grounds: Grounds, found: Found, own: Sequence[Running]) -> Found | None:
+    def _alone(self, grounds: Grounds, found: Found, own: Sequence[RunningJob]) -> Found | None:
         """Return the same victims, if they and their own extra workers are enough."""
         cluster = self._sheet.cluster.overlay()
         stopped = [one.running for one in found.victims]
@@ -173,15 +176,15 @@ class Preemptor:
         return None
 
     def _in_the_way(
-        self, job: Job, found: Found, extras: Sequence[Running], cluster: Cluster
-    ) -> list[Running]:
+        self, job: Job, found: Found, extras: Sequence[RunningJob], cluster: Cluster
+    ) -> list[RunningJob]:
         """Return the extra workers of preempted gangs, and those that prevent these places."""
         gangs = {one.running.job.id for one in found.victims}
         for victim in found.victims:
             for placement in victim.running.placements:
                 cluster.suppose_free(placement)
         adopt(cluster, job, found.places)
-        usage, stopped = self._state.books.usage, list[Running]()
+        usage, stopped = self._state.books.usage, list[RunningJob]()
         counted = [(one.running.job.tenant, one.running.charge, -1) for one in found.victims]
         counted.append((job.tenant, found.charge, 1))
         for tenant, charge, sign in counted:
@@ -199,7 +202,7 @@ class Preemptor:
         return stopped
 
     @contextmanager
-    def _uncounted(self, extras: Sequence[Running]) -> Iterator[None]:
+    def _uncounted(self, extras: Sequence[RunningJob]) -> Iterator[None]:
         usage = self._state.books.usage
         for extra in extras:
             usage.add(extra.job.tenant, extra.charge, sign=-1)
@@ -215,13 +218,15 @@ class Preemptor:
         keys = frozenset(self._state.books.keys.allowed(self._sheet.cluster, job.gang.request))
         return Grounds(self._state.books, job, keys, relieved=relieved)
 
-    def _preemption(self, grounds: Grounds, found: Found, extras: Sequence[Running]) -> Preemption:
+    def _preemption(
+        self, grounds: Grounds, found: Found, extras: Sequence[RunningJob]
+    ) -> Preemption:
         stopped = tuple(one.running for one in found.victims)
         victims = tuple(
             Victim(
                 running.job.id,
                 grounds.ground(running, stopped, found.charge),
-                running.lost(self._now) / WHOLE_GPU,
+                running.loss(self._now) / WHOLE_GPU,
             )
             for running in (*stopped, *extras)
         )
@@ -232,7 +237,7 @@ class Preemptor:
         """Tell whether a search is due; it never takes place twice at one instant."""
         searched = entry.lane.searched
         if searched is not None:
-            due = searched + self._rules.retry
+            due = searched + self._rules.retry_seconds
             if due > self._now:
                 self.look_at = min(self.look_at, due)
             if due > self._now or searched >= self._now:

@@ -3,15 +3,16 @@
 
     submit, withdraw ─────────────► waiting ─┐
     start (Admit, or found running) ► running ─┼─► cycle ─► Decisions
-    reserve (Preempt), keep (Move),    ──────┤
-    consolidate, release (GiveUp)            │
-    end, freed, changed, configure, drain ───┘
+    reserve (Preempt),                 ──────┤
+    reserve_for_move (Move),                 │
+    consolidate, release (CancelReservation) │
+    end, record_release, configure, drain ───┘
 
 A cycle decides and changes nothing. The owner writes each decision, carries it out and reports the
-result (`start`, `reserve`, `keep`, `consolidate`, `release`; `failed` for an admission that is not
-carried out, and `not_carried_out` for all preemptions and moves). Then it calls `cycle` again,
-until nothing is decided and `look_at` is in the future. Without reports in between, a cycle costs
-almost nothing.
+result (`start`, `reserve`, `reserve_for_move`, `consolidate`, `release`; `revert_admission` for an
+admission that is not carried out, and `discard_decisions` for all preemptions and moves). Then it
+calls `cycle` again, until nothing is decided and `due_at` is in the future. Without reports in
+between, a cycle costs almost nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,13 +24,13 @@ from typing import Self
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.books import Books
-from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.charge import ModelKey
 from gpupack_core.queueing.cycle import Cycle, Restrictions
 from gpupack_core.queueing.decisions import Admit, Consolidate, Decisions, Preempt
 from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.elastic import Elastic
-from gpupack_core.queueing.history import History
-from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
+from gpupack_core.queueing.history import UsageHistory
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.quota import Quotas
 from gpupack_core.queueing.reasons import Wait
@@ -57,7 +58,7 @@ class Queue:
         rules: Rules = _DEFAULTS,
         quotas: Quotas = _NO_QUOTAS,
         *,
-        history: History | None = None,
+        history: UsageHistory | None = None,
     ) -> None:
         """Create an empty queue; `history`: past usage that an earlier queue recorded."""
         self.rules = rules
@@ -72,14 +73,16 @@ class Queue:
         """A cycle before this time decides nothing."""
         self._measured = False
 
-    def copy(self, *, foreseen: int) -> Self:
+    def copy(self, *, max_reservations: int) -> Self:
         """Return a copy for what-if questions, which may be used in another thread.
 
-        `foreseen`: as in Rules, for cycles of the copy. It may be larger, since no other caller
-        waits for the answer.
+        `max_reservations`: per cycle, as in Rules, for cycles of the copy. It may be larger, since
+        no other caller waits for the answer.
         """
         twin, state = copy(self), self._state.copy()
-        twin.rules = state.books.rules = replace(self.rules, foreseen=foreseen)
+        twin.rules = state.books.rules = replace(
+            self.rules, max_reservations_per_cycle=max_reservations
+        )
         vars(twin).update(_state=state, _look_at=-inf)
         return twin
 
@@ -99,7 +102,7 @@ class Queue:
         """Return the pending jobs by priority and age."""
         return [entry.job for entry in self._state.waiting]
 
-    def in_order(self) -> list[JobId]:
+    def ordered_ids(self) -> list[JobId]:
         """Return the pending jobs in the order in which they are admitted now."""
         order = Order(self._state.books.felt(self._state.running))
         return [entry.job.id for entry in sorted(self._state.waiting.entries(), key=order.of)]
@@ -154,14 +157,14 @@ class Queue:
         state.guests.starts(job.id, now)
         self._measure(cluster)
         started = now if since is None else min(since, now)
-        running = Running(job, places, started, state.books.charge(cluster, places))
+        running = RunningJob(job, places, started, state.books.charge(cluster, places))
         state.starts(running)
         state.elastic.starts(job, started)
         state.books.held.add(job.tenant, running.charge)
         if job.id not in state.stopping():
             state.books.usage.add(job.tenant, running.charge)
 
-    def moved(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
+    def update_running(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
         """Record that a running job has other places or properties: fewer workers, a deadline.
 
         Raises:
@@ -173,7 +176,7 @@ class Queue:
         before = state.running.remove(job.id)
         if before is None:
             raise NotHeld(f"job {job.id} does not run")
-        running = Running(job, places, before.started, state.books.charge(cluster, places))
+        running = RunningJob(job, places, before.started, state.books.charge(cluster, places))
         state.running.add(running)
         state.elastic.ends(before.job, now)
         state.elastic.starts(job, now)
@@ -185,7 +188,7 @@ class Queue:
         state.give_back(cluster, before.placements)
         self._void()
 
-    def began(self, job: JobId, since: float) -> None:
+    def correct_start(self, job: JobId, since: float) -> None:
         """Record the start of a running job that its owner has written down.
 
         Its expected end stays the same, and reservations remain valid.
@@ -198,8 +201,8 @@ class Queue:
         if before is None:
             raise NotHeld(f"job {job} does not run")
         found = before.job
-        if since < before.until < inf:
-            found = replace(found, duration=before.until - since)
+        if since < before.latest_end < inf:
+            found = replace(found, duration=before.latest_end - since)
         running.add(replace(before, job=found, started=since))
 
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
@@ -220,7 +223,7 @@ class Queue:
         reserved = state.reserved.get(job)
         if reserved is not None:
             self._void()
-        if reserved is not None and reserved.own:
+        if reserved is not None and reserved.in_place:
             state.reserved[job] = replace(reserved, since=now)
         state.elastic.ends(running.job, now)
         state.stuck.discard(job)
@@ -246,7 +249,7 @@ class Queue:
         before = state.stopping()
         charge = state.books.charge(cluster, decision.placements)
         state.reserved[decision.job] = Reservation(
-            entry.job, decision.placements, victims, now, charge, decision.own
+            entry.job, decision.placements, victims, now, charge, decision.in_place
         )
         stopped = [state.running.get(job) for job in victims if job not in before]
         alive = [running for running in stopped if running is not None]
@@ -256,7 +259,7 @@ class Queue:
         state.exchanges(entry.job, decision.placements, alive)
         self._dirty()
 
-    def keep(
+    def reserve_for_move(
         self,
         job: Job,
         places: Places,
@@ -264,20 +267,20 @@ class Queue:
         now: float,
         *,
         victims: Collection[JobId] | None = None,
-        own: bool = False,
+        in_place: bool = False,
     ) -> None:
         """Record a job's move that was written, or that the owner found written when it started.
 
         The job ends, or has ended. As soon as it waits again, it starts there. `victims`: other
-        jobs end for it, by a preemption that was found written; it does not wait yet. `own`: it has
-        these places now, and starts only there while its last attempt still holds them; the time
-        that it may take to wait again counts from its end.
+        jobs end for it, by a preemption that was found written; it does not wait yet. `in_place`:
+        it has these places now, and starts only there while its last attempt still holds them; the
+        time that it may take to wait again counts from its end.
         """
         state = self._state
         self._measure(cluster)
         before, charge = state.stopping(), state.books.charge(cluster, places)
         ending = (job.id,) if victims is None else tuple(victims)
-        state.reserved[job.id] = Reservation(job, places, ending, now, charge, own)
+        state.reserved[job.id] = Reservation(job, places, ending, now, charge, in_place)
         for running in map(state.running.get, set(ending) - before):
             if running is not None:
                 state.books.usage.add(running.job.tenant, running.charge, sign=-1)
@@ -285,12 +288,12 @@ class Queue:
         self._void()
 
     def consolidate(self, decision: Consolidate, cluster: Cluster, now: float) -> None:
-        """Record a consolidation that was written, as `reserve` and as `keep` of all its moves."""
+        """Record a consolidation that was written: its preemption and its moves."""
         self.reserve(decision.preempt, cluster, now)
         for move in decision.moves:
             running = self._state.running.get(move.job)
             if running is not None:
-                self.keep(running.job, move.placements, cluster, now)
+                self.reserve_for_move(running.job, move.placements, cluster, now)
 
     def drain(self, drains: Drains) -> None:
         """Set the devices that movable jobs leave as soon as possible; no others are to be left."""
@@ -320,25 +323,25 @@ class Queue:
             if running is not None:
                 state.books.usage.add(running.job.tenant, running.charge)
 
-    def failed(self, admit: Admit, cluster: Cluster) -> None:
+    def revert_admission(self, admit: Admit, cluster: Cluster) -> None:
         """Record that an admission was not carried out: its job waits, its places are free."""
         self._state.guests.leave(admit.job)
         self._state.give_back(cluster, admit.placements)
         self._dirty()
 
-    def not_carried_out(self) -> None:
+    def discard_decisions(self) -> None:
         """Record that the preemptions and moves of the last cycle were not carried out.
 
         Reservations that were computed with them are void.
         """
         self._void()
 
-    def freed(self, row: int) -> None:
+    def record_release(self, row: int) -> None:
         """Record that something on the node in this row of the cluster is free again."""
         self._state.waiting.freed(row)
         self._dirty()
 
-    def changed(self, node: NodeName, cluster: Cluster) -> None:
+    def record_node_change(self, node: NodeName, cluster: Cluster) -> None:
         """Record that the node was added, removed, repaired, broken or relabelled."""
         row = cluster.row(node)
         if row is not None:
@@ -359,8 +362,12 @@ class Queue:
             self._state.recount(cluster)
         self._void()
 
-    def recall(
-        self, kept: Mapping[Tenant, Mapping[Key, float]], at: float, cluster: Cluster, now: float
+    def restore_usage(
+        self,
+        averages: Mapping[Tenant, Mapping[ModelKey, float]],
+        at: float,
+        cluster: Cluster,
+        now: float,
     ) -> None:
         """Take over past usage of tenants as it was stored at `at`, by a clock like that of `now`.
 
@@ -370,10 +377,10 @@ class Queue:
         """
         self._measure(cluster)
         self._pass_time(now)
-        self._state.books.recall(kept, at, self._state.running)
+        self._state.books.recall(averages, at, self._state.running)
         self._dirty()
 
-    def averages(self, now: float) -> Mapping[Tenant, Mapping[Key, float]]:
+    def averages(self, now: float) -> Mapping[Tenant, Mapping[ModelKey, float]]:
         """Return past usage of tenants in milli-GPU; read-only, empty without a half-life."""
         self._pass_time(now)
         return self._state.books.history.averages
@@ -385,27 +392,27 @@ class Queue:
         plan: Planner,
         *,
         preempt: bool = True,
-        most: float = inf,
-        but: Collection[Tenant] = (),
+        max_admissions: float = inf,
+        excluded: Collection[Tenant] = (),
     ) -> Decisions:
         """Return what to do now, and when to call again if nothing is reported before.
 
-        `preempt` False: no jobs are preempted or moved. `most`: the approximate maximum number of
-        admissions, so that the call is short. `but`: tenants whose jobs are not admitted.
+        `preempt` False: no jobs are preempted or moved. `max_admissions`: approximate, so that the
+        call is short. `excluded`: tenants whose jobs are not admitted.
         """
         if now < self._look_at:
-            return Decisions(look_at=None if self._look_at == inf else self._look_at)
+            return Decisions(due_at=None if self._look_at == inf else self._look_at)
         self._measure(cluster)
         self._pass_time(now)
-        only = Restrictions(preempt, most, but)
+        only = Restrictions(preempt, max_admissions, excluded)
         found = Cycle(self._state, cluster, plan, now, only).run()
-        decided = bool(found) or found.look_at is not None
-        self._look_at = inf if not decided else -inf if found else found.look_at or -inf
-        if not preempt or but:
+        decided = bool(found) or found.due_at is not None
+        self._look_at = inf if not decided else -inf if found else found.due_at or -inf
+        if not preempt or excluded:
             self._dirty()
         return found
 
-    def visit(self, job: Job, cluster: Cluster, now: float, plan: Planner) -> Places | Wait:
+    def try_admit(self, job: Job, cluster: Cluster, now: float, plan: Planner) -> Places | Wait:
         """Return the places of a job that waits elsewhere, or why it is not admitted now.
 
         If it is admitted, a call of `start` must follow.
@@ -413,7 +420,7 @@ class Queue:
         self._measure(cluster)
         return Visit(self._state, cluster, plan, now).of(job)
 
-    def why(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
+    def explain(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
         """Return why a job waits, as of the last cycle.
 
         Raises:
@@ -424,7 +431,7 @@ class Queue:
             raise NotHeld(f"job {job} does not wait")
         return Why(self._state, cluster, plan, now).of(entry)
 
-    def ahead(self, job: JobId) -> list[Job]:
+    def jobs_before(self, job: JobId) -> list[Job]:
         """Return the pending jobs that are before it now, in no particular order.
 
         Raises:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final, NewType
 
 from gpupack_core.errors import InvalidQuota
-from gpupack_core.queueing.charge import Key
+from gpupack_core.queueing.charge import ModelKey
 from gpupack_core.queueing.job import Tenant
 
 CohortName = NewType("CohortName", str)
@@ -27,11 +27,11 @@ ROOT: Final = CohortName("")
 MAX_LEVELS: Final = 32
 """The maximum number of cohorts above a cohort."""
 
-LEAST_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000.0
 """The bounds of weights other than 0; far outside, floats cannot distinguish shares."""
 
 
-class Fifo(StrEnum):
+class OrderPolicy(StrEnum):
     """The order: whether jobs may start before a queue head that does not fit."""
 
     STRICT = "strict"
@@ -39,9 +39,9 @@ class Fifo(StrEnum):
 
 
 def _check_weight(whose: str, weight: float) -> None:
-    if weight != 0 and not LEAST_WEIGHT <= weight <= MAX_WEIGHT:
+    if weight != 0 and not MIN_WEIGHT <= weight <= MAX_WEIGHT:
         raise InvalidQuota(
-            f"{whose}: weight {weight:g} is neither 0 nor {LEAST_WEIGHT:g} to {MAX_WEIGHT:g}"
+            f"{whose}: weight {weight:g} is neither 0 nor {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
         )
 
 
@@ -67,7 +67,7 @@ class Quota:
     """The quota of one tenant; `weight`: its part of what is borrowed; 0: it comes last."""
 
     tenant: Tenant
-    limits: Mapping[Key, Limit] = field(default_factory=dict)
+    limits: Mapping[ModelKey, Limit] = field(default_factory=dict)
     cohort: CohortName = ROOT
     weight: float = 1.0
 
@@ -79,15 +79,15 @@ class Quota:
 class Cohort:
     """Quotas and cohorts that lend to each other first; its limits apply to all of them together.
 
-    `fifo` and `min_runtime` (seconds) are as in Rules, for all below it; None: as above it.
+    `order` and `min_runtime_seconds` are as in Rules, for all below it; None: as above it.
     """
 
     name: CohortName
     parent: CohortName = ROOT
-    limits: Mapping[Key, Limit] = field(default_factory=dict)
+    limits: Mapping[ModelKey, Limit] = field(default_factory=dict)
     weight: float = 1.0
-    fifo: Fifo | None = None
-    min_runtime: float | None = None
+    order: OrderPolicy | None = None
+    min_runtime_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.name == ROOT:
@@ -95,7 +95,7 @@ class Cohort:
         _check_weight(f"cohort {self.name}", self.weight)
 
 
-DEFAULT: Final = Quota(Tenant(""))
+DEFAULT_QUOTA: Final = Quota(Tenant(""))
 """Tenants without a quota are guaranteed nothing and borrow what is free, with weight 1 each."""
 
 
@@ -110,7 +110,7 @@ class Quotas:
 
     quotas: tuple[Quota, ...] = ()
     cohorts: tuple[Cohort, ...] = ()
-    default: Quota = DEFAULT
+    default: Quota = DEFAULT_QUOTA
 
     def __post_init__(self) -> None:
         _check_distinct("quotas of namespace", (quota.tenant for quota in self.quotas))
@@ -128,7 +128,7 @@ class Quotas:
         return {key for by_key in limits for key in by_key}
 
     @property
-    def trivial(self) -> bool:
+    def is_trivial(self) -> bool:
         """Tell whether nothing is guaranteed and nothing limited."""
         return not self.keys()
 

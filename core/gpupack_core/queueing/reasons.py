@@ -10,9 +10,9 @@ from enum import StrEnum
 from math import inf
 from typing import Final
 
-from gpupack_core.queueing.charge import ANY, Key
+from gpupack_core.queueing.charge import ANY, ModelKey
 from gpupack_core.queueing.job import Job, JobId, Tenant
-from gpupack_core.queueing.start import Start, lasting, said
+from gpupack_core.queueing.start import Start, lasting_start_text, start_text
 from gpupack_core.queueing.tree import TOP, TreeNode
 from gpupack_core.reasons import Refusal
 from gpupack_core.units import WHOLE_GPU
@@ -42,7 +42,7 @@ class Borrowed:
 
     tenant: Tenant
     milli: float
-    key: Key
+    key: ModelKey
 
     @property
     def text(self) -> str:
@@ -79,19 +79,19 @@ class Wait:
     @property
     def message(self) -> str:
         """Return one sentence that says why the job waits, and when it starts."""
-        return _joined(self.cause, said(self.start))
+        return _joined(self.cause, start_text(self.start))
 
     @property
     def lasting(self) -> str:
         """Return the message without times."""
-        return _joined(self.lasting_cause, lasting(self.start))
+        return _joined(self.lasting_cause, lasting_start_text(self.start))
 
 
 def _joined(*parts: str) -> str:
     return "; ".join(filter(None, parts))
 
 
-def gpus(milli: float, key: Key = ANY) -> str:
+def gpus(milli: float, key: ModelKey = ANY) -> str:
     """Return the number of GPUs in words, such as «1.5 H100 GPUs» or «1 GPU»."""
     number = f"{milli / WHOLE_GPU:g}"
     noun = "GPU" if number == "1" else "GPUs"
@@ -170,7 +170,7 @@ OWN_PLACES: Final = (
 HELD_STILL: Final = "waiting for preempted jobs to release quota"
 
 
-def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
+def borrowing_limit(node: TreeNode, key: ModelKey, *, used: float, asked: int, left: float) -> str:
     """Return the cause for a job whose tenant or cohort has reached its borrowing limit."""
     promised, limit = node.promised.get(key, 0), node.limit(key).borrowing or 0
     return (
@@ -180,7 +180,7 @@ def borrowing_limit(node: TreeNode, key: Key, *, used: float, asked: int, left: 
     )
 
 
-def quota_used(node: TreeNode, key: Key, *, used: float, asked: int, left: float) -> str:
+def quota_used(node: TreeNode, key: ModelKey, *, used: float, asked: int, left: float) -> str:
     """Return the cause for a job that lacks quota: all is used, or others do not lend it."""
     return (
         f"insufficient quota: {gpus(asked)} requested, {gpus(max(left, 0), key)} left to borrow "

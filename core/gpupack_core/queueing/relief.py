@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 
 from gpupack_core.queueing.candidates import Candidate, Candidates, Cost, cost_of, order
-from gpupack_core.queueing.charge import Charge, Key
+from gpupack_core.queueing.charge import Charge, ModelKey
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.job import Running, Tenant
+from gpupack_core.queueing.job import RunningJob, Tenant
 from gpupack_core.queueing.trials import Found, Insufficient, is_below
 
 QUESTIONS: Final = 512
@@ -36,8 +36,8 @@ ADDED: Final = 32
 KINDS: Final = 16
 """The maximum number of kinds of jobs: those with the cheapest jobs."""
 
-_Counted = frozenset[tuple[Key, int]]
-_InBooks = tuple[tuple[Tenant, tuple[tuple[Key, int], ...]], ...]
+_Counted = frozenset[tuple[ModelKey, int]]
+_InBooks = tuple[tuple[Tenant, tuple[tuple[ModelKey, int], ...]], ...]
 
 
 class Relief:
@@ -46,8 +46,8 @@ class Relief:
     def __init__(self, grounds: Grounds, candidates: Candidates) -> None:
         self._grounds, self._candidates = grounds, candidates
         self._left = QUESTIONS
-        self._samples: list[tuple[int, Running, int]] | None = None
-        self._kinds: dict[frozenset[Key], list[list[Candidate]]] = {}
+        self._samples: list[tuple[int, RunningJob, int]] | None = None
+        self._kinds: dict[frozenset[ModelKey], list[list[Candidate]]] = {}
         self._payable: dict[_Counted, bool] = {}
         self._in_vain: set[tuple[_Counted, _InBooks]] = set()
 
@@ -138,7 +138,7 @@ class Relief:
         kinds = ([one for one in kind if id(one) not in gone] for kind in found)
         return [kind for kind in kinds if kind]
 
-    def _found(self, keys: frozenset[Key]) -> list[list[Candidate]]:
+    def _found(self, keys: frozenset[ModelKey]) -> list[list[Candidate]]:
         """Return candidates by kind in quota usage: as many as are evaluated, and some to spare."""
         alike: dict[_InBooks, list[int]] = {}
         for number, sample, _ in self._sampled():
@@ -150,7 +150,7 @@ class Relief:
             found.append([self._candidates[of] for of in these[: 2 * EACH].tolist()])
         return found
 
-    def _sampled(self) -> list[tuple[int, Running, int]]:
+    def _sampled(self) -> list[tuple[int, RunningJob, int]]:
         """Return each kind's number, cheapest job and job count, the kind of the cheapest first."""
         if self._samples is None:
             kinds, first, jobs = np.unique(
@@ -167,6 +167,6 @@ def _with(way: Found, more: Sequence[Candidate]) -> Found:
     return Found(tuple(sorted((*way.victims, *more), key=order)), way.places, way.charge)
 
 
-def _in_books(jobs: Iterable[Running]) -> _InBooks:
+def _in_books(jobs: Iterable[RunningJob]) -> _InBooks:
     """Return a key that is equal for jobs that are alike in quota usage."""
     return tuple(sorted((one.job.tenant, tuple(sorted(one.charge.items()))) for one in jobs))

@@ -13,7 +13,7 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing import start
-from gpupack_core.queueing.charge import Key, least
+from gpupack_core.queueing.charge import ModelKey, min_charge
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason, gpus
 from gpupack_core.queueing.state import State
@@ -38,7 +38,7 @@ def of(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Reme
         case WaitReason.UNSATISFIABLE:
             return Remedies(tuple(_of_never(job, wait)))
         case WaitReason.NO_ROOM if wait.refusal is not None:
-            return Remedies((*_of_room(job, wait.refusal), *start.helps(wait.start)))
+            return Remedies((*_of_room(job, wait.refusal), *start.start_remedies(wait.start)))
         case WaitReason.QUOTA_USED:
             found = _borrowed(state, cluster, job)
             return Remedies(tuple(_of_quota(state, cluster, job)), tuple(found))
@@ -52,9 +52,9 @@ def of(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Reme
 
 def _of_never(job: Job, wait: Wait) -> Iterable[str]:
     if wait.refusal is None:
-        less = gpus(least(job.gang) - wait.left)
+        less = gpus(min_charge(job.gang) - wait.left)
         yield f"its quota would allow it with {less} less: it may use at most {gpus(wait.left)}"
-        yield f"a larger GPUQuota of its namespace allows {gpus(least(job.gang))}"
+        yield f"a larger GPUQuota of its namespace allows {gpus(min_charge(job.gang))}"
         return
     yield from _of_room(job, wait.refusal)
     if wait.refusal.reason is Reason.MODEL_MISMATCH:
@@ -79,13 +79,13 @@ def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:
 def _of_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
     """Yield what helps with the key of which most is left."""
     key, left = _most_left(state, cluster, job)
-    asked = least(job.gang)
+    asked = min_charge(job.gang)
     if WHOLE_GPU <= left < asked:
         less = gpus(asked - left, key)
         yield f"its quota would allow it with {less} less: it has {gpus(left)} left"
 
 
-def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[Key, float]:
+def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[ModelKey, float]:
     books = state.books
     leaf, keys = books.tree.tenant(job.tenant), books.keys.allowed(cluster, job.gang.request)
     return max(((key, books.usage.available(leaf, key)) for key in keys), key=lambda of: of[1])

@@ -19,8 +19,8 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.future import Chances, Future, give_back, take
-from gpupack_core.queueing.job import Job, JobId, Places, Running
-from gpupack_core.queueing.waiting import has_room
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
+from gpupack_core.queueing.waiting import may_fit_on_row
 
 Planner = Callable[[Cluster, Job], Places | None]
 """A function that returns the job's places in a cluster, or None; the cluster is not changed."""
@@ -30,8 +30,8 @@ Planner = Callable[[Cluster, Job], Places | None]
 class Reservation:
     """Places reserved for a preemptor, or for a job that moves; times in seconds.
 
-    A job that moves is its own victim. After its end it waits for its places. `own`: the job has
-    these places, or had them last; it waits for them while its last attempt still holds them.
+    A job that moves is its own victim. After its end it waits for its places. `in_place`: the job
+    has these places, or had them last; it waits for them while its last attempt still holds them.
     """
 
     job: Job
@@ -39,7 +39,7 @@ class Reservation:
     victims: tuple[JobId, ...]
     since: float
     charge: Charge
-    own: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class KeptRoom:
         """Return a copy; jobs that are placed in its cluster later are not placed in this one's."""
         return replace(self, future=self.future.copy())
 
-    def exchange(self, job: Job, placements: Places, stopped: Iterable[Running]) -> bool:
+    def exchange(self, job: Job, placements: Places, stopped: Iterable[RunningJob]) -> bool:
         """Include that these jobs are preempted for the job.
 
         False: the job takes reserved places, or the reservation has to be computed again.
@@ -83,7 +83,7 @@ class KeptRoom:
         self.future.give_back(other.job.id)
         return self.future.take(other.job, places)
 
-    def starts(self, running: Running, *, guest: bool) -> bool:
+    def starts(self, running: RunningJob, *, guest: bool) -> bool:
         """Include that the job runs; False: it takes reserved places.
 
         `guest`: it was speculatively backfilled before the queue head.
@@ -95,7 +95,7 @@ class KeptRoom:
             return True
         return self.future.take(running.job, running.placements)
 
-    def _ends_before(self, running: Running, *, guest: bool) -> bool:
+    def _ends_before(self, running: RunningJob, *, guest: bool) -> bool:
         """Tell whether the job ends in time, or can be preempted for the queue head.
 
         Extra workers are preempted for any pending job. A guest that is expected to end in time
@@ -103,9 +103,9 @@ class KeptRoom:
         """
         if running.job.extends is not None:
             return True
-        if guest and running.job.is_expected(running.started) <= self.at < inf:
+        if guest and running.job.expected_end(running.started) <= self.at < inf:
             return True
-        return not self.guessed and running.until <= self.at < inf
+        return not self.guessed and running.latest_end <= self.at < inf
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
@@ -139,7 +139,7 @@ def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | N
     fails, patience, roomy = 0, 1, 0
     for number in range(len(chances)):
         rows = future.move(chances.nodes(number, number), after=chances.end(number))
-        roomy += any(has_room(future.cluster, job.gang.request, row) for row in rows)
+        roomy += any(may_fit_on_row(future.cluster, job.gang.request, row) for row in rows)
         if roomy < patience and number + 1 < len(chances):
             continue
         placements = plan(future.cluster, job) if roomy else None

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of a queue; a cohort may have its own `fifo` and `min_runtime`. Times are seconds."""
+"""The rules of a queue; a cohort may have its own `order` and `min_runtime_seconds`."""
 
 from dataclasses import dataclass, field
 from math import inf
 
 from gpupack_core.errors import InvalidQuota
-from gpupack_core.queueing.quota import Fifo
+from gpupack_core.queueing.quota import OrderPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preemption:
+class PreemptionRules:
     """The preemption policies.
 
     With none of the three on, only extra workers and speculatively backfilled jobs are preempted.
@@ -21,17 +21,25 @@ class Preemption:
     """A tenant takes from one with a larger share, as long as that one is not left with less."""
     priority: bool = True
     """A job takes from jobs of lower priority of its own tenant."""
-    min_runtime: float = 60.0
+    min_runtime_seconds: float = 60.0
     """The time from its admission during which a job is no victim of these policies."""
-    patience: float = 120.0
+    patience_seconds: float = 120.0
     """The time after which victims that have not ended are left alone, and others are sought."""
-    retry: float = 5.0
+    retry_seconds: float = 5.0
     """The minimum time from a search for a request that found no victims to the next one."""
-    searches: int = 1
+    max_searches_per_cycle: int = 1
     """The maximum number of searches in a cycle, so that it is short; the next is due at once."""
 
     def __post_init__(self) -> None:
-        if min(self.min_runtime, self.patience, self.retry, self.searches) < 0:
+        if (
+            min(
+                self.min_runtime_seconds,
+                self.patience_seconds,
+                self.retry_seconds,
+                self.max_searches_per_cycle,
+            )
+            < 0
+        ):
             raise InvalidQuota(f"a rule of preemption is negative: {self}")
 
     @property
@@ -40,42 +48,52 @@ class Preemption:
         return self.nominal or self.fair_share or self.priority
 
 
-NEVER = Preemption(nominal=False, fair_share=False, priority=False)
+NO_PREEMPTION = PreemptionRules(nominal=False, fair_share=False, priority=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consolidation:
+class ConsolidationRules:
     """The rules for moving jobs for one that lacks GPUs although enough are free in total."""
 
     ratio: float = 0.0
     """The maximum cost of moves, in GPU-hours per GPU-hour gained; 0: no job moves for another."""
-    min_wait: float = 300.0
+    min_wait_seconds: float = 300.0
     """The minimum waiting time of a job for which others move."""
-    most: int = 8
+    max_moves: int = 8
     """The maximum number of jobs that move for one job."""
-    calm: float = 3600.0
+    calm_seconds: float = 3600.0
     """The time after its start, and so after each move, during which a job does not move."""
-    restart: float = 60.0
+    restart_seconds: float = 60.0
     """The cost of a move for each GPU of the job, in addition to the work that is repeated."""
-    checkpoint: float = 600.0
+    checkpoint_seconds: float = 600.0
     """The maximum time of work that a moved job repeats."""
-    horizon: float = 3600.0
+    horizon_seconds: float = 3600.0
     """The maximum gain of a start.
 
     It limits the gain however late the start would have been, and where that is unknown.
     """
-    retry: float = 30.0
+    retry_seconds: float = 30.0
     """The minimum time from a search for a request that found nothing to the next one."""
 
     def __post_init__(self) -> None:
-        times = self.min_wait, self.calm, self.restart, self.checkpoint, self.horizon, self.retry
-        if not min(*times, self.ratio, self.most) >= 0 or not max(self.ratio, self.horizon) < inf:
+        times = (
+            self.min_wait_seconds,
+            self.calm_seconds,
+            self.restart_seconds,
+            self.checkpoint_seconds,
+            self.horizon_seconds,
+            self.retry_seconds,
+        )
+        if (
+            not min(*times, self.ratio, self.max_moves) >= 0
+            or not max(self.ratio, self.horizon_seconds) < inf
+        ):
             raise InvalidQuota(f"a rule of consolidation is negative or without end: {self}")
 
     @property
     def any(self) -> bool:
         """Tell whether jobs are moved for others."""
-        return self.ratio > 0 and self.most > 0
+        return self.ratio > 0 and self.max_moves > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,45 +103,50 @@ class Rules:
     by_priority: bool = True
     by_share: bool = True
     """Among equal priorities the tenant with the smallest share goes first; then age decides."""
-    half_life: float = 0.0
+    half_life_seconds: float = 0.0
     """The half-life of usage; 0: only current usage counts."""
-    fifo: Fifo = Fifo.BEST_EFFORT
+    order: OrderPolicy = OrderPolicy.BEST_EFFORT
     """The order where no cohort sets it."""
-    keep_room_after: float = 300.0
+    reserve_after_seconds: float = 300.0
     """The waiting time after which a queue head that lacks GPUs gets a reservation.
 
     With 0 it gets one at once, which is EASY backfill. Infinity: never. Otherwise it gets one
     against jobs of lower priority at once.
     """
-    kept: int = 4
+    max_reservations: int = 4
     """The maximum number of backfill reservations of each of the two kinds.
 
     One kind holds back only jobs of lower priority, the other kind all jobs.
     """
-    guess_delay: float = 300.0
+    max_backfill_delay_seconds: float = 300.0
     """The time for which a speculatively backfilled job may delay a queue head.
 
     After the head would have fitted without it for so long, the job is preempted. Infinity: no job
     is speculatively backfilled.
     """
-    grow_after: float = 300.0
+    grow_after_seconds: float = 300.0
     """The time after its start or a change of its size during which an elastic gang does not grow.
 
     The growth at its start is exempt. Infinity: it grows only then.
     """
-    foreseen: int = 1
+    max_reservations_per_cycle: int = 1
     """The maximum number of reservations that a cycle computes, so that it is short.
 
     The next cycle is due at once.
     """
-    preemption: Preemption = field(default_factory=Preemption)
-    consolidation: Consolidation = field(default_factory=Consolidation)
+    preemption: PreemptionRules = field(default_factory=PreemptionRules)
+    consolidation: ConsolidationRules = field(default_factory=ConsolidationRules)
 
     def __post_init__(self) -> None:
-        times = (self.half_life, self.keep_room_after, self.guess_delay, self.grow_after)
-        if min(*times, self.kept) < 0:
+        times = (
+            self.half_life_seconds,
+            self.reserve_after_seconds,
+            self.max_backfill_delay_seconds,
+            self.grow_after_seconds,
+        )
+        if min(*times, self.max_reservations) < 0:
             raise InvalidQuota(f"a rule of the queue is negative: {self}")
-        if self.half_life == inf:
+        if self.half_life_seconds == inf:
             raise InvalidQuota("the half-life is without end; with 0 only what is used now counts")
-        if self.foreseen < 1:
-            raise InvalidQuota(f"foreseen is {self.foreseen}; without 1 or more nothing goes on")
+        if self.max_reservations_per_cycle < 1:
+            raise InvalidQuota("max_reservations_per_cycle must be 1 or more")

@@ -5,22 +5,22 @@ from collections.abc import Iterable, Iterator
 
 from gpupack_core.errors import AlreadyHeld
 from gpupack_core.queueing.census import Census
-from gpupack_core.queueing.charge import Key
-from gpupack_core.queueing.job import Job, JobId, Running, Tenant
+from gpupack_core.queueing.charge import ModelKey
+from gpupack_core.queueing.job import Job, JobId, RunningJob, Tenant
 
 
 class RunningJobs:
     """Running jobs; mutable."""
 
     def __init__(self) -> None:
-        self._jobs: dict[JobId, Running] = {}
-        self.movable: dict[JobId, Running] = {}
+        self._jobs: dict[JobId, RunningJob] = {}
+        self.movable: dict[JobId, RunningJob] = {}
         """The jobs among them that may be moved; read-only."""
-        self.extras: dict[JobId, Running] = {}
+        self.extras: dict[JobId, RunningJob] = {}
         """The extra workers of elastic gangs among them; read-only."""
         self._guessed = 0
-        self._used: dict[Tenant, dict[Key, int]] = {}
-        self._of: dict[Tenant, dict[JobId, Running]] = {}
+        self._used: dict[Tenant, dict[ModelKey, int]] = {}
+        self._of: dict[Tenant, dict[JobId, RunningJob]] = {}
         self._census: Census | None = None
 
     def copy(self) -> "RunningJobs":
@@ -39,7 +39,7 @@ class RunningJobs:
     def __contains__(self, job: object) -> bool:
         return job in self._jobs
 
-    def __iter__(self) -> Iterator[Running]:
+    def __iter__(self) -> Iterator[RunningJob]:
         return iter(self._jobs.values())
 
     @property
@@ -51,11 +51,11 @@ class RunningJobs:
                 self._census.add(running)
         return self._census
 
-    def of(self, tenant: Tenant) -> Iterable[Running]:
+    def of(self, tenant: Tenant) -> Iterable[RunningJob]:
         """Return the tenant's running jobs."""
         return self._of.get(tenant, {}).values()
 
-    def get(self, job: JobId) -> Running | None:
+    def get(self, job: JobId) -> RunningJob | None:
         """Return the running job; None: it does not run."""
         return self._jobs.get(job)
 
@@ -64,7 +64,7 @@ class RunningJobs:
         """Tell whether a job of unknown duration runs, other than an extra worker."""
         return self._guessed > 0
 
-    def add(self, running: Running) -> None:
+    def add(self, running: RunningJob) -> None:
         """Add a job that runs from now on.
 
         Raises:
@@ -84,7 +84,7 @@ class RunningJobs:
         if self._census is not None:
             self._census.add(running)
 
-    def remove(self, job: JobId) -> Running | None:
+    def remove(self, job: JobId) -> RunningJob | None:
         """Remove a job that no longer runs and return it; None: it did not run."""
         running = self._jobs.pop(job, None)
         if running is None:
@@ -101,11 +101,11 @@ class RunningJobs:
             self._census.remove(job)
         return running
 
-    def used(self) -> dict[Tenant, dict[Key, int]]:
+    def used(self) -> dict[Tenant, dict[ModelKey, int]]:
         """Return milli-GPU by tenant and key; read-only."""
         return self._used
 
-    def _count(self, running: Running, *, sign: int) -> None:
+    def _count(self, running: RunningJob, *, sign: int) -> None:
         used = self._used.setdefault(running.job.tenant, {})
         for key, milli in running.charge.items():
             used[key] = used.get(key, 0) + sign * milli

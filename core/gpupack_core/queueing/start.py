@@ -28,12 +28,12 @@ class Now:
 class At:
     """A start at `at`, or before.
 
-    `guessed`: the time is only expected. It depends on how long similar jobs took, or another job
-    may be backfilled before the job.
+    `is_estimated`: the time is only expected. It depends on how long similar jobs took, or another
+    job may be backfilled before the job.
     """
 
     at: float
-    guessed: bool = False
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +70,22 @@ _DEADLINES_HELP: Final = (
 Start: TypeAlias = Now | At | WhenReleased | Never | Unknown
 
 
-def latest(start: Start) -> At | None:
+def latest_start(start: Start) -> At | None:
     """Return the time by which the job starts; None: it is unknown."""
     if isinstance(start, At):
         return start
     return start.latest if isinstance(start, WhenReleased) else None
 
 
-def said(start: Start) -> str:
+def start_text(start: Start) -> str:
     """Return the answer as the end of a sentence; empty: the reason says it already."""
     match start:
         case At():
             return _by(start)
         case WhenReleased(preempts_at=float(at)):
             return (
-                f"preemption for it begins at {moment(at)} at the latest, and it starts when the "
-                "preempted jobs have terminated"
+                f"preemption for it begins at {format_time(at)} at the latest, and it starts when "
+                "the preempted jobs have terminated"
             )
         case WhenReleased(latest=At() as by):
             return _by(by)
@@ -97,10 +97,10 @@ def said(start: Start) -> str:
             return ""
 
 
-def lasting(start: Start) -> str:
+def lasting_start_text(start: Start) -> str:
     """Return the answer without times, and without numbers that change by themselves."""
     match start:
-        case At(guessed=guessed):
+        case At(is_estimated=guessed):
             return "its start time is expected" if guessed else "its start time is known"
         case WhenReleased(preempts_at=float()):
             return "preemption for it begins soon"
@@ -114,23 +114,23 @@ def lasting(start: Start) -> str:
             return ""
 
 
-def helps(start: Start) -> tuple[str, ...]:
+def start_remedies(start: Start) -> tuple[str, ...]:
     """Return what would make the answer better, where the answer itself shows it."""
     if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
         return ()
     return (_DEADLINES_HELP,)
 
 
-def moment(at: float) -> str:
+def format_time(at: float) -> str:
     """Return the time such as «2026-01-31T12:00:00Z», rounded up so as not to be too early."""
     seconds = -int(-min(at, _LAST_YEAR) // 1)
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _by(by: At) -> str:
-    if by.guessed:
-        return f"it is expected to start at {moment(by.at)} at the latest"
-    return f"it starts at {moment(by.at)} at the latest"
+    if by.is_estimated:
+        return f"it is expected to start at {format_time(by.at)} at the latest"
+    return f"it starts at {format_time(by.at)} at the latest"
 
 
 def _endless(holders: int) -> str:

@@ -18,9 +18,9 @@ from math import inf
 from typing import Final
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing.charge import Charge, least
+from gpupack_core.queueing.charge import Charge, min_charge
 from gpupack_core.queueing.future import Future
-from gpupack_core.queueing.job import Job, JobId, Places, Running, Tenant
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.released import is_released_at_once
 from gpupack_core.queueing.room import earliest
@@ -70,7 +70,7 @@ class StartEstimate:
         strict = [each.at for each in self._strictly_before(entry, ahead, planned)]
         at = max(own.at, self._now, *strict)
         if at < inf:
-            return At(at, guessed=not self._is_certain(entry, planned))
+            return At(at, is_estimated=not self._is_certain(entry, planned))
         return WhenReleased(own.holders) if own.holders else Unknown(ENDLESS_BEFORE)
 
     def _is_certain(self, entry: Entry, planned: Sequence[Planned]) -> bool:
@@ -78,10 +78,13 @@ class StartEstimate:
         own = planned[-1]
         if own.guessed or any(each.placements for each in planned[:-1]):
             return False
-        if entry.since + self._state.books.rules.keep_room_after <= self._now:
+        if entry.since + self._state.books.rules.reserve_after_seconds <= self._now:
             return True
         released = (
-            place for one in self._state.running if one.until == own.at for place in one.placements
+            place
+            for one in self._state.running
+            if one.latest_end == own.at
+            for place in one.placements
         )
         return is_released_at_once(self._cluster, own.placements or (), released)
 
@@ -129,7 +132,7 @@ class StartEstimate:
         payable_at, payers = self._payable_at(job, before)
         held = [each for each in before if each.placements is not None]
         also = [
-            Running(each.job, each.placements or (), each.at, each.charge)
+            RunningJob(each.job, each.placements or (), each.at, each.charge)
             for each in held
             if each.at < inf
         ]
@@ -153,11 +156,11 @@ class StartEstimate:
         charge = self._state.books.charge(self._cluster, placements or ())
         return Planned(job, max(at, payable_at), placements, charge, guessed, holders)
 
-    def _beneficiaries(self) -> list[Running]:
+    def _beneficiaries(self) -> list[RunningJob]:
         """Return preemptors, which hold their places in the cluster already, as running jobs."""
         waiting = self._state.waiting
         return [
-            Running(each.job, each.placements, self._now, each.charge)
+            RunningJob(each.job, each.placements, self._now, each.charge)
             for each in self._state.reserved.values()
             if each.job.id in waiting
         ]
@@ -169,7 +172,7 @@ class StartEstimate:
         endless = [
             one
             for one in self._state.running
-            if one.job.is_expected(one.started) == inf
+            if one.job.expected_end(one.started) == inf
             and any(placement.node in nodes for placement in one.placements)
         ]
         here = [
@@ -181,7 +184,7 @@ class StartEstimate:
 
     def _payable_at(self, job: Job, before: Sequence[Planned]) -> tuple[float, tuple[JobId, ...]]:
         """Return when its quota allows it, and the jobs of unknown end that have to end before."""
-        books, needed = self._state.books, least(job.gang)
+        books, needed = self._state.books, min_charge(job.gang)
         if not books.limits or not needed:
             return self._now, ()
         usage = books.usage
@@ -228,7 +231,7 @@ class StartEstimate:
         ]
         return sorted(found, key=lambda each: (each[0], each[1]))
 
-    def _end_of(self, one: Running) -> float:
+    def _end_of(self, one: RunningJob) -> float:
         """Return its end; a job that exceeds its estimate ends at its deadline."""
-        expected = one.job.is_expected(one.started)
-        return expected if expected > self._now else one.until
+        expected = one.job.expected_end(one.started)
+        return expected if expected > self._now else one.latest_end

@@ -25,7 +25,7 @@ class Planned:
     @property
     def until(self) -> float:
         """Return the latest end."""
-        return self.job.ends(self.at)
+        return self.job.latest_end(self.at)
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ GPUs are held by a job that cannot be preempted, are broken, or are on too many 
 """
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.queueing.charge import least
+from gpupack_core.queueing.charge import min_charge
 from gpupack_core.queueing.job import Tenant
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Lane
 
 
-def starving(state: State, cluster: Cluster, now: float) -> dict[Tenant, float]:
+def starving_seconds(state: State, cluster: Cluster, now: float) -> dict[Tenant, float]:
     """Return the seconds for which the longest waiting such job of each tenant has waited.
 
     Args:
@@ -32,7 +32,7 @@ def starving(state: State, cluster: Cluster, now: float) -> dict[Tenant, float]:
 def _is_promised(state: State, cluster: Cluster, lane: Lane) -> bool:
     """Tell whether the rest of the tenant's nominal quota of one model is enough for the gang."""
     books, gang = state.books, lane.gang
-    leaf, needed = books.tree.tenant(lane.tenant), least(gang)
+    leaf, needed = books.tree.tenant(lane.tenant), min_charge(gang)
     used = books.usage.of(leaf)
     return needed > 0 and any(
         leaf.limit(key).nominal - used.get(key, 0) >= needed

@@ -9,7 +9,7 @@ from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.elastic import Elastic
 from gpupack_core.queueing.guests import Guests
-from gpupack_core.queueing.job import Job, JobId, Places, Running
+from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
 from gpupack_core.queueing.room import KeptRoom, Reservation
 from gpupack_core.queueing.running import RunningJobs
 from gpupack_core.queueing.start_estimate_memo import Estimates
@@ -109,17 +109,17 @@ class State:
             if job in self.running
         }
 
-    def victims_of(self, reservation: Reservation) -> tuple[Running, ...]:
+    def victims_of(self, reservation: Reservation) -> tuple[RunningJob, ...]:
         """Return the victims that have not ended yet."""
         found = map(self.running.get, reservation.victims)
         return tuple(running for running in found if running is not None)
 
-    def extras_of(self, running: Iterable[Running]) -> list[Running]:
+    def extras_of(self, running: Iterable[RunningJob]) -> list[RunningJob]:
         """Return the running extra workers of these gangs."""
         ids = [extra for one in running for extra in sorted(self.elastic.extras_of(one.job.id))]
         return [self.running.extras[extra] for extra in ids]
 
-    def starts(self, running: Running) -> None:
+    def starts(self, running: RunningJob) -> None:
         """Record that a job runs; drop the reservations of which it takes."""
         self.runs += 1
         self.running.add(running)
@@ -131,14 +131,14 @@ class State:
         }
         self.kept = [room for room in self.kept if room.job.id not in taken | {job}]
 
-    def exchanges(self, job: Job, places: Places, stopped: Sequence[Running]) -> None:
+    def exchanges(self, job: Job, places: Places, stopped: Sequence[RunningJob]) -> None:
         """Record a preemption; drop the reservations of which the preemptor takes."""
         taken = {
             room.job.id for room in self._standing() if not room.exchange(job, places, stopped)
         }
         self.kept = [room for room in self.kept if room.job.id not in taken | {job.id}]
 
-    def leaves(self, running: Running) -> None:
+    def leaves(self, running: RunningJob) -> None:
         """Record that a job no longer runs."""
         self.runs += 1
         for room in self._standing():

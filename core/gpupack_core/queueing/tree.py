@@ -16,9 +16,9 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
-from gpupack_core.queueing.charge import Charge, Key, Keys
+from gpupack_core.queueing.charge import Charge, ModelKey, ModelKeys
 from gpupack_core.queueing.job import Tenant
-from gpupack_core.queueing.quota import ROOT, Cohort, CohortName, Fifo, Limit, Quotas
+from gpupack_core.queueing.quota import ROOT, Cohort, CohortName, Limit, OrderPolicy, Quotas
 
 NodeId = NewType("NodeId", str)
 """«cohort/NAME» or «tenant/NAME»."""
@@ -37,12 +37,12 @@ class TreeNode:
 
     id: NodeId
     parent: "TreeNode | None"
-    limits: Mapping[Key, Limit]
+    limits: Mapping[ModelKey, Limit]
     weight: float
     path: tuple[NodeId, ...]
-    promised: dict[Key, int] = field(default_factory=dict)
-    fifo: Fifo | None = None
-    min_runtime: float | None = None
+    promised: dict[ModelKey, int] = field(default_factory=dict)
+    order: OrderPolicy | None = None
+    min_runtime_seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -54,11 +54,11 @@ class TreeNode:
         """Tell whether it is a namespace."""
         return self.id.startswith("tenant/")
 
-    def limit(self, key: Key) -> Limit:
+    def limit(self, key: ModelKey) -> Limit:
         """Return the limit of the model; without one nothing is guaranteed and nothing limited."""
         return self.limits.get(key, _UNLIMITED)
 
-    def kept(self, key: Key) -> int:
+    def kept(self, key: ModelKey) -> int:
         """Return the amount that is never lent."""
         lending = self.limit(key).lending
         return 0 if lending is None else max(self.promised.get(key, 0) - lending, 0)
@@ -68,7 +68,7 @@ class Tree:
     """The tree of one set of quotas, with one capacity."""
 
     def __init__(self, quotas: Quotas, capacity: Charge) -> None:
-        self.quotas, self.keys = quotas, Keys(quotas.keys())
+        self.quotas, self.keys = quotas, ModelKeys(quotas.keys())
         self._cohorts = {cohort.name: cohort for cohort in quotas.cohorts}
         self._quotas = {quota.tenant: quota for quota in quotas.quotas}
         self._nodes: dict[NodeId, TreeNode] = {}
@@ -78,7 +78,7 @@ class Tree:
         for quota in quotas.quotas:
             self.tenant(quota.tenant)
         below = self._add_up()
-        self.capacity: dict[Key, int] = {}
+        self.capacity: dict[ModelKey, int] = {}
         keepers = {
             key
             for node in self._nodes.values()
@@ -138,8 +138,8 @@ class Tree:
                 parent,
                 given.limits,
                 given.weight,
-                fifo=given.fifo,
-                min_runtime=given.min_runtime,
+                order=given.order,
+                min_runtime_seconds=given.min_runtime_seconds,
             )
             found.promised.update({key: at.nominal for key, at in given.limits.items()})
         return found
@@ -148,11 +148,11 @@ class Tree:
         self,
         of: NodeId,
         parent: TreeNode,
-        limits: Mapping[Key, Limit],
+        limits: Mapping[ModelKey, Limit],
         weight: float,
         *,
-        fifo: Fifo | None = None,
-        min_runtime: float | None = None,
+        order: OrderPolicy | None = None,
+        min_runtime_seconds: float | None = None,
     ) -> TreeNode:
         made = self._nodes[of] = TreeNode(
             of,
@@ -160,14 +160,16 @@ class Tree:
             limits,
             weight,
             (*parent.path, of),
-            fifo=fifo or parent.fifo,
-            min_runtime=parent.min_runtime if min_runtime is None else min_runtime,
+            order=order or parent.order,
+            min_runtime_seconds=parent.min_runtime_seconds
+            if min_runtime_seconds is None
+            else min_runtime_seconds,
         )
         return made
 
-    def _add_up(self) -> dict[Key, int]:
+    def _add_up(self) -> dict[ModelKey, int]:
         """Add what children lend to their parents; return all that is guaranteed."""
-        below: dict[Key, int] = {}
+        below: dict[ModelKey, int] = {}
         for node in reversed(self.all()):
             for key, at in node.limits.items():
                 below[key] = below.get(key, 0) + at.nominal

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from gpupack_core.queueing.charge import Charge, Key
+from gpupack_core.queueing.charge import Charge, ModelKey
 from gpupack_core.queueing.job import Tenant
 from gpupack_core.queueing.tree import NodeId, Tree, TreeNode
 
@@ -25,23 +25,23 @@ class Usage:
     """Milli-GPU by node of a tree; mutable; an average over time has fractions."""
 
     tree: Tree
-    _used: dict[NodeId, dict[Key, float]] = field(default_factory=dict)
+    _used: dict[NodeId, dict[ModelKey, float]] = field(default_factory=dict)
 
     def copy(self, tree: Tree) -> "Usage":
         """Return the same usage for a copy of the tree."""
         return Usage(tree, {of: used.copy() for of, used in self._used.items()})
 
-    def of(self, node: TreeNode) -> Mapping[Key, float]:
+    def of(self, node: TreeNode) -> Mapping[ModelKey, float]:
         """Return what counts against the node's guaranteed quota."""
         return self._used.get(node.id, {})
 
-    def add(self, tenant: Tenant, charge: Mapping[Key, float], *, sign: float = 1) -> None:
+    def add(self, tenant: Tenant, charge: Mapping[ModelKey, float], *, sign: float = 1) -> None:
         """Add what the tenant uses; `sign` -1: subtract it."""
         leaf = self.tree.tenant(tenant)
         for key, milli in charge.items():
             self._add(leaf, key, sign * milli)
 
-    def _add(self, node: TreeNode, key: Key, change: float) -> None:
+    def _add(self, node: TreeNode, key: ModelKey, change: float) -> None:
         above: TreeNode | None = node
         while above is not None and change:
             used = self._used.setdefault(above.id, {})
@@ -51,7 +51,7 @@ class Usage:
             change = max(used[key] - kept, 0) - max(before - kept, 0)
             above = above.parent
 
-    def available(self, node: TreeNode, key: Key) -> float:
+    def available(self, node: TreeNode, key: ModelKey) -> float:
         """Return how much more the node may use; negative: it uses more than it may now."""
         used, promised = self._used.get(node.id, {}).get(key, 0), node.promised.get(key, 0)
         if node.parent is None:
@@ -59,7 +59,7 @@ class Usage:
         above = min(self.available(node.parent, key), self.through(node, key))
         return max(node.kept(key) - used, 0) + above
 
-    def through(self, node: TreeNode, key: Key) -> float:
+    def through(self, node: TreeNode, key: ModelKey) -> float:
         """Return how much more than its own unlent part it may use by its borrowing limit."""
         borrowing = node.limit(key).borrowing
         if borrowing is None:
@@ -72,7 +72,7 @@ class Usage:
         leaf = self.tree.tenant(tenant)
         return all(self.available(leaf, key) >= milli for key, milli in charge.items() if milli)
 
-    def borrowed(self, node: TreeNode, key: Key) -> float:
+    def borrowed(self, node: TreeNode, key: ModelKey) -> float:
         """Return how much of the key it uses beyond its guaranteed quota."""
         used = self._used.get(node.id, {}).get(key, 0)
         return max(used - node.promised.get(key, 0), 0)
@@ -82,7 +82,7 @@ class Usage:
         keys = self._used.get(node.id, ())
         return max((self.share_of(node, key) for key in keys), default=0.0)
 
-    def share_of(self, node: TreeNode, key: Key) -> float:
+    def share_of(self, node: TreeNode, key: ModelKey) -> float:
         """Return its share of one model: what it borrows of the capacity, divided by its weight."""
         borrowed, capacity = self.borrowed(node, key), self.tree.capacity.get(key, 0)
         if not borrowed:

@@ -168,7 +168,7 @@ class Waiting:
         lane = self._lane(job)
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
         entry = self._entries[job.id] = Entry(job, rank, lane, now)
-        lane.shortest = min(lane.shortest, job.is_expected(0.0))
+        lane.shortest = min(lane.shortest, job.expected_end(0.0))
         if lane.entries and lane.entries[-1].rank > rank:
             insort(lane.entries, entry, key=attrgetter("rank"))
         else:
@@ -221,7 +221,7 @@ class Waiting:
             return False
         if news > _REMEMBERED:
             return True
-        return any(has_room(cluster, shape.gang.request, row) for row in self._last(news))
+        return any(may_fit_on_row(cluster, shape.gang.request, row) for row in self._last(news))
 
     def _lane(self, job: Job) -> Lane:
         lane = self._lanes.get((job.tenant, job.gang))
@@ -240,7 +240,7 @@ class Waiting:
         return {freed[index] for index in range(len(freed) - count, len(freed))}
 
 
-def has_room(cluster: Cluster, request: Request, row: int) -> bool:
+def may_fit_on_row(cluster: Cluster, request: Request, row: int) -> bool:
     """Tell whether one worker may fit on the row; necessary, not sufficient."""
     a = cluster.arrays
     if row >= len(a.free_cpu) or a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:

@@ -13,7 +13,7 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.gang import never_fits, why_not
 from gpupack_core.policies import POLICIES
 from gpupack_core.queueing import reasons, remedies
-from gpupack_core.queueing.charge import Key, least
+from gpupack_core.queueing.charge import ModelKey, min_charge
 from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.order import Order
@@ -22,7 +22,7 @@ from gpupack_core.queueing.preemption import Preemptor
 from gpupack_core.queueing.reasons import Wait, WaitReason
 from gpupack_core.queueing.room import KeptRoom, Planner, Reservation, is_free
 from gpupack_core.queueing.sheet import Sheet
-from gpupack_core.queueing.start import Never, Now, Start, WhenReleased, latest
+from gpupack_core.queueing.start import Never, Now, Start, WhenReleased, latest_start
 from gpupack_core.queueing.start_estimate import MAX_AHEAD, StartEstimate
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TreeNode
@@ -90,7 +90,7 @@ class Why:
         foresight = Foresight(self._state, self._sheet, self._plan, self._now)
         preemptor = Preemptor(self._state, self._sheet, self._within, foresight, self._now)
         begins = preemptor.begins(entry.job)
-        by = latest(start)
+        by = latest_start(start)
         if begins is None or (by is not None and by.at <= begins):
             return start
         return WhenReleased(preempts_at=begins, latest=by)
@@ -127,7 +127,7 @@ class Why:
         """Return what still holds the places that are reserved for it."""
         alive = self._state.victims_of(reservation)
         ending = WhenReleased(tuple(one.job.id for one in alive), preempting=True)
-        if reservation.own:
+        if reservation.in_place:
             cluster, running = self._cluster.overlay(), self._state.running
             if is_free(cluster, reservation.job, reservation.placements):
                 return None
@@ -149,7 +149,7 @@ class Why:
             lacks = self._within.may_pay(cluster, job)
             never = WaitReason.UNSATISFIABLE
             return _Told(never, text, Never(), refusal=refusal, left=left, lacks_room=lacks)
-        most, needed = self._within.most(cluster, job), least(job.gang)
+        most, needed = self._within.most(cluster, job), min_charge(job.gang)
         if most >= needed:
             return None
         node = self._books.tree.tenant(job.tenant)
@@ -163,7 +163,7 @@ class Why:
         return _Told(WaitReason.NO_ROOM, text, refusal=refusal, left=left, lacks_room=True)
 
     def _quota(self, job: Job, cluster: Cluster) -> _Told:
-        leaf, asked = self._books.tree.tenant(job.tenant), least(job.gang)
+        leaf, asked = self._books.tree.tenant(job.tenant), min_charge(job.gang)
         keys = self._books.keys.allowed(cluster, job.gang.request)
         key = max(keys, key=lambda key: self._usage.available(leaf, key))
         left = self._usage.available(leaf, key)
@@ -189,7 +189,7 @@ class Why:
 
     def _kept(self, entry: Entry) -> _Told | None:
         """Return the queue head whose reservation it would delay; None: there is none."""
-        job, after = entry.job, self._books.rules.keep_room_after
+        job, after = entry.job, self._books.rules.reserve_after_seconds
         for kept in self._state.kept:
             head = self._state.waiting.get(kept.job.id)
             if kept.placements is None or head is None or head.job.id == job.id:
@@ -211,7 +211,7 @@ def _next() -> _Told:
     return _Told(WaitReason.NEXT, reasons.NEXT_CYCLE, Now())
 
 
-def _limiting(usage: Usage, node: TreeNode, key: Key) -> tuple[TreeNode, bool]:
+def _limiting(usage: Usage, node: TreeNode, key: ModelKey) -> tuple[TreeNode, bool]:
     """Return the node that limits the quota, and whether by a borrowing limit."""
     if node.parent is None:
         return node, False

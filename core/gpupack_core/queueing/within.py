@@ -13,7 +13,7 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.models import both
 from gpupack_core.queueing.books import Books
-from gpupack_core.queueing.charge import Charge, Key, least
+from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
 from gpupack_core.queueing.job import Job, Places, Tenant
 from gpupack_core.queueing.room import Planner
 from gpupack_core.queueing.usage import Usage
@@ -53,7 +53,7 @@ class WithinQuota:
 
         The answer is cached until `forget`.
         """
-        needed = least(job.gang)
+        needed = min_charge(job.gang)
         if not self._books.limits or not needed:
             return True
         asked = job.tenant, job.gang.request.models
@@ -101,7 +101,7 @@ class WithinQuota:
         keys = self._books.keys.allowed(cluster, job.gang.request)
         return self._sum_left(job, keys) if keys else inf
 
-    def _sum_left(self, job: Job, keys: tuple[Key, ...]) -> float:
+    def _sum_left(self, job: Job, keys: tuple[ModelKey, ...]) -> float:
         leaf, usage = self._books.tree.tenant(job.tenant), self._books.usage
         return sum(max(usage.available(leaf, key), 0) for key in keys)
 

@@ -16,7 +16,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpupack_core.queueing import Ground, Tenant
+from gpupack_core.queueing import PreemptionReason, Tenant
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuQuota
 from gpupack_scheduling.queueing.admissions import Admissions
@@ -102,7 +102,7 @@ class QueueCollector(Collector):
             "Jobs, workers and pods that were told to end for others, by ground.",
             labels=["ground"],
         )
-        for ground in Ground:
+        for ground in PreemptionReason:
             stopped.add_metric([ground.value], preempting.stopped[ground.value])
         yield stopped
         yield CounterMetricFamily(

@@ -85,7 +85,7 @@ class QuotaReporter:
 
     async def _make_room_for_averages(self) -> None:
         """Create the GPUCohort that keeps the averages of namespaces outside all cohorts."""
-        has_half_life = self._admissions.queue.rules.half_life > 0
+        has_half_life = self._admissions.queue.rules.half_life_seconds > 0
         if has_half_life and cluster_cohort.shown(self._stores) is None:
             await cluster_cohort.make(self._api)
 

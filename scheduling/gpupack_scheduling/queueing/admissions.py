@@ -25,8 +25,8 @@ from gpupack_core.queueing import (
     Queue,
     Tenant,
     Wait,
-    places_by,
-    starving,
+    place_by_policy,
+    starving_seconds,
 )
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kube import objects
@@ -157,7 +157,7 @@ class Admissions:
 
     def starving(self) -> Mapping[Tenant, float]:
         """Return the seconds for which each namespace's oldest job waits within nominal quota."""
-        return starving(self._queue.state, self._ledger.cluster, self.now())
+        return starving_seconds(self._queue.state, self._ledger.cluster, self.now())
 
     @property
     def queue(self) -> Queue:
@@ -253,11 +253,11 @@ class Admissions:
         seen = self._ledger.changes.take()
         self._learned.see(seen.jobs)
         for node in sorted(seen.nodes):
-            self._queue.changed(node, self._ledger.cluster)
+            self._queue.record_node_change(node, self._ledger.cluster)
         for node in seen.freed:
             row = self._ledger.cluster.row(node)
             if row is not None:
-                self._queue.freed(row)
+                self._queue.record_release(row)
         for attempt in self._running.see(seen, self.now()):
             self._see_lost(attempt)
         self._recall()
@@ -288,27 +288,27 @@ class Admissions:
             self.now(),
             self._plan,
             preempt=may_stop,
-            most=most,
-            but=self._let_in.full(),
+            max_admissions=most,
+            excluded=self._let_in.full(),
         )
         self._goes_on = not found.complete
-        for given_up in found.given_up:
+        for given_up in found.cancelled:
             if not self._moving.gives_up(given_up, self._queue):
                 self._preempting.give_up(given_up, self._queue)
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for admit in held_back:
-            self._queue.failed(admit, self._ledger.cluster)
+            self._queue.revert_admission(admit, self._ledger.cluster)
         if held_back and (found.preemptions or found.moves or found.consolidations):
-            self._queue.not_carried_out()
+            self._queue.discard_decisions()
         for preempt in () if held_back else found.preemptions:
             self._preempting.decided(preempt, self._queue, self.now(), asking=asking)
         for move in () if held_back else found.moves:
             self._moving.decided(move, self._queue, self.now())
         for each in () if held_back else found.consolidations:
             self._consolidating.decided(each, self._queue, self.now(), asking=asking)
-        is_due = found.look_at is not None and found.look_at <= self.now()
+        is_due = found.due_at is not None and found.due_at <= self.now()
         self._order(settled=not (found or is_due) and may_stop)
-        self.look_at = found.look_at
+        self.look_at = found.due_at
         return bool(found) and not held_back
 
     def place(
@@ -338,9 +338,9 @@ class Admissions:
             """Place the pod among `nodes`; pending jobs are planned on all nodes."""
             if job.id != visitor.id:
                 return self._plan(cluster, job)
-            return places_by(self._policies.named(), cluster, job, candidates=nodes)
+            return place_by_policy(self._policies.named(), cluster, job, candidates=nodes)
 
-        found = self._queue.visit(visitor, self._ledger.cluster, self.now(), plan)
+        found = self._queue.try_admit(visitor, self._ledger.cluster, self.now(), plan)
         return found if isinstance(found, Wait) else found[0]
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
@@ -379,7 +379,7 @@ class Admissions:
         Raises:
             NotHeld: it does not wait.
         """
-        return self._queue.why(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
+        return self._queue.explain(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
 
     @property
     def lets_in(self) -> bool:
@@ -391,7 +391,7 @@ class Admissions:
         job = pod_id(pod.metadata.uid)
         waiting = self._waiting.get(job)
         if waiting is not None and job in self._queue.state.waiting:
-            wait = self._queue.why(job, self._ledger.cluster, self.now(), self._plan)
+            wait = self._queue.explain(job, self._ledger.cluster, self.now(), self._plan)
             if wait.lacks_room:
                 self._show_lack(pod, self.now() - waiting.asked_at)
             return wait.message
@@ -404,8 +404,8 @@ class Admissions:
     def copy(self) -> tuple[Queue, core.Cluster]:
         """Return copies of queue and cluster, for what-if questions in any thread."""
         self._queue.drain(self._draining.movable())
-        foreseen = max(self._queue.rules.kept, 1)
-        return self._queue.copy(foreseen=foreseen), self._ledger.cluster.fork()
+        foreseen = max(self._queue.rules.max_reservations, 1)
+        return self._queue.copy(max_reservations=foreseen), self._ledger.cluster.fork()
 
     def planner(self, also: Mapping[JobId, str | None]) -> Planner:
         """Return a planner of pending jobs and of those in `also`, for a copy of the queue.
@@ -417,7 +417,7 @@ class Admissions:
 
         def plan(cluster: core.Cluster, job: Job) -> Places | None:
             name = policy_of[job.id] if job.id in policy_of else self._policy_of(job)
-            return places_by(by_name[name], cluster, job)
+            return place_by_policy(by_name[name], cluster, job)
 
         return plan
 
@@ -510,7 +510,7 @@ class Admissions:
         self._recalled = True
         statuses = [each.status for each in self._quotas.cohorts.items.values()]
         for kept in averages.read(statuses):
-            self._queue.recall(kept.averages, kept.at, self._ledger.cluster, self.now())
+            self._queue.restore_usage(kept.averages, kept.at, self._ledger.cluster, self.now())
 
     def _see_lost(self, attempt: AttemptKey) -> None:
         """Restore the state of an attempt whose places were released unwritten, and notify its job.
@@ -629,7 +629,7 @@ class Admissions:
     def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)
         name = waiting.ask.policy if waiting else self._policy_of(job)
-        return places_by(self._policies.named(name), cluster, job)
+        return place_by_policy(self._policies.named(name), cluster, job)
 
     def _policy_of(self, job: Job) -> str | None:
         """Return the policy of a running job that may move; None: the cluster's."""

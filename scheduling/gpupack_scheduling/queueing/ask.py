@@ -80,7 +80,7 @@ class GangAsk:
             name=self.attempt.job,
             avoid=self.avoid,
             movable=self.movable,
-            extra=self.extra,
+            extra_workers=self.extra,
             held_since=self.held_since,
         )
 

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gpupack_core.queueing import ANY, Key, Queue, Tenant
+from gpupack_core.queueing import ANY, ModelKey, Queue, Tenant
 from gpupack_core.queueing.tree import TOP, NodeId
 from gpupack_core.units import WHOLE_GPU
 from gpupack_crds.gpucohort import CLUSTER_NAME
@@ -40,7 +40,7 @@ PERIODS: Final = 100
 """Number of periods in a half-life."""
 
 S = TypeVar("S", bound=QuotaStatus)
-ByModel = Mapping[Key, float]
+ByModel = Mapping[ModelKey, float]
 """Milli-GPU by model."""
 
 
@@ -49,7 +49,7 @@ class Kept:
     """Averages as a status has them; `at`: seconds since the epoch."""
 
     at: float
-    averages: dict[Tenant, dict[Key, float]]
+    averages: dict[Tenant, dict[ModelKey, float]]
 
 
 def read(statuses: Iterable[CohortStatus]) -> list[Kept]:
@@ -68,7 +68,7 @@ class AverageReport:
     """
 
     def __init__(self, queue: Queue, cohorts: Collection[str], now: float) -> None:
-        self._now, half_life = now, queue.rules.half_life
+        self._now, half_life = now, queue.rules.half_life_seconds
         self._is_kept = half_life > 0
         self._period = min(
             max(half_life / PERIODS, SHORTEST_PERIOD_SECONDS), LONGEST_PERIOD_SECONDS
@@ -124,10 +124,10 @@ def _moment(status: QuotaStatus) -> float | None:
     return at.timestamp() if at.tzinfo else None
 
 
-def _by_tenant(status: CohortStatus) -> dict[Tenant, dict[Key, float]]:
-    found: defaultdict[Tenant, dict[Key, float]] = defaultdict(dict)
+def _by_tenant(status: CohortStatus) -> dict[Tenant, dict[ModelKey, float]]:
+    found: defaultdict[Tenant, dict[ModelKey, float]] = defaultdict(dict)
     for each in status.averages:
-        model = ANY if each.model == ANY_MODEL else Key(each.model)
+        model = ANY if each.model == ANY_MODEL else ModelKey(each.model)
         found[Tenant(each.namespace)][model] = _milli(each.gpus)
     return dict(found)
 

@@ -45,7 +45,9 @@ class Consolidating:
         entry = queue.state.waiting.get(preempt.job)
         if entry is None:
             return
-        self._preempting.decided(preempt, queue, now, asking=asking, gained=decision.gained)
+        self._preempting.decided(
+            preempt, queue, now, asking=asking, gained=decision.gained_gpu_seconds
+        )
         for move in decision.moves:
             self._moving.holds_back(move, entry.job, preempt, queue, now)
         self._made[preempt.job] = decision
@@ -73,14 +75,14 @@ class Consolidating:
             self._moving.begins(move.job, now)
         self.begun += 1
         self.moved += len(decision.moves)
-        self.lost += decision.lost
-        self.gained += decision.gained
+        self.lost += decision.lost_gpu_seconds
+        self.gained += decision.gained_gpu_seconds
         log.info(
             "%s are moved so that %s has room: %.2f GPU-hours at the most for %.2f",
             ", ".join(move.job for move in decision.moves),
             job,
-            decision.lost / HOUR,
-            decision.gained / HOUR,
+            decision.lost_gpu_seconds / HOUR,
+            decision.gained_gpu_seconds / HOUR,
         )
 
     def _stays(self, job: JobId, queue: Queue) -> bool:

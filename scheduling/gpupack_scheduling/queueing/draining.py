@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Drains, Queue, Running, node_to_leave
+from gpupack_core.queueing import Drains, Queue, RunningJob, node_to_drain
 from gpupack_crds.gpunode import Maintenance
 from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import Drained
@@ -34,10 +34,10 @@ class Draining:
         """Return the devices that movable jobs leave as soon as they have another place."""
         return self._drains({"Movable", "All"}, at=inf)
 
-    def why(self, running: Running) -> tuple[core.NodeName, str]:
+    def why(self, running: RunningJob) -> tuple[core.NodeName, str]:
         """Return the first node on which a job must leave devices, and the reason."""
         drains = self.movable()
-        node = node_to_leave(running.placements, drains)
+        node = node_to_drain(running.placements, drains)
         return (core.NodeName(""), "") if node is None else (node, self._why(running, node, inf))
 
     def stopped(self, queue: Queue, now: float, *, settled: bool) -> Iterator[Drained]:
@@ -63,7 +63,7 @@ class Draining:
             why = f"for maintenance of node {node}: {self._why(running, node, now)}"
             yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
 
-    def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[Running, core.NodeName]]:
+    def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[RunningJob, core.NodeName]]:
         """Yield jobs that hold devices which must be free by now, with the node."""
         drains = self._drains({"All"}, at=now)
         cluster = self._ledger.cluster
@@ -71,11 +71,11 @@ class Draining:
             return
         held = {node: of for node, of in drains.items() if _is_held(cluster, node, of)}
         for running in queue.state.running if held else ():
-            node = node_to_leave(running.placements, held)
+            node = node_to_drain(running.placements, held)
             if node is not None and not self._is_moved(running, queue):
                 yield running, node
 
-    def _is_moved(self, running: Running, queue: Queue) -> bool:
+    def _is_moved(self, running: RunningJob, queue: Queue) -> bool:
         """Tell whether a job is on its way to another place."""
         reserved = queue.state.reserved.get(running.job.id)
         return reserved is not None and running.job.id in reserved.victims
@@ -88,12 +88,12 @@ class Draining:
                 drains[core.NodeName(name)] = _devices(gpus, entries)
         return drains
 
-    def _why(self, running: Running, node: core.NodeName, at: float) -> str:
+    def _why(self, running: RunningJob, node: core.NodeName, at: float) -> str:
         """Return the reason of the first entry that covers the job's devices and is due by `at`."""
         gpus = self._ledger.maintained[node]
         for entry in gpus.spec.maintenance:
             strikes = entry.drain != "Never" and _stop_at(entry) <= at
-            if strikes and node_to_leave(running.placements, {node: _devices(gpus, [entry])}):
+            if strikes and node_to_drain(running.placements, {node: _devices(gpus, [entry])}):
                 return entry.reason
         return ""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Queue, Running, node_to_leave
+from gpupack_core.queueing import Queue, RunningJob, node_to_drain
 from gpupack_crds.plan import Drained
 from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
@@ -40,7 +40,7 @@ class Failing:
         """Yield attempts that must end and have not been ended yet."""
         failed = {node: frozenset(of) for node, of in self._ledger.failed.items()}
         for running in queue.state.running if failed else ():
-            node = node_to_leave(running.placements, failed)
+            node = node_to_drain(running.placements, failed)
             if node is None or not is_attempt(running.job.id):
                 continue
             if not has_ended(self._ledger, running.job.id):
@@ -74,7 +74,7 @@ class Failing:
         found = self._quotas.rule_for(namespace, lambda cohort: cohort.failed_gpu_pods)
         return found is not None and found[1] == "Evict"
 
-    def _why(self, running: Running, node: core.NodeName) -> str:
+    def _why(self, running: RunningJob, node: core.NodeName) -> str:
         causes = self._ledger.failed[node]
         grants = (grant for place in running.placements for grant in place.devices)
         uuid = next(grant.uuid for grant in grants if grant.uuid in causes)

@@ -99,7 +99,7 @@ def gang_job(
         estimate=estimate,
         name=attempt.job,
         movable=is_read and shown is not None and shown.movable is not None,
-        extra=shown.extra if shown and is_read and found.spread == core.Spread() else 0,
+        extra_workers=shown.extra if shown and is_read and found.spread == core.Spread() else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
     )
 

@@ -7,7 +7,7 @@ Nothing is stored: after a start the API still has the jobs that ended recently.
 from collections.abc import Collection
 from typing import Final
 
-from gpupack_core.queueing import Durations, Tenant, kind_of
+from gpupack_core.queueing import DurationEstimates, Tenant, common_name
 from gpupack_scheduling.ledger.jobs import Jobs
 from gpupack_scheduling.ledger.workers import AttemptKey
 
@@ -21,13 +21,13 @@ class LearnedDurations:
     def __init__(self, jobs: Jobs, *, counts: bool) -> None:
         """Follow the jobs; if `counts` is False nothing is learned."""
         self._jobs, self._counts = jobs, counts
-        self._durations = Durations()
+        self._durations = DurationEstimates()
         self._learned: dict[str, int] = {}
         """Number of the last learned attempt, by UID of the job."""
 
     def estimate(self, attempt: AttemptKey) -> float | None:
         """Return the seconds that few jobs of its name exceed; None if too few have ended."""
-        return self._durations.estimate(Tenant(attempt.namespace), kind_of(attempt.job))
+        return self._durations.estimate(Tenant(attempt.namespace), common_name(attempt.job))
 
     def see(self, uids: Collection[str]) -> None:
         """Learn from changed jobs; each attempt counts once."""
@@ -45,7 +45,7 @@ class LearnedDurations:
                 self._learned[uid] = tried.number
                 self._durations.learn(
                     Tenant(shown.attempt.namespace),
-                    kind_of(shown.attempt.job),
+                    common_name(shown.attempt.job),
                     seconds,
-                    ended=tried.outcome == _ENDED,
+                    completed=tried.outcome == _ENDED,
                 )

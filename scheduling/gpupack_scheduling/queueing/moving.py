@@ -15,7 +15,16 @@ import math
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import GiveUp, Ground, Job, JobId, Move, Preempt, Queue, Victim
+from gpupack_core.queueing import (
+    CancelReservation,
+    Job,
+    JobId,
+    Move,
+    Preempt,
+    PreemptionReason,
+    Queue,
+    Victim,
+)
 from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.plan import MoveOrder
 from gpupack_scheduling.ledger.jobs import ShownJob
@@ -26,7 +35,11 @@ from gpupack_scheduling.queueing.ask import job_id
 from gpupack_scheduling.queueing.draining import Draining
 from gpupack_scheduling.queueing.preempting import MAX_UNWRITTEN
 
-_MOVES: Final = {Ground.MAINTENANCE, Ground.CONSOLIDATION, Ground.REVISED}
+_MOVES: Final = {
+    PreemptionReason.MAINTENANCE,
+    PreemptionReason.CONSOLIDATION,
+    PreemptionReason.REVISED,
+}
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,7 +88,7 @@ class Moving:
         if running is None:
             return
         node, why = self._draining.why(running)
-        queue.keep(running.job, move.placements, self._ledger.cluster, now)
+        queue.reserve_for_move(running.job, move.placements, self._ledger.cluster, now)
         self._orders(move, node, why, now)
 
     def holds_back(self, move: Move, head: Job, preempt: Preempt, queue: Queue, now: float) -> None:
@@ -83,7 +96,7 @@ class Moving:
         running = queue.state.running.get(move.job)
         if running is None:
             return
-        queue.keep(running.job, move.placements, self._ledger.cluster, now)
+        queue.reserve_for_move(running.job, move.placements, self._ledger.cluster, now)
         needed = {place.node for place in preempt.placements}
         left = (place.node for place in running.placements if place.node in needed)
         node = next(left, running.placements[0].node)
@@ -102,7 +115,7 @@ class Moving:
             self._release(job, queue)
 
     def _orders(self, move: Move, node: str, why: str, now: float) -> None:
-        victims = (Victim(move.job, move.ground, 0.0),)
+        victims = (Victim(move.job, move.reason, 0.0),)
         told = preemptions.told(Preempt(move.job, victims, move.placements), now)
         until = now + self._hold_seconds
         order = MoveOrder(
@@ -120,7 +133,7 @@ class Moving:
         for job in [job for job, made in self._made.items() if made.deadline <= now]:
             self._release(job, queue)
 
-    def gives_up(self, given_up: GiveUp, queue: Queue) -> bool:
+    def gives_up(self, given_up: CancelReservation, queue: Queue) -> bool:
         """Give up a move and return True; False if it is none.
 
         A job that did not end, or was not submitted again, waits like others.
@@ -186,7 +199,7 @@ class Moving:
         if job in self._made or self.is_over(uid, told):
             return
         owes = job in queue.state.stopping() or job in queue.state.guests
-        if owes and all(each.ground == Ground.REVISED for each in told.victims):
+        if owes and all(each.ground == PreemptionReason.REVISED for each in told.victims):
             self._over[uid] = told
             return
         placed = preemptions.places(told, shown.tickets, shown.needs)
@@ -195,11 +208,11 @@ class Moving:
         running = queue.state.running.get(job)
         places = tuple(each.placement for each in placed)
         found = running.job if running else holders.gang_job(shown.attempt, places, shown, None)
-        own = {each.ground for each in told.victims} == {Ground.REVISED}
-        queue.keep(found, places, self._ledger.cluster, now, own=own)
+        own = {each.ground for each in told.victims} == {PreemptionReason.REVISED}
+        queue.reserve_for_move(found, places, self._ledger.cluster, now, in_place=own)
         self._made[job] = _Made(None, math.inf)
 
-    def _release(self, job: JobId, queue: Queue, given_up: GiveUp | None = None) -> None:
+    def _release(self, job: JobId, queue: Queue, given_up: CancelReservation | None = None) -> None:
         self._made.pop(job, None)
         self._held_back.pop(job, None)
         stuck = given_up.stuck if given_up else ()

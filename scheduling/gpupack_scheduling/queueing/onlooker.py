@@ -8,7 +8,7 @@
     outlook of policies      the published one (outlooks.py)
 
 It decides nothing and notifies no component. The queue's own cycles on a copy answer a question
-(gpupack_core.queueing.question). What these cycles find out about pending jobs is remembered here,
+(gpupack_core.queueing.what_if). What these cycles find out about pending jobs is remembered here,
 as in real cycles. The read-only queue does not know what no object shows: places that are decided
 and not written yet, and which jobs were backfilled on an estimate.
 """

@@ -14,7 +14,7 @@ from typing import Final
 
 import gpupack_core as core
 from gpupack_core.feasibility import usable
-from gpupack_core.queueing import GiveUp, JobId, Preempt, Queue
+from gpupack_core.queueing import CancelReservation, JobId, Preempt, Queue
 from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.gpujob_status import GROUNDS, Preemption
 from gpupack_crds.plan import Stop
@@ -97,7 +97,7 @@ class Preempting:
         `gained`: GPU-seconds, for a consolidation, whose victims are moved.
         """
         queue.reserve(decision, self._ledger.cluster, now)
-        self.stopped.update(victim.ground.value for victim in decision.victims)
+        self.stopped.update(victim.reason.value for victim in decision.victims)
         self._made.decided(decision, now, hold_seconds=self._hold_seconds, gained=gained)
         ask = self._waiting[decision.job].ask
         if isinstance(ask, GatedAsk):
@@ -105,7 +105,7 @@ class Preempting:
         elif ask.attempt != asking:
             self._hears.call(ask.attempt)
 
-    def give_up(self, given_up: GiveUp, queue: Queue) -> None:
+    def give_up(self, given_up: CancelReservation, queue: Queue) -> None:
         """Give up a preemption whose victims did not end, or whose reservation is useless.
 
         The queue looks for another way.
@@ -159,7 +159,7 @@ class Preempting:
         return tuple(
             Stop(
                 attempt=victim.job,
-                ground=victim.ground.value,
+                ground=victim.reason.value,
                 namespace=ask.namespace,
                 pod=ask.pod.metadata.name,
             )
@@ -181,8 +181,8 @@ class Preempting:
                     continue
                 if claim.state is State.BOUND:
                     whom = name_of(waiting.ask.job, to=running.job)
-                    why = f"for {whom}, {GROUNDS[victim.ground.value]}"
-                    ground = str(victim.ground)
+                    why = f"for {whom}, {GROUNDS[victim.reason.value]}"
+                    ground = str(victim.reason)
                     yield Eviction(claim.uid, claim.namespace, claim.name, ground, why)
 
     def _find(

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import msgspec
 
 import gpupack_core as core
-from gpupack_core.queueing import Ground, JobId, Preempt, Victim
+from gpupack_core.queueing import JobId, Preempt, PreemptionReason, Victim
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
 from gpupack_scheduling.asks.needs import Needs
@@ -126,9 +126,9 @@ def read(
     shown: PlacedPreemption, job: JobId, needs: Needs, tickets: dict[str, int]
 ) -> tuple[tuple[Victim, ...], tuple[Allocation, ...]]:
     """Return victims and places from a status; unknown values of a newer release are ignored."""
-    grounds = set(Ground)
+    grounds = set(PreemptionReason)
     victims = tuple(
-        Victim(JobId(attempt), Ground(each.ground), 0.0)
+        Victim(JobId(attempt), PreemptionReason(each.ground), 0.0)
         for each in shown.victims
         if each.ground in grounds
         for attempt in each.attempts
@@ -157,10 +157,10 @@ def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
 
 def told(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
     """Convert a preemption into its form in a status; `gained`: GPU-seconds, of a consolidation."""
-    lost = None if gained is None else sum(victim.lost for victim in decision.victims)
-    by_ground: dict[Ground, list[str]] = defaultdict(list)
+    lost = None if gained is None else sum(victim.lost_gpu_seconds for victim in decision.victims)
+    by_ground: dict[PreemptionReason, list[str]] = defaultdict(list)
     for victim in decision.victims:
-        by_ground[victim.ground].append(victim.job)
+        by_ground[victim.reason].append(victim.job)
     return Preemption(
         since=dt.datetime.fromtimestamp(since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         victims=tuple(

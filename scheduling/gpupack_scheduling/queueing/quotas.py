@@ -19,9 +19,9 @@ from gpupack_core.queueing import (
     ROOT,
     Cohort,
     CohortName,
-    Fifo,
-    Key,
     Limit,
+    ModelKey,
+    OrderPolicy,
     Quota,
     Quotas,
     Tenant,
@@ -36,7 +36,7 @@ from gpupack_crds.wire import Wire
 Q = TypeVar("Q", GpuQuota, GpuCohort)
 R = TypeVar("R")
 
-ORDERS: Final = {"Strict": Fifo.STRICT, "BestEffort": Fifo.BEST_EFFORT}
+ORDERS: Final = {"Strict": OrderPolicy.STRICT, "BestEffort": OrderPolicy.BEST_EFFORT}
 
 
 class DefaultQuota(Wire, frozen=True, forbid_unknown_fields=True):
@@ -174,13 +174,13 @@ class _Models:
     """One name for each model, for all spellings."""
 
     def __init__(self, spelled: Iterable[str]) -> None:
-        self._names: dict[tuple[str, ...], Key] = {}
+        self._names: dict[tuple[str, ...], ModelKey] = {}
         for name in sorted(set(spelled)):
-            self._names.setdefault(tuple(words(name)), Key(name))
+            self._names.setdefault(tuple(words(name)), ModelKey(name))
 
     def problem(self, models: Iterable[str]) -> str:
         """Return which of these limits do not count; empty if all do."""
-        seen: set[Key] = set()
+        seen: set[ModelKey] = set()
         for model in models:
             key = self.key(model)
             if key in seen:
@@ -191,16 +191,16 @@ class _Models:
                 return f"GPUs of {over[0]} do not count as {model}: a quota has that longer name"
         return ""
 
-    def key(self, model: str) -> Key:
+    def key(self, model: str) -> ModelKey:
         """Return the name under which a model counts."""
         if model == ANY_MODEL or not words(model):
             return ANY
-        return self._names.get(tuple(words(model)), Key(model))
+        return self._names.get(tuple(words(model)), ModelKey(model))
 
 
-def _limits(given: Iterable[ModelLimit], models: _Models) -> dict[Key, Limit]:
+def _limits(given: Iterable[ModelLimit], models: _Models) -> dict[ModelKey, Limit]:
     """Return the limits in milli-GPU; of several for one model the first counts."""
-    found: dict[Key, Limit] = {}
+    found: dict[ModelKey, Limit] = {}
     for each in given:
         limit = Limit(
             each.nominal * WHOLE_GPU, _milli(each.lending_limit), _milli(each.borrowing_limit)

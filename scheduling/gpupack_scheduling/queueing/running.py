@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import gpupack_core as core
-from gpupack_core.queueing import Job, JobId, Queue, extra_of
+from gpupack_core.queueing import Job, JobId, Queue, extra_worker
 from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_scheduling.ledger.changes import Changes
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim
@@ -176,7 +176,7 @@ class RunningHolders:
     ) -> None:
         gang = self._queue.state.running.get(job_id(attempt))
         found = gang.job if gang else self._gang(attempt, held)
-        job = extra_of(found, index - self.least(attempt) + 1)
+        job = extra_worker(found, index - self.least(attempt) + 1)
         self._beside[job_id(attempt)][index] = job.id
         self._start(job, held, now, since=since)
 
@@ -261,7 +261,7 @@ class RunningHolders:
     def _see_began(self, job: JobId, began: float | None, now: float) -> None:
         running = self._queue.state.running.get(job)
         if running is not None and began is not None and min(began, now) != running.started:
-            self._queue.began(job, min(began, now))
+            self._queue.correct_start(job, min(began, now))
 
     def _see_deadlines(self, uids: Collection[str], now: float) -> None:
         for uid in uids:
@@ -271,12 +271,12 @@ class RunningHolders:
                 continue
             if shown.has_ended:
                 continue
-            ends, expected = shown.ends_at, running.until
+            ends, expected = shown.ends_at, running.latest_end
             until = ends.timestamp() if ends else float("inf")
             if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
                 duration = max(until - running.started, 1.0) if ends else None
                 job = dataclasses.replace(running.job, duration=duration)
-                self._queue.moved(job, running.placements, self._ledger.cluster, now)
+                self._queue.update_running(job, running.placements, self._ledger.cluster, now)
 
     def _see_movable(self, uids: Collection[str], now: float) -> None:
         """Update whether running jobs may move, which can change while they run."""
@@ -294,7 +294,7 @@ class RunningHolders:
                 job = dataclasses.replace(running.job, movable=found.movable)
                 if found.movable:
                     job = dataclasses.replace(job, gang=found.gang)
-                self._queue.moved(job, running.placements, self._ledger.cluster, now)
+                self._queue.update_running(job, running.placements, self._ledger.cluster, now)
 
     def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
         self._held[job.id] = held
@@ -308,7 +308,7 @@ class RunningHolders:
         running = self._queue.state.running.get(job)
         places = self.suppositions.places(job, held)
         if running is not None and places != running.placements:
-            self._queue.moved(running.job, places, self._ledger.cluster, now)
+            self._queue.update_running(running.job, places, self._ledger.cluster, now)
 
     def _end(self, job: JobId, now: float) -> bool:
         if self._held.pop(job, None) is None:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpupack_core.queueing import Consolidation, Preemption, Rules
+from gpupack_core.queueing import ConsolidationRules, PreemptionRules, Rules
 from gpupack_crds.quota import Order
 from gpupack_crds.wire import Wire
 from gpupack_scheduling.queueing.quotas import ORDERS, DefaultQuota
@@ -91,25 +91,25 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     def as_rules(self) -> Rules:
         """Convert the settings into core's rules."""
         return Rules(
-            fifo=ORDERS[self.order],
-            half_life=self.half_life_seconds,
-            keep_room_after=self.keep_room_after_seconds,
-            guess_delay=self.guess_delay_seconds,
-            grow_after=self.grow_after_seconds,
-            preemption=Preemption(
+            order=ORDERS[self.order],
+            half_life_seconds=self.half_life_seconds,
+            reserve_after_seconds=self.keep_room_after_seconds,
+            max_backfill_delay_seconds=self.guess_delay_seconds,
+            grow_after_seconds=self.grow_after_seconds,
+            preemption=PreemptionRules(
                 nominal=self.preemption.nominal,
                 fair_share=self.preemption.fair_share,
                 priority=self.preemption.priority,
-                min_runtime=self.preemption.min_run_seconds,
-                patience=self.preemption.patience_seconds,
+                min_runtime_seconds=self.preemption.min_run_seconds,
+                patience_seconds=self.preemption.patience_seconds,
             ),
-            consolidation=Consolidation(
+            consolidation=ConsolidationRules(
                 ratio=self.consolidation.ratio,
-                min_wait=self.consolidation.min_wait_seconds,
-                most=self.consolidation.most,
-                calm=self.consolidation.calm_seconds,
-                restart=self.consolidation.restart_seconds,
-                checkpoint=self.consolidation.checkpoint_seconds,
-                horizon=self.consolidation.horizon_seconds,
+                min_wait_seconds=self.consolidation.min_wait_seconds,
+                max_moves=self.consolidation.most,
+                calm_seconds=self.consolidation.calm_seconds,
+                restart_seconds=self.consolidation.restart_seconds,
+                checkpoint_seconds=self.consolidation.checkpoint_seconds,
+                horizon_seconds=self.consolidation.horizon_seconds,
             ),
         )

@@ -7,7 +7,7 @@ is submitted, its reservation is that of any preemption (preempting.py).
 
 import dataclasses
 
-from gpupack_core.queueing import Ground, JobId, Preempt, Queue, Victim
+from gpupack_core.queueing import JobId, Preempt, PreemptionReason, Queue, Victim
 from gpupack_scheduling.ledger.jobs import ShownJob
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
@@ -77,7 +77,7 @@ class Unasked:
         places = tuple(each.placement for each in held)
         self._told[job] = told
         self._made.found(Preempt(job, victims, places), now)
-        queue.keep(
+        queue.reserve_for_move(
             holders.gang_job(attempt, places, shown, None),
             places,
             self._ledger.cluster,
@@ -88,7 +88,7 @@ class Unasked:
 
 def is_moved(victim: Victim) -> bool:
     """Tell whether a victim is moved by a consolidation."""
-    return victim.ground is Ground.CONSOLIDATION
+    return victim.reason is PreemptionReason.CONSOLIDATION
 
 
 def leaves(victim: Victim, queue: Queue) -> bool:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeVar
 
-from gpupack_core.queueing import ANY, Key, Queue, Tenant
+from gpupack_core.queueing import ANY, ModelKey, Queue, Tenant
 from gpupack_core.queueing.tree import TOP, NodeId, Tree, TreeNode
 from gpupack_core.units import WHOLE_GPU
 from gpupack_crds.gpucohort import CLUSTER_NAME
@@ -22,7 +22,7 @@ from gpupack_crds.quota import ANY_MODEL, CohortStatus, ModelUse, QuotaStatus
 
 S = TypeVar("S", bound=QuotaStatus)
 
-Amounts = Mapping[Key, int]
+Amounts = Mapping[ModelKey, int]
 """Milli-GPU by model."""
 
 
@@ -30,8 +30,8 @@ Amounts = Mapping[Key, int]
 class _Sums:
     """Sums over one node of the tree."""
 
-    nominal: Counter[Key]
-    used: Counter[Key]
+    nominal: Counter[ModelKey]
+    used: Counter[ModelKey]
     running: int = 0
     waiting: int = 0
 
@@ -79,9 +79,9 @@ class UsageReport:
     def _of(self, node: NodeId) -> _Sums:
         return self._sums.setdefault(node, _Sums(Counter(), Counter()))
 
-    def _beyond_promises(self) -> Counter[Key]:
+    def _beyond_promises(self) -> Counter[ModelKey]:
         """Return, by model, what tenants borrow beyond GPUs that no quota guarantees."""
-        found: Counter[Key] = Counter()
+        found: Counter[ModelKey] = Counter()
         for node in self._tree.all():
             if node.is_tenant:
                 for key, used in self._of(node.id).used.items():
@@ -116,7 +116,7 @@ class UsageReport:
             problem=problem,
         )
 
-    def _model(self, node: TreeNode, key: Key, sums: _Sums) -> ModelUse:
+    def _model(self, node: TreeNode, key: ModelKey, sums: _Sums) -> ModelUse:
         nominal, used, borrowed, lent = self._amounts(node, key, sums)
         return ModelUse(
             model=ANY_MODEL if key == ANY else key,
@@ -126,7 +126,7 @@ class UsageReport:
             lent=gpus(lent),
         )
 
-    def _amounts(self, node: TreeNode, key: Key, sums: _Sums) -> tuple[int, int, int, int]:
+    def _amounts(self, node: TreeNode, key: ModelKey, sums: _Sums) -> tuple[int, int, int, int]:
         nominal, used = sums.nominal[key], sums.used[key]
         lending = node.limit(key).lending
         spare = max(nominal - used, 0) if node.parent else 0

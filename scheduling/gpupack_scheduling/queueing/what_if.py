@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Self
 
 import gpupack_core as core
-from gpupack_core.queueing import Job, JobId, Planner, Question, Queue, Quotas, Starts, Wait
+from gpupack_core.queueing import Job, JobId, Planner, PredictedStart, Queue, Quotas, Wait, WhatIf
 from gpupack_core.queueing.state import Findings
 from gpupack_crds.gpuquota import QUOTA_NAME, GpuQuotaSpec
 from gpupack_crds.kinds import GpuQuota
@@ -68,7 +68,7 @@ class Answer:
         findings: what the read-only queue can remember.
     """
 
-    starts: Starts | None = None
+    starts: PredictedStart | None = None
     wait: Wait | None = None
     stopped: tuple[Other, ...] = ()
     position: int | None = None
@@ -96,8 +96,8 @@ class Prepared:
     def what_if(self, job: Job) -> Answer:
         """Return what would become of one more job."""
         question, findings = self._settled()
-        found = question.ask(job)
-        if isinstance(found, Starts):
+        found = question.answer(job)
+        if isinstance(found, PredictedStart):
             running = self.queue.state.running
             ends = [one.job for each in found.victims if (one := running.get(each.job))]
             return Answer(
@@ -127,12 +127,12 @@ class Prepared:
         waiting = len(self.queue)
         if job_id not in self.queue.state.waiting:
             return Answer(waiting=waiting)
-        ahead = tuple(map(Other.of, self.queue.ahead(job_id)))
+        ahead = tuple(map(Other.of, self.queue.jobs_before(job_id)))
         return Answer(position=len(ahead) + 1, waiting=waiting, ahead=ahead)
 
-    def _settled(self) -> tuple[Question, Findings | None]:
+    def _settled(self) -> tuple[WhatIf, Findings | None]:
         self._change()
-        question = Question(self.queue, self.cluster, self.plan, self.now)
+        question = WhatIf(self.queue, self.cluster, self.plan, self.now)
         found = question.settle(thorough=bool(self.changes))
         return question, None if self.changes else found
 
@@ -141,7 +141,7 @@ class Prepared:
             node = self.cluster.node(name)
             if node is not None:
                 self.cluster.set_node(dataclasses.replace(node, cordoned=True))
-                self.queue.changed(name, self.cluster)
+                self.queue.record_node_change(name, self.cluster)
         if self.quotas is not None:
             self.queue.configure(self.quotas, self.cluster, self.now)
 

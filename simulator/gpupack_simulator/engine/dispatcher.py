@@ -31,7 +31,7 @@ from gpupack_simulator.engine.learning import Learning
 from gpupack_simulator.engine.own_queue import JobQueue, OwnQueue
 from gpupack_simulator.engine.recorder import Recorder
 from gpupack_simulator.engine.settings import Settings
-from gpupack_simulator.job import Job, JobId, holder_of, job_of
+from gpupack_simulator.job import Job, JobId, holder_name, job_of
 from gpupack_simulator.record import Cause, Consolidation, End
 
 _LATE: Final = 1e-6
@@ -60,7 +60,7 @@ class JobDispatcher:
         self._keeps = discipline.keeps if isinstance(discipline, Discipline) else True
         self._asks = _Asks(cluster, learning if self._keeps else None)
         self._known = discipline.durations if isinstance(discipline, Discipline) else Known.EXACT
-        self._durations = q.Durations()
+        self._durations = q.DurationEstimates()
         self._learning, self._recorder = learning, recorder
         self._grace, self._speeds = settings.grace, settings.speeds
         self._look_at: float | None = None
@@ -81,7 +81,7 @@ class JobDispatcher:
             number=len(self.entries),
             preemptible=job.preemptible,
             estimate=self._estimate(job),
-            extra=job.workers - job.least,
+            extra_workers=job.workers - job.least,
             movable=job.movable,
         )
         entry = self._by_id[job.id] = Entry(job, asked, since=self.now)
@@ -108,7 +108,7 @@ class JobDispatcher:
         while True:
             decisions = self.queue.cycle(self.cluster, self.now, self._plan)
             again = self._carry_out(decisions)
-            look_at = decisions.look_at
+            look_at = decisions.due_at
             if not again and (look_at is None or look_at > self.now):
                 break
         if not self._keeps:
@@ -129,10 +129,10 @@ class JobDispatcher:
         for move in decisions.moves:
             self._keep(move)
             self._leave(move.job)
-        for given_up in decisions.given_up:
+        for given_up in decisions.cancelled:
             self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
         stopped = decisions.preemptions or decisions.moves or decisions.consolidations
-        return bool(stopped or decisions.given_up)
+        return bool(stopped or decisions.cancelled)
 
     def _admit(self, admit: q.Admit) -> None:
         entry = self._by_id.get(admit.job)
@@ -217,15 +217,15 @@ class JobDispatcher:
 
     def changed(self, name: NodeName) -> None:
         """Report to the queue that the node failed or was repaired."""
-        self.queue.changed(name, self.cluster)
+        self.queue.record_node_change(name, self.cluster)
 
     def _plan(self, cluster: Cluster, job: q.Job) -> tuple[Placement, ...] | None:
-        return q.places_by(self._learning.policy, cluster, job)
+        return q.place_by_policy(self._learning.policy, cluster, job)
 
     def _start(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
         job = entry.job
         for worker, placement in enumerate(placements):
-            self.cluster.take(holder_of(job.id, worker), placement)
+            self.cluster.take(holder_name(job.id, worker), placement)
         self.queue.start(entry.asked, placements, self.cluster, self.now)
         self.running[job.id] = entry
         entry.waited += self.now - entry.since
@@ -249,8 +249,8 @@ class JobDispatcher:
         gang, _, number = extra.rpartition("+")
         entry = self._by_id[JobId(gang)]
         for worker, placement in enumerate(placements):
-            self.cluster.take(holder_of(extra, worker), placement)
-        asked = q.extra_of(entry.asked, int(number))
+            self.cluster.take(holder_name(extra, worker), placement)
+        asked = q.extra_worker(entry.asked, int(number))
         self.queue.start(asked, placements, self.cluster, self.now)
         entry.beside[extra] = placements
         self._extras[extra], self._since[extra] = entry, self.now
@@ -272,7 +272,7 @@ class JobDispatcher:
         placements = entry.beside.pop(extra)
         self._recorder.vacate_extra(entry.job.id, placements, since, self.now)
         for worker in range(len(placements)):
-            self.cluster.give_back(holder_of(extra, worker))
+            self.cluster.give_back(holder_name(extra, worker))
         self.queue.end(extra, self.cluster, self.now)
         self._recorder.allocated -= entry.job.request.milli
 
@@ -305,15 +305,15 @@ class JobDispatcher:
                 self.now,
                 decision.preempt.job,
                 len(decision.moves),
-                decision.lost * WHOLE_GPU,
-                decision.gained * WHOLE_GPU,
+                decision.lost_gpu_seconds * WHOLE_GPU,
+                decision.gained_gpu_seconds * WHOLE_GPU,
             )
         )
 
     def _keep(self, move: q.Move) -> None:
         entry = self.running[move.job]
         if isinstance(self.queue, q.Queue):
-            self.queue.keep(entry.asked, move.placements, self.cluster, self.now)
+            self.queue.reserve_for_move(entry.asked, move.placements, self.cluster, self.now)
 
     def _leave(self, job: JobId) -> None:
         self._tell_to_end(self.running[job], Cause.MOVED)
@@ -358,7 +358,7 @@ class JobDispatcher:
     def _learn(self, entry: Entry, *, ended: bool) -> None:
         if self._known is Known.LEARNED and entry.started is not None:
             tenant, took = q.Tenant(entry.job.tenant), self.now - entry.started
-            self._durations.learn(tenant, _kind(entry.job), took, ended=ended)
+            self._durations.learn(tenant, _kind(entry.job), took, completed=ended)
 
     def _drop(self, entry: Entry) -> None:
         self.queue.withdraw(entry.job.id, self.cluster)
@@ -373,12 +373,12 @@ class JobDispatcher:
         self._recorder.vacate(entry, self.now)
         self._recorder.allocated -= entry.job.request.milli * entry.job.least
         for worker in range(len(entry.placements)):
-            self.cluster.give_back(holder_of(entry.job.id, worker))
+            self.cluster.give_back(holder_name(entry.job.id, worker))
         self.queue.end(entry.job.id, self.cluster, self.now)
 
 
 def _kind(job: Job) -> str:
-    return job.kind or q.kind_of(job.id)
+    return job.kind or q.common_name(job.id)
 
 
 def _queue(discipline: Discipline | JobQueue, quotas: q.Quotas | None) -> q.Queue | OwnQueue:

@@ -15,7 +15,7 @@ from typing import Protocol
 from gpupack_core import WHOLE_GPU, Cluster, CoreError, Gang, NodeName, Placement
 from gpupack_core import queueing as q
 from gpupack_simulator.errors import InvalidDecision
-from gpupack_simulator.job import JobId, holder_of
+from gpupack_simulator.job import JobId, holder_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Situation:
     waiting: tuple[q.Job, ...]
     """Jobs in the order of their entry into the queue; preempted or killed jobs enter again at the
     end."""
-    running: tuple[q.Running, ...]
+    running: tuple[q.RunningJob, ...]
     stopping: frozenset[JobId]
     cluster: Cluster
     now: float
@@ -52,12 +52,12 @@ class OwnQueue:
     def __init__(self, deciding: JobQueue) -> None:
         self._deciding = deciding
         self._waiting: dict[JobId, q.Job] = {}
-        self._running: dict[JobId, q.Running] = {}
+        self._running: dict[JobId, q.RunningJob] = {}
         self._stopping: set[JobId] = set()
         self._stopped: dict[JobId, float] = {}
         """Time of the last stop of each job. No job is stopped twice at one instant, which could go
         on forever."""
-        self._keys = q.Keys()
+        self._keys = q.ModelKeys()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -91,7 +91,7 @@ class OwnQueue:
         """Record that a waiting job runs there from now on."""
         del self._waiting[job.id]
         charge = self._keys.charge(cluster, places)
-        self._running[job.id] = q.Running(job, places, now, charge)
+        self._running[job.id] = q.RunningJob(job, places, now, charge)
 
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
         """Record that a job has ended and its places are free."""
@@ -108,7 +108,7 @@ class OwnQueue:
     def release(self, job: JobId, cluster: Cluster, *, stuck: Sequence[JobId] = ()) -> None:
         """Do nothing, since nothing is reserved here."""
 
-    def changed(self, node: NodeName, cluster: Cluster) -> None:
+    def record_node_change(self, node: NodeName, cluster: Cluster) -> None:
         """Do nothing, since the cluster shows the change."""
 
     def cycle(self, cluster: Cluster, now: float, plan: q.Planner) -> q.Decisions:
@@ -131,8 +131,8 @@ class OwnQueue:
             raise InvalidDecision(f"decide answered {decided!r:.60}; give a Decisions")
         self._check(decided, cluster, now)
         done = bool(decided.admitted or decided.preemptions)
-        look_at = now if done else decided.look_at
-        return q.Decisions(decided.admitted, decided.preemptions, look_at=look_at)
+        look_at = now if done else decided.due_at
+        return q.Decisions(decided.admitted, decided.preemptions, due_at=look_at)
 
     def _check(self, decided: q.Decisions, cluster: Cluster, now: float) -> None:
         waiting, supposed = dict(self._waiting), cluster.overlay()
@@ -153,10 +153,10 @@ class OwnQueue:
                 self._check_victim(victim.job)
                 victims.add(victim.job)
         done = decided.admitted or decided.preemptions
-        if not done and decided.look_at is not None and decided.look_at <= now:
+        if not done and decided.due_at is not None and decided.due_at <= now:
             raise InvalidDecision(
                 f"at {now:g} nothing is decided, and it is to be asked again at "
-                f"{decided.look_at:g}; give a time to come, or none"
+                f"{decided.due_at:g}; give a time to come, or none"
             )
 
     def _check_victim(self, victim: JobId) -> None:
@@ -177,7 +177,7 @@ def _take(supposed: Cluster, job: q.Job, places: Sequence[Placement]) -> None:
         )
     try:
         for worker, placement in enumerate(places):
-            supposed.take(holder_of(job.id, worker), placement)
+            supposed.take(holder_name(job.id, worker), placement)
             _check_amounts(supposed, job, placement)
     except CoreError as error:
         raise InvalidDecision(f"job {job.id} is admitted where it cannot run: {error}") from error

@@ -10,9 +10,9 @@ from gpupack_core.queueing import (
     ANY,
     Cohort,
     CohortName,
-    Fifo,
-    Key,
     Limit,
+    ModelKey,
+    OrderPolicy,
     Quota,
     Tenant,
 )
@@ -59,7 +59,7 @@ class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
     parent: str = ""
     weight: Annotated[float, Meta(ge=0)] = 1.0
     gpus: dict[Name, LimitSpec | Amount] = {}
-    fifo: Fifo | None = None
+    fifo: OrderPolicy | None = None
     min_runtime: Time | None = None
 
 
@@ -94,7 +94,7 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     by_priority: bool | UnsetType = UNSET
     by_share: bool | UnsetType = UNSET
     half_life: Time | UnsetType = UNSET
-    fifo: Fifo | UnsetType = UNSET
+    fifo: OrderPolicy | UnsetType = UNSET
     keep_room_after: Time | UnsetType = UNSET
     kept: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
     guess_delay: Time | UnsetType = UNSET
@@ -111,37 +111,43 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
         discipline.rules,
         **_given(
             spec,
-            "by_priority",
-            "by_share",
-            "half_life",
-            "fifo",
-            "keep_room_after",
-            "kept",
-            "guess_delay",
-            "grow_after",
+            by_priority="by_priority",
+            by_share="by_share",
+            half_life="half_life_seconds",
+            fifo="order",
+            keep_room_after="reserve_after_seconds",
+            kept="max_reservations",
+            guess_delay="max_backfill_delay_seconds",
+            grow_after="grow_after_seconds",
         ),
         preemption=replace(
             discipline.rules.preemption,
             **_given(
-                preemption, "nominal", "fair_share", "priority", "min_runtime", "patience", "retry"
+                preemption,
+                nominal="nominal",
+                fair_share="fair_share",
+                priority="priority",
+                min_runtime="min_runtime_seconds",
+                patience="patience_seconds",
+                retry="retry_seconds",
             ),
         ),
         consolidation=replace(
             discipline.rules.consolidation,
             **_given(
                 spec.consolidation,
-                "ratio",
-                "min_wait",
-                "most",
-                "calm",
-                "restart",
-                "checkpoint",
-                "horizon",
-                "retry",
+                ratio="ratio",
+                min_wait="min_wait_seconds",
+                most="max_moves",
+                calm="calm_seconds",
+                restart="restart_seconds",
+                checkpoint="checkpoint_seconds",
+                horizon="horizon_seconds",
+                retry="retry_seconds",
             ),
         ),
     )
-    return replace(discipline, rules=rules, **_given(spec, "durations"))
+    return replace(discipline, rules=rules, **_given(spec, durations="durations"))
 
 
 def quota_of(spec: QuotaSpec) -> Quota:
@@ -161,13 +167,14 @@ def cohort_of(spec: CohortSpec) -> Cohort:
     )
 
 
-def _given(spec: Struct, *names: str) -> dict[str, Any]:
-    values = ((name, getattr(spec, name)) for name in names)
+def _given(spec: Struct, **fields: str) -> dict[str, Any]:
+    """Return the values that are set, by the names of the rules; `fields`: rules by field."""
+    values = ((name, getattr(spec, field)) for field, name in fields.items())
     return {name: value for name, value in values if value is not UNSET}
 
 
-def _limits(gpus: dict[str, LimitSpec | float]) -> dict[Key, Limit]:
-    return {ANY if name == ANY_MODEL else Key(name): _limit(of) for name, of in gpus.items()}
+def _limits(gpus: dict[str, LimitSpec | float]) -> dict[ModelKey, Limit]:
+    return {ANY if name == ANY_MODEL else ModelKey(name): _limit(of) for name, of in gpus.items()}
 
 
 def _limit(of: LimitSpec | float) -> Limit:

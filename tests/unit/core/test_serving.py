@@ -34,7 +34,7 @@ from gpupack_core import (
     explain,
     plan_gang,
 )
-from gpupack_core.queueing import Keys
+from gpupack_core.queueing import ModelKeys
 
 NVIDIA, AMD = "nvidia.com/gpu", "amd.com/gpu"
 MI300X = "AMD Instinct MI300X"
@@ -143,7 +143,7 @@ def test_quotas_count_gpus_of_every_name_under_their_models():
     there = both("a", 2, 3, resource=AMD)
     devices = (replace(d, model=MI300X) if d.resource else d for d in there.devices)
     cluster = cluster_of(replace(there, devices=tuple(devices)))
-    keys = Keys(["H100", "MI300X"])
+    keys = ModelKeys(["H100", "MI300X"])
     assert keys.capacity(cluster) == {"H100": 2000, "MI300X": 3000}
     placed = decide(cluster, whole(2, resource=AMD), BEST_FIT)
     assert keys.charge(cluster, [placed]) == {"MI300X": 2000}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpupack_core.queueing import Ground, WaitReason
+from gpupack_core.queueing import PreemptionReason, WaitReason
 from gpupack_crds.gpucohort import GpuCohortSpec, IdlePods
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_crds.quota import ModelLimit
@@ -49,7 +49,7 @@ def test_every_reason_to_wait_has_a_row(reason):
     assert f"| `{shown}`" in OPERATIONS
 
 
-@pytest.mark.parametrize("ground", [*Ground])
+@pytest.mark.parametrize("ground", [*PreemptionReason])
 def test_every_reason_of_a_preemption_has_a_row(ground):
     assert f"| `{ground}` |" in OPERATIONS
 

@@ -6,7 +6,7 @@ from extender_builders import MEMORY_MIB, OBSERVED, World, gpu_node, observed_no
 
 import gpupack_core as core
 from gpupack_api.accounts.inventory import Inventory
-from gpupack_core.queueing.charge import ANY, Keys
+from gpupack_core.queueing.charge import ANY, ModelKeys
 from gpupack_crds.plan import PlanRefusal
 from gpupack_scheduling.errors import AskInvalid
 from gpupack_scheduling.gpu_replicas import replicas_of_a_gpu
@@ -65,7 +65,7 @@ def test_gpus_that_are_not_shared_are_whole(labels):
 def test_a_replica_has_its_part_of_the_memory_and_there_are_as_many_gpus_as_boards(renamed):
     assert {device.memory for device in devices(renamed)} == {MEMORY_MIB // 4}
     assert len({device.parent for device in devices(renamed)}) == 2
-    assert Keys().capacity(renamed.ledger.cluster) == {ANY: 2 * core.WHOLE_GPU}
+    assert ModelKeys().capacity(renamed.ledger.cluster) == {ANY: 2 * core.WHOLE_GPU}
 
 
 def test_who_asks_by_the_name_of_replicas_gets_one(renamed):
@@ -105,7 +105,7 @@ def test_quotas_and_costs_count_a_part_of_a_gpu(renamed):
     cluster = renamed.ledger.cluster
     first = devices(renamed)[0]
     grant = core.Grant(first.uuid, core.WHOLE_GPU, first.memory)
-    charge = Keys().charge(cluster, [core.Placement("a", (grant,))])
+    charge = ModelKeys().charge(cluster, [core.Placement("a", (grant,))])
     assert charge == {ANY: core.WHOLE_GPU // 4}
     (held,) = Inventory(cluster).unnamed("a", {SHARED: 1})
     assert held.milli == core.WHOLE_GPU // 4

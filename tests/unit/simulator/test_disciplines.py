@@ -126,9 +126,9 @@ def test_a_queue_that_remembers_what_failed_decides_as_one_that_tries_everybody(
 
 def test_a_long_queue_costs_no_decision_while_nothing_is_given_back(monkeypatch):
     decisions = []
-    place = dispatcher.q.places_by
+    place = dispatcher.q.place_by_policy
     monkeypatch.setattr(
-        dispatcher.q, "places_by", lambda *given: decisions.append(given) or place(*given)
+        dispatcher.q, "place_by_policy", lambda *given: decisions.append(given) or place(*given)
     )
     jobs = [job(f"job-{n}", at=n) for n in range(300)]
     run([node("a", 1)], jobs, discipline="fifo-skip", until=400)

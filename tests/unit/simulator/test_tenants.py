@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from simulator_builders import job, node, run, starts
 
-from gpupack_core.queueing import Limit, Preemption, Quota, Quotas, Rules
+from gpupack_core.queueing import Limit, PreemptionRules, Quota, Quotas, Rules
 from gpupack_simulator import Cause, Sampling
 from gpupack_simulator.disciplines import DISCIPLINES, Known
 
 
 def queue(**rules):
     """The cluster's rules with others."""
-    preemption = rules.pop("preemption", Preemption(min_runtime=0, retry=0))
+    preemption = rules.pop("preemption", PreemptionRules(min_runtime_seconds=0, retry_seconds=0))
     return replace(DISCIPLINES["fair-share"], rules=Rules(preemption=preemption, **rules))
 
 
@@ -40,8 +40,8 @@ def test_tenants_who_always_want_more_get_gpu_seconds_by_their_weights(half_life
     jobs = of("heavy", *(job(f"h{n}", lasts=7 + n % 5) for n in range(600)))
     jobs += of("light", *(job(f"l{n}", lasts=6 + n % 7) for n in range(300)))
     rules = queue(
-        half_life=half_life,
-        preemption=Preemption(min_runtime=0, retry=0, fair_share=fair_share),
+        half_life_seconds=half_life,
+        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, fair_share=fair_share),
     )
     course = run(
         [node("a", 8), node("b", 8)],
@@ -77,11 +77,11 @@ def test_a_tenant_that_was_away_gets_its_weight_from_then_on_or_also_what_it_mis
     """Light has all GPUs for 1,000 s; then both always want more, for 1,000 s."""
     jobs = of("light", *(job(f"l{n}", lasts=6 + n % 7) for n in range(2600)))
     jobs += of("heavy", *(job(f"h{n}", at=1000, lasts=7 + n % 5) for n in range(1700)))
-    never = Preemption(nominal=False, fair_share=False, priority=False)
+    never = PreemptionRules(nominal=False, fair_share=False, priority=False)
     course = run(
         [node("a", 8), node("b", 8)],
         jobs,
-        queue=queue(half_life=half_life, preemption=never),
+        queue=queue(half_life_seconds=half_life, preemption=never),
         quotas=WEIGHTS,
         until=2000,
         sampling=Sampling(),
@@ -105,8 +105,8 @@ def test_with_a_half_life_who_used_nothing_lately_goes_first():
     """Early has used all GPUs for long; when one comes free, late gets it although both want it."""
     jobs = of("early", *(job(f"e{n}", lasts=50 + 10 * n) for n in range(4)))
     jobs += of("early", job("more", at=10, lasts=5)) + of("late", job("first", at=20, lasts=5))
-    never = Preemption(nominal=False, fair_share=False, priority=False)
-    course = run([node("a")], jobs, queue=queue(half_life=100.0, preemption=never))
+    never = PreemptionRules(nominal=False, fair_share=False, priority=False)
+    course = run([node("a")], jobs, queue=queue(half_life_seconds=100.0, preemption=never))
     assert (starts(course)["first"], starts(course)["more"]) == (50, 55)
 
 
@@ -125,16 +125,16 @@ def test_a_borrower_gives_back_after_its_grace_period():
 def test_nobody_is_stopped_before_the_minimum_run_time_and_no_later_than_that():
     quotas = Quotas((Quota("owner", {"": Limit(4000)}),))
     jobs = of("guest", job("guest", 4, lasts=1000)) + of("owner", job("mine", 4, at=10, lasts=10))
-    rules = queue(preemption=Preemption(min_runtime=60))
+    rules = queue(preemption=PreemptionRules(min_runtime_seconds=60))
     assert starts(run([node("a")], jobs, queue=rules, quotas=quotas))["mine"] == 60
 
 
 def test_a_job_that_waits_longer_than_the_bound_is_not_overtaken_for_ever():
     small = of("many", *(job(f"s{n}", at=n, lasts=5.5) for n in range(200)))
     jobs = small + of("gang", job("large", 4, at=20, lasts=5))
-    never = Preemption(nominal=False, fair_share=False, priority=False)
+    never = PreemptionRules(nominal=False, fair_share=False, priority=False)
     patient, endless = (
-        starts(run([node("a")], jobs, queue=queue(keep_room_after=after, preemption=never)))
+        starts(run([node("a")], jobs, queue=queue(reserve_after_seconds=after, preemption=never)))
         for after in (30.0, float("inf"))
     )
     assert patient["large"] <= 20 + 30 + 6

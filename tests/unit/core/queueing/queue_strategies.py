@@ -5,7 +5,7 @@ from core_builders import node
 from hypothesis import strategies as st
 from queue_world import World, cohort, limit, quota, with_rules
 
-from gpupack_core.queueing import Fifo
+from gpupack_core.queueing import OrderPolicy
 
 TENANTS = ("a", "b", "c")
 MODELS = ("H100", "T4")
@@ -46,9 +46,9 @@ def worlds(draw, rules=None, most=10):
         for n in range(draw(st.integers(1, 3)))
     ]
     drawn = with_rules(
-        fifo=draw(st.sampled_from(Fifo)),
-        keep_room_after=draw(st.sampled_from([0, 5])),
-        half_life=draw(st.sampled_from([0, 0, 3])),
+        order=draw(st.sampled_from(OrderPolicy)),
+        reserve_after_seconds=draw(st.sampled_from([0, 5])),
+        half_life_seconds=draw(st.sampled_from([0, 0, 3])),
     )
     world = World(
         *nodes,

@@ -24,20 +24,20 @@ from gpupack_core.queueing import (
     CohortName,
     Job,
     JobId,
-    Key,
     Limit,
-    Preemption,
+    ModelKey,
+    PreemptionRules,
     Queue,
     Quota,
     Quotas,
     Rules,
     Tenant,
-    extra_of,
-    holder_of,
-    places_by,
+    extra_worker,
+    holder_name,
+    place_by_policy,
 )
 
-AT_ONCE = Preemption(min_runtime=0, retry=0, searches=100)
+AT_ONCE = PreemptionRules(min_runtime_seconds=0, retry_seconds=0, max_searches_per_cycle=100)
 PATIENT = Rules(preemption=AT_ONCE)
 
 
@@ -51,7 +51,7 @@ def limits(gpus=None, **of_models):
     """A number of GPUs of any model, or a Limit; by model with keywords."""
     given = {} if gpus is None else {"": gpus}
     return {
-        Key(key): of if isinstance(of, Limit) else limit(of)
+        ModelKey(key): of if isinstance(of, Limit) else limit(of)
         for key, of in (given | of_models).items()
     }
 
@@ -60,9 +60,16 @@ def quota(tenant, gpus=None, *, cohort="", weight=1.0, **of_models):
     return Quota(Tenant(tenant), limits(gpus, **of_models), CohortName(cohort), weight)
 
 
-def cohort(name, gpus=None, *, parent="", weight=1.0, fifo=None, min_runtime=None, **of_models):
+def cohort(
+    name, gpus=None, *, parent="", weight=1.0, order=None, min_runtime_seconds=None, **of_models
+):
     return Cohort(
-        CohortName(name), CohortName(parent), limits(gpus, **of_models), weight, fifo, min_runtime
+        CohortName(name),
+        CohortName(parent),
+        limits(gpus, **of_models),
+        weight,
+        order,
+        min_runtime_seconds,
     )
 
 
@@ -109,10 +116,10 @@ class World:
 
     def _start(self, name, places):
         for worker, placement in enumerate(places):
-            self.cluster.take(holder_of(name, worker), placement)
+            self.cluster.take(holder_name(name, worker), placement)
         if name not in self.jobs:
             gang, _, number = name.rpartition("+")
-            self.jobs[name] = extra_of(self.jobs[gang], int(number))
+            self.jobs[name] = extra_worker(self.jobs[gang], int(number))
         self.queue.start(self.jobs[name], places, self.cluster, self.now)
         self.running[name] = places
 
@@ -129,7 +136,7 @@ class World:
             ]
             by_node[node.name] = frozenset(d.uuid for d in devices if d.uuid in uuids)
             self.cluster.set_node(replace(node, devices=tuple(devices)))
-            self.queue.changed(node.name, self.cluster)
+            self.queue.record_node_change(node.name, self.cluster)
         self.queue.drain({n: devices for n, devices in by_node.items() if devices and drain})
         return self
 
@@ -141,13 +148,13 @@ class World:
         for extra in sorted(self.queue.state.elastic.extras_of(JobId(name))):
             self._stop(extra)
         for worker in range(len(self.running[name])):
-            self.cluster.give_back(holder_of(name, worker))
+            self.cluster.give_back(holder_name(name, worker))
         del self.running[name]
         self.ending.pop(name, None)
         self.queue.end(JobId(name), self.cluster, self.now)
 
     def plan(self, cluster, job):
-        return places_by(FIRST_FIT, cluster, job)
+        return place_by_policy(FIRST_FIT, cluster, job)
 
     def decide(self, *, at=None):
         """All that is decided until nothing more is, at this time."""
@@ -157,9 +164,9 @@ class World:
                 self._requeue(name)
         for _ in range(1000):
             found = self.queue.cycle(self.cluster, self.now, self.plan)
-            is_due = found.look_at is not None and found.look_at <= self.now
+            is_due = found.due_at is not None and found.due_at <= self.now
             if not found and not is_due:
-                self.look_at = found.look_at
+                self.due_at = found.due_at
                 return self
             self._apply(found)
         recent = "; ".join(self.log[-12:])
@@ -179,9 +186,9 @@ class World:
                 elif victim.job in self.running:
                     self._requeue(victim.job)
         self._apply_moves(found)
-        for given_up in found.given_up:
-            self.log.append(f"{given_up.job} gives up")
-            self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
+        for cancelled in found.cancelled:
+            self.log.append(f"{cancelled.job} gives up")
+            self.queue.release(cancelled.job, self.cluster, stuck=cancelled.stuck)
 
     def _apply_moves(self, found):
         moves = list(found.moves)
@@ -193,7 +200,9 @@ class World:
             moves += each.moves
         for move in found.moves:
             self.log.append(f"{move.job} moves")
-            self.queue.keep(self.jobs[move.job], move.placements, self.cluster, self.now)
+            self.queue.reserve_for_move(
+                self.jobs[move.job], move.placements, self.cluster, self.now
+            )
         for move in moves:
             self.kept[move.job] = move.placements
             if self.grace:
@@ -214,8 +223,8 @@ class World:
             for name, places in sorted(self.running.items())
         }
 
-    def why(self, name):
-        return self.queue.why(JobId(name), self.cluster, self.now, self.plan)
+    def explain(self, name):
+        return self.queue.explain(JobId(name), self.cluster, self.now, self.plan)
 
 
 def with_rules(**kw):

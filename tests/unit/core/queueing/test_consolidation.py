@@ -12,10 +12,28 @@ from queue_strategies import TENANTS, quotas
 from queue_world import World, cohort, limit, quota, used, with_rules
 
 from gpupack_core.errors import InvalidQuota
-from gpupack_core.queueing import NEVER, Consolidation, Fifo, Ground, Preemption
+from gpupack_core.queueing import (
+    NO_PREEMPTION,
+    ConsolidationRules,
+    OrderPolicy,
+    PreemptionReason,
+    PreemptionRules,
+)
 
-MOVES = Consolidation(ratio=1.0, min_wait=0.0, calm=0.0, restart=60.0, checkpoint=600.0, retry=0.0)
-RULES = with_rules(keep_room_after=0.0, preemption=NEVER, consolidation=MOVES, foreseen=100)
+MOVES = ConsolidationRules(
+    ratio=1.0,
+    min_wait_seconds=0.0,
+    calm_seconds=0.0,
+    restart_seconds=60.0,
+    checkpoint_seconds=600.0,
+    retry_seconds=0.0,
+)
+RULES = with_rules(
+    reserve_after_seconds=0.0,
+    preemption=NO_PREEMPTION,
+    consolidation=MOVES,
+    max_reservations_per_cycle=100,
+)
 
 
 def rules(**kw):
@@ -37,7 +55,7 @@ def test_one_job_moves_and_the_one_who_waits_has_a_whole_node():
 
 
 def test_without_the_rule_nobody_is_moved_for_others():
-    assert fragmented(rules=with_rules(keep_room_after=0.0)).decide(at=10).log == []
+    assert fragmented(rules=with_rules(reserve_after_seconds=0.0)).decide(at=10).log == []
 
 
 def test_who_does_not_say_that_it_is_movable_stays():
@@ -91,14 +109,14 @@ def test_for_a_gang_room_is_made_on_several_nodes():
 
 
 def test_nobody_is_moved_before_the_first_has_waited_for_so_long():
-    world = fragmented(rules=rules(min_wait=100.0)).decide(at=10)
-    assert (world.log, world.look_at) == ([], 100)
+    world = fragmented(rules=rules(min_wait_seconds=100.0)).decide(at=10)
+    assert (world.log, world.due_at) == ([], 100)
     assert "large" in world.decide(at=100).running
 
 
 def test_who_began_or_was_moved_of_late_is_left_alone():
-    world = fragmented(rules=rules(calm=50.0)).decide(at=10)
-    assert (world.log, world.look_at) == ([], 50)
+    world = fragmented(rules=rules(calm_seconds=50.0)).decide(at=10)
+    assert (world.log, world.due_at) == ([], 50)
     world.decide(at=50)
     world.end("large").end("b").submit("again", 2).runs("c", "n0/0").decide(at=60)
     assert "again" not in world.running
@@ -108,7 +126,7 @@ def test_who_began_or_was_moved_of_late_is_left_alone():
 
 def test_no_more_jobs_are_moved_for_one_than_the_rule_says():
     for most in (1, 2):
-        world = World(node("n0", 4), node("n1", 4), rules=rules(most=most))
+        world = World(node("n0", 4), node("n1", 4), rules=rules(max_moves=most))
         for n in range(2):
             world.runs(f"a{n}", f"n0/{n}", movable=True).runs(f"b{n}", f"n1/{n}", movable=True)
         world.submit("large", 4).decide(at=10)
@@ -124,17 +142,17 @@ def test_what_moves_cost_is_bounded_by_what_is_gained():
         world.submit("large", 2).decide(at=10)
         assert bool(world.consolidations) is (ratio == 0.36)
     [decided] = world.consolidations
-    assert (decided.gained, decided.lost) == (2 * 100, 60 + 10)
+    assert (decided.gained_gpu_seconds, decided.lost_gpu_seconds) == (2 * 100, 60 + 10)
 
 
 def test_no_more_than_one_checkpoint_is_lost():
     [decided] = fragmented().decide(at=5000).consolidations
-    assert decided.lost == 60 + 600
+    assert decided.lost_gpu_seconds == 60 + 600
 
 
 def test_a_start_that_nobody_foresees_is_gained_by_the_horizon():
-    [decided] = fragmented(rules=rules(horizon=500.0)).decide(at=10).consolidations
-    assert decided.gained == 2 * 500
+    [decided] = fragmented(rules=rules(horizon_seconds=500.0)).decide(at=10).consolidations
+    assert decided.gained_gpu_seconds == 2 * 500
 
 
 def test_who_runs_shortly_gains_no_more_than_it_runs():
@@ -226,22 +244,22 @@ def test_who_is_moved_stays_within_its_quota_for_the_model_that_it_goes_to():
 
 def test_extra_workers_shrink_before_anybody_is_moved():
     world = World(node("n0", 2), node("n1", 2), rules=RULES)
-    world.submit("e", 1, extra=1).decide()
+    world.submit("e", 1, extra_workers=1).decide()
     world.runs("b", "n1/0", movable=True).submit("large", 2).decide(at=10)
     assert world.consolidations == []
     world = World(node("n0", 2), node("n1", 2), rules=RULES)
-    world.runs("b", "n1/0", movable=True).submit("e", 2, extra=1).decide()
+    world.runs("b", "n1/0", movable=True).submit("e", 2, extra_workers=1).decide()
     world.runs("c", "n1/1").submit("next", 1).decide(at=10)
     assert world.consolidations == []
 
 
 def test_the_extra_workers_of_a_gang_that_moves_restart_too():
     world = World(node("n0", 2), node("n1", 1), node("n2", 1), rules=RULES)
-    world.runs("x", "n0/1").runs("y", "n2/0").submit("e", 1, extra=1, movable=True).decide()
+    world.runs("x", "n0/1").runs("y", "n2/0").submit("e", 1, extra_workers=1, movable=True).decide()
     assert world.where["e+1"] == "n1/0"
     world.end("x").end("y").submit("large", 2).decide(at=10)
     [decided] = world.consolidations
-    assert decided.lost == 60 + 10 + 60
+    assert decided.lost_gpu_seconds == 60 + 10 + 60
     assert world.where["e"] == "n2/0"
 
 
@@ -255,7 +273,7 @@ def test_places_that_are_kept_for_another_are_none_to_go_to():
 
 
 def test_where_somebody_never_ends_the_room_is_given_up():
-    patient = Preemption(nominal=False, fair_share=False, priority=False, patience=20)
+    patient = PreemptionRules(nominal=False, fair_share=False, priority=False, patience_seconds=20)
     world = fragmented(grace=1000.0, rules=replace(RULES, preemption=patient)).decide(at=10)
     world.decide(at=30)
     assert "large gives up" in world.log
@@ -266,15 +284,15 @@ def test_where_somebody_never_ends_the_room_is_given_up():
 def test_the_ground_of_a_move_says_what_it_is_for():
     [decided] = fragmented().decide(at=10).consolidations
     [move], [victim] = decided.moves, decided.preempt.victims
-    assert move.ground is victim.ground is Ground.CONSOLIDATION
+    assert move.reason is victim.reason is PreemptionReason.CONSOLIDATION
     assert decided.preempt.job == "large"
-    assert decided.lost == victim.lost == 60 + 10
+    assert decided.lost_gpu_seconds == victim.lost_gpu_seconds == 60 + 10
 
 
-@pytest.mark.parametrize("wrong", [{"ratio": -1.0}, {"calm": -1.0}, {"most": -1}])
+@pytest.mark.parametrize("wrong", [{"ratio": -1.0}, {"calm_seconds": -1.0}, {"max_moves": -1}])
 def test_a_rule_that_is_negative_is_refused(wrong):
     with pytest.raises(InvalidQuota, match="consolidation"):
-        Consolidation(**wrong)
+        ConsolidationRules(**wrong)
 
 
 longer = st.builds(
@@ -288,9 +306,13 @@ longer = st.builds(
 def fragmented_worlds(draw):
     """Three nodes on which some GPUs are held, and who comes then."""
     rules = with_rules(
-        fifo=draw(st.sampled_from(Fifo)),
-        keep_room_after=0.0,
-        preemption=draw(st.sampled_from([NEVER, Preemption(min_runtime=0, retry=0)])),
+        order=draw(st.sampled_from(OrderPolicy)),
+        reserve_after_seconds=0.0,
+        preemption=draw(
+            st.sampled_from(
+                [NO_PREEMPTION, PreemptionRules(min_runtime_seconds=0, retry_seconds=0)]
+            )
+        ),
         consolidation=MOVES,
     )
     world = World(
@@ -315,7 +337,7 @@ def test_nobody_is_moved_without_gain_nor_place_and_all_comes_to_rest(drawn, dat
         before = len(world.consolidations)
         world.decide(at=float(second))
         for decided in world.consolidations[before:]:
-            assert 0 < decided.lost <= MOVES.ratio * decided.gained
+            assert 0 < decided.lost_gpu_seconds <= MOVES.ratio * decided.gained_gpu_seconds
             for move in decided.moves:
                 assert world.jobs[move.job].movable
                 assert len(move.placements) == world.jobs[move.job].gang.workers

@@ -66,12 +66,12 @@ def test_a_namespace_reclaims_its_quota_from_the_job_that_loses_least():
 
 def test_the_queue_head_has_a_certain_start_once_it_has_a_reservation():
     world = reclaimed()
-    assert world.why("B").start == At(120 * MINUTE, guessed=True)
-    assert world.decide(at=35 * MINUTE).why("B").start == At(120 * MINUTE)
+    assert world.explain("B").start == At(120 * MINUTE, is_estimated=True)
+    assert world.decide(at=35 * MINUTE).explain("B").start == At(120 * MINUTE)
 
 
 def test_a_job_that_would_outlast_the_start_of_the_reservation_waits():
-    assert reserved().why("F").reason is WaitReason.ROOM_KEPT
+    assert reserved().explain("F").reason is WaitReason.ROOM_KEPT
 
 
 def test_a_job_is_backfilled_by_its_deadline_and_another_by_an_estimate():

@@ -3,14 +3,14 @@ from core_strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_core.queueing import Durations, Tenant
+from gpupack_core.queueing import DurationEstimates, Tenant
 from gpupack_core.queueing.durations import KEPT, LEAST, NAMES, TENANTS
 
 A = Tenant("a")
 
 
 def learned(*seconds):
-    durations = Durations()
+    durations = DurationEstimates()
     for each in seconds:
         durations.learn(A, "train", each)
     return durations
@@ -32,15 +32,15 @@ def test_names_of_other_tenants_say_nothing():
 
 def test_what_was_stopped_counts_where_it_took_longer_than_expected():
     durations = learned(*[60.0] * LEAST)
-    durations.learn(A, "train", 10.0, ended=False)
-    durations.learn(A, "train", 500.0, ended=False)
+    durations.learn(A, "train", 10.0, completed=False)
+    durations.learn(A, "train", 500.0, completed=False)
     assert durations.estimate(A, "train") == 500
 
 
 def test_what_failed_at_once_makes_no_name_look_short():
-    durations = Durations()
+    durations = DurationEstimates()
     for _ in range(LEAST):
-        durations.learn(A, "train", 1.0, ended=False)
+        durations.learn(A, "train", 1.0, completed=False)
     assert durations.estimate(A, "train") is None
 
 
@@ -65,7 +65,7 @@ def test_many_names_of_one_tenant_cost_nobody_else_anything():
 
 
 def test_many_tenants_are_as_many_as_are_kept():
-    durations = Durations()
+    durations = DurationEstimates()
     for number in range(TENANTS + 5):
         durations.learn(Tenant(f"t{number}"), "train", 1.0)
     assert len(durations) == TENANTS

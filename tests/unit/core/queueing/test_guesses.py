@@ -11,24 +11,25 @@ from hypothesis import strategies as st
 from queue_strategies import submitted
 from queue_world import World, with_rules
 
-from gpupack_core.queueing import NEVER, Ground
+from gpupack_core.queueing import NO_PREEMPTION, PreemptionReason
 from gpupack_core.queueing.census import Census
 
 DELAY = 50.0
 RULES = with_rules(
     by_share=False,
     by_priority=False,
-    preemption=NEVER,
-    keep_room_after=0.0,
-    kept=1,
-    guess_delay=DELAY,
+    preemption=NO_PREEMPTION,
+    reserve_after_seconds=0.0,
+    max_reservations=1,
+    max_backfill_delay_seconds=DELAY,
 )
 
 
 def full_until(end=100, **kw):
     """One GPU of n1 is free until «old» ends; «gang» wants both."""
     world = World(
-        node("n1", 2), rules=with_rules(**{"preemption": NEVER, "keep_room_after": 0} | kw)
+        node("n1", 2),
+        rules=with_rules(**{"preemption": NO_PREEMPTION, "reserve_after_seconds": 0} | kw),
     )
     return world.runs("old", "n1/0", duration=end).submit("gang", 2)
 
@@ -39,7 +40,7 @@ def test_who_is_expected_to_end_in_time_goes_first_and_who_is_not_does_not():
 
 
 def test_without_a_bound_nobody_goes_past_on_a_guess():
-    world = full_until(guess_delay=inf).submit("short", estimate=90.0)
+    world = full_until(max_backfill_delay_seconds=inf).submit("short", estimate=90.0)
     assert "short" not in world.decide(at=1).where
 
 
@@ -49,18 +50,20 @@ def test_who_is_never_stopped_does_not_go_past_on_a_guess():
 
 
 def test_who_took_longer_than_expected_is_stopped_after_the_bounded_delay():
-    world = full_until(guess_delay=DELAY).submit("liar", estimate=10.0).decide(at=1)
+    world = full_until(max_backfill_delay_seconds=DELAY).submit("liar", estimate=10.0).decide(at=1)
     world.end("old").decide(at=100)
-    assert world.look_at == 100 + DELAY
+    assert world.due_at == 100 + DELAY
     assert list(world.where) == ["liar"]
     world.decide(at=149)
     assert list(world.where) == ["liar"]
     found = world.queue.cycle(world.cluster, 150.0, world.plan).preemptions[0]
-    assert [(victim.job, victim.ground) for victim in found.victims] == [("liar", Ground.ESTIMATE)]
+    assert [(victim.job, victim.reason) for victim in found.victims] == [
+        ("liar", PreemptionReason.ESTIMATE)
+    ]
 
 
 def test_after_it_was_stopped_it_waits_behind_the_one_that_it_delayed():
-    world = full_until(guess_delay=DELAY).submit("liar", estimate=10.0).decide(at=1)
+    world = full_until(max_backfill_delay_seconds=DELAY).submit("liar", estimate=10.0).decide(at=1)
     world.end("old").decide(at=100).decide(at=150)
     assert list(world.where) == ["gang"]
 
@@ -112,12 +115,12 @@ class Course:
 
     def __init__(self, nodes, rules):
         self.world, self.ends, self.started = World(*nodes, rules=rules), {}, {}
-        self.world.look_at = None
+        self.world.due_at = None
 
     def pass_until(self, time, lasts):
         world = self.world
         while True:
-            due = [at for at in (*self.ends.values(), world.look_at or inf) if at > world.now]
+            due = [at for at in (*self.ends.values(), world.due_at or inf) if at > world.now]
             if min(due, default=inf) > time:
                 break
             self.at(min(due), lasts)

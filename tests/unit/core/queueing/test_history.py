@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from queue_world import World, quota, with_rules
 
-from gpupack_core.queueing import ANY, History, Quotas, Tenant
+from gpupack_core.queueing import ANY, Quotas, Tenant, UsageHistory
 from gpupack_core.queueing.history import MAX_TENANTS
 
 A = Tenant("a")
@@ -18,7 +18,7 @@ WEEK = 604_800.0
 
 
 def test_an_average_counts_an_instant_half_as_much_a_half_life_later():
-    history = History(half_life=100.0)
+    history = UsageHistory(half_life=100.0)
     history.pass_time(100.0, {A: {ANY: 8000}})
     assert history.averages[A][ANY] == pytest.approx(4000)
     history.pass_time(200.0, {})
@@ -34,7 +34,7 @@ uses = st.lists(
 @cases
 @given(uses, st.sampled_from([10.0, 3600.0, WEEK]), st.integers(1, 10))
 def test_an_average_is_that_of_the_definition_however_often_one_looks(drawn, half_life, looks):
-    history, now, expected = History(half_life), 0.0, 0.0
+    history, now, expected = UsageHistory(half_life), 0.0, 0.0
     for seconds, milli in drawn:
         used = {A: {ANY: milli}} if milli else {}
         for look in range(1, looks + 1):
@@ -48,24 +48,24 @@ def test_an_average_is_that_of_the_definition_however_often_one_looks(drawn, hal
 
 
 def test_jobs_of_seconds_count_although_each_is_little_of_a_week():
-    history = History(half_life=WEEK)
+    history = UsageHistory(half_life=WEEK)
     for second in range(0, 100_000, 10):
         history.pass_time(second + 5.0, {A: {ANY: 8000}})
         history.pass_time(second + 10.0, {})
-    steady = History(half_life=WEEK)
+    steady = UsageHistory(half_life=WEEK)
     steady.pass_time(100_000.0, {A: {ANY: 4000}})
     assert history.averages[A][ANY] == pytest.approx(steady.averages[A][ANY], rel=0.01)
 
 
 def test_averages_of_those_who_are_gone_are_forgotten():
-    history = History(half_life=1.0)
+    history = UsageHistory(half_life=1.0)
     history.pass_time(1.0, {A: {ANY: 1000}})
     history.pass_time(20.0, {})
     assert history.averages == {}
 
 
 def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgotten():
-    history = History(half_life=100.0)
+    history = UsageHistory(half_life=100.0)
     many = {Tenant(f"t{n:04}"): {ANY: 1000} for n in range(MAX_TENANTS)}
     history.pass_time(100.0, many | {A: {ANY: 100}, Tenant("z"): {ANY: 2000}})
     assert len(history.averages) == MAX_TENANTS
@@ -74,7 +74,7 @@ def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgot
 
 
 def test_what_was_kept_goes_on_with_what_runs_as_if_it_had_never_stopped():
-    history, restarted = History(half_life=100.0), History(half_life=100.0)
+    history, restarted = UsageHistory(half_life=100.0), UsageHistory(half_life=100.0)
     history.pass_time(60.0, {A: {ANY: 8000}})
     kept = {tenant: dict(averages) for tenant, averages in history.averages.items()}
     history.pass_time(90.0, {A: {ANY: 4000}})
@@ -84,13 +84,15 @@ def test_what_was_kept_goes_on_with_what_runs_as_if_it_had_never_stopped():
 
 
 def test_without_a_half_life_nothing_is_recalled():
-    history = History()
+    history = UsageHistory()
     history.recall({A: {ANY: 8000}}, 0.0, {})
     assert history.averages == {}
 
 
 def world(*quotas):
-    return World(node("n1", 4, model="H100"), quotas=quotas, rules=with_rules(half_life=100.0))
+    return World(
+        node("n1", 4, model="H100"), quotas=quotas, rules=with_rules(half_life_seconds=100.0)
+    )
 
 
 def felt(of, tenant="a"):
@@ -100,7 +102,7 @@ def felt(of, tenant="a"):
 
 
 def recalled(of, at=0.0, **milli):
-    of.queue.recall({A: milli}, at, of.cluster, of.now)
+    of.queue.restore_usage({A: milli}, at, of.cluster, of.now)
     return of.queue.averages(of.now)
 
 
@@ -131,7 +133,9 @@ def test_a_model_that_no_quota_names_any_more_counts_as_its_gpus_do():
 def test_an_average_of_a_model_whose_gpus_count_otherwise_now_is_no_infinite_share():
     built = world(quota("b", H100=1))
     recalled(built, H100=2000.0)
-    longer = World(node("n1", 4, model="NVIDIA H100 80GB"), rules=with_rules(half_life=100.0))
+    longer = World(
+        node("n1", 4, model="NVIDIA H100 80GB"), rules=with_rules(half_life_seconds=100.0)
+    )
     quotas = Quotas((quota("b", H100=0), quota("c", **{"H100 80GB": 0})))
     longer.queue.configure(quotas, longer.cluster, 0.0)
     longer.queue.state.books.history.averages = {A: {"H100": 2000.0}}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from queue_strategies import TENANTS, submitted, worlds
 from queue_world import PATIENT, World, limit, quota, with_rules
 
-from gpupack_core.queueing import Move, Preemption
+from gpupack_core.queueing import Move, PreemptionRules
 
 NO_SHARES = with_rules(by_share=False)
 
@@ -71,7 +71,7 @@ def test_a_gang_may_keep_the_places_that_it_need_not_leave():
 
 
 def test_the_room_of_one_who_waits_is_respected():
-    world = two_nodes(rules=with_rules(keep_room_after=0.0))
+    world = two_nodes(rules=with_rules(reserve_after_seconds=0.0))
     world.runs("a", "n1/0", movable=True).runs("b", "n2/0", duration=50.0)
     world.submit("large", 2).decide()
     world.maintain("n1/0", "n1/1").decide(at=1)
@@ -97,10 +97,12 @@ def test_the_books_count_who_is_moved_once():
 
 
 def test_who_never_ends_is_left_where_it_is_and_moved_no_more():
-    rules = with_rules(preemption=Preemption(min_runtime=0, retry=0, patience=20))
+    rules = with_rules(
+        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=20)
+    )
     world = two_nodes(rules=rules, grace=1000.0).runs("a", "n1/0", movable=True)
     world.maintain("n1/0").decide()
-    assert world.look_at == 20
+    assert world.due_at == 20
     world.decide(at=20)
     assert world.log == ["a moves", "a gives up"]
     world.submit("b", 2).decide(at=21)
@@ -116,7 +118,9 @@ def test_a_place_that_breaks_meanwhile_is_exchanged_for_another():
 
 
 def test_who_does_not_come_back_keeps_its_place_for_so_long_and_no_longer():
-    rules = with_rules(preemption=Preemption(min_runtime=0, retry=0, patience=20))
+    rules = with_rules(
+        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=20)
+    )
     world = two_nodes(rules=rules, grace=5.0).runs("a", "n1/0 n1/1", movable=True)
     world.maintain("n1/0").decide()
     world.ending.clear()
@@ -214,4 +218,4 @@ def test_a_move_says_on_which_ground():
     found = world.queue.cycle(world.cluster, 0.0, world.plan)
     (move,) = found.moves
     assert isinstance(move, Move)
-    assert move.ground == "Maintenance"
+    assert move.reason == "Maintenance"

@@ -3,7 +3,7 @@ import pytest
 from core_builders import node
 
 from gpupack_core import Cluster, Gang, NodeName, Request, Spread, policy_named
-from gpupack_core.queueing import Job, JobId, places_by
+from gpupack_core.queueing import Job, JobId, place_by_policy
 
 FIRST_FIT = policy_named("first-fit")
 
@@ -12,7 +12,7 @@ def nodes_for(gang, *avoid, candidates=None):
     """Where the workers go in a cluster of three nodes of two GPUs each; None: nowhere."""
     cluster = Cluster(node(name, 2, cliques=(0, 0)) for name in ("n1", "n2", "n3"))
     job = Job(JobId("train"), gang, avoid=frozenset(map(NodeName, avoid)))
-    places = places_by(FIRST_FIT, cluster, job, candidates=candidates)
+    places = place_by_policy(FIRST_FIT, cluster, job, candidates=candidates)
     return None if places is None else [place.node for place in places]
 
 

@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 from queue_strategies import TENANTS, quotas, submitted, worlds
 from queue_world import World, used, with_rules, within_limits
 
-from gpupack_core.queueing import NEVER, Quotas
+from gpupack_core.queueing import NO_PREEMPTION, Quotas
 from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.within import WithinQuota
 
-EASY = with_rules(by_share=False, by_priority=False, preemption=NEVER, keep_room_after=0.0, kept=1)
+EASY = with_rules(
+    by_share=False,
+    by_priority=False,
+    preemption=NO_PREEMPTION,
+    reserve_after_seconds=0.0,
+    max_reservations=1,
+)
 
 
 @cases
@@ -144,7 +150,7 @@ def test_the_same_input_gives_the_same_decisions(drawn):
 
 
 @cases
-@given(worlds(rules=with_rules(keep_room_after=float("inf"))))
+@given(worlds(rules=with_rules(reserve_after_seconds=float("inf"))))
 def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
     world, jobs = drawn
     submitted(world, jobs)

@@ -10,14 +10,23 @@ from queue_strategies import asks, quotas, submitted, worlds
 from queue_world import AT_ONCE, World, quota, with_rules
 
 from gpupack_core import Gang, Request
-from gpupack_core.queueing import NEVER, Job, JobId, Question, Quotas, Starts, Tenant, WaitReason
+from gpupack_core.queueing import (
+    NO_PREEMPTION,
+    Job,
+    JobId,
+    PredictedStart,
+    Quotas,
+    Tenant,
+    WaitReason,
+    WhatIf,
+)
 
 RETRY = 1.0
 
 
 def question(world):
     """On a copy, as an onlooker makes it."""
-    return Question(world.queue.copy(foreseen=4), world.cluster.fork(), world.plan, world.now)
+    return WhatIf(world.queue.copy(max_reservations=4), world.cluster.fork(), world.plan, world.now)
 
 
 def asked(world, name="asked", gpus=1, tenant="", *, workers=1, **kw):
@@ -25,12 +34,12 @@ def asked(world, name="asked", gpus=1, tenant="", *, workers=1, **kw):
     job = Job(JobId(name), gang, world.now, Tenant(tenant), number=len(world.jobs), **kw)
     subject = question(world)
     subject.settle()
-    return subject.ask(job)
+    return subject.answer(job)
 
 
 def told(found):
     """Where it goes and instead of whom, or why it waits."""
-    if isinstance(found, Starts):
+    if isinstance(found, PredictedStart):
         return [g.uuid for p in found.places for g in p.devices], {v.job for v in found.victims}
     return found.reason, found.position
 
@@ -43,7 +52,7 @@ def became(world, name):
     if name in world.running:
         places = [world.running[each] for each in sorted(world.running) if each.startswith(name)]
         return [g.uuid for of in places for p in of for g in p.devices], set()
-    wait = world.why(name)
+    wait = world.explain(name)
     return wait.reason, wait.position
 
 
@@ -88,7 +97,7 @@ def test_who_would_be_stopped_is_told_and_is_not_stopped():
 
 def test_who_waits_before_it_goes_first():
     """Its turn would come with the next cycle, which nobody has run yet."""
-    world = World(node("n1", 1), rules=with_rules(preemption=NEVER))
+    world = World(node("n1", 1), rules=with_rules(preemption=NO_PREEMPTION))
     world.submit("first")
     assert told(asked(world)) == (WaitReason.NO_ROOM, 1)
     assert world.where == {}
@@ -96,11 +105,11 @@ def test_who_waits_before_it_goes_first():
 
 def test_extra_workers_of_an_elastic_gang_are_told_behind_the_others():
     world = World(node("n1", 3))
-    assert told(asked(world, extra=5)) == (["n1/0", "n1/1", "n1/2"], set())
+    assert told(asked(world, extra_workers=5)) == (["n1/0", "n1/1", "n1/2"], set())
 
 
 def test_what_cycles_on_a_copy_found_to_fail_is_not_tried_again():
-    world = World(node("n1", 1), rules=with_rules(preemption=NEVER)).runs("a", "n1/0")
+    world = World(node("n1", 1), rules=with_rules(preemption=NO_PREEMPTION)).runs("a", "n1/0")
     world.submit("waits")
     subject = question(world)
     world.queue.state.remember(subject.settle())
@@ -121,7 +130,7 @@ def states(draw):
     """Busy and at rest, with some who wait, and some who are being stopped for others."""
     world, jobs = draw(worlds())
     world.queue.rules = world.queue.state.books.rules = replace(
-        world.queue.rules, preemption=replace(AT_ONCE, retry=RETRY)
+        world.queue.rules, preemption=replace(AT_ONCE, retry_seconds=RETRY)
     )
     world.grace = 100.0
     half = len(jobs) // 2
@@ -150,11 +159,11 @@ def test_what_a_question_tells_is_what_then_becomes_of_the_job(world, ask):
 def test_a_question_leaves_everything_as_it_was(world, ask, others):
     before = everything(world)
     asked(world, **ask)
-    copy, cluster = world.queue.copy(foreseen=4), world.cluster.fork()
+    copy, cluster = world.queue.copy(max_reservations=4), world.cluster.fork()
     copy.configure(Quotas(tuple(others)), cluster, world.now)
-    subject = Question(copy, cluster, world.plan, world.now)
+    subject = WhatIf(copy, cluster, world.plan, world.now)
     subject.settle(thorough=True)
-    subject.ask(Job(JobId("asked"), Gang(1, Request(gpus=1)), world.now))
+    subject.answer(Job(JobId("asked"), Gang(1, Request(gpus=1)), world.now))
     assert everything(world) == before
 
 
@@ -163,7 +172,7 @@ def test_a_question_leaves_everything_as_it_was(world, ask, others):
 def test_what_was_remembered_of_a_question_changes_no_decision(world, ask, later):
     subject = question(world)
     findings = subject.settle()
-    subject.ask(Job(JobId("asked"), Gang(ask["workers"], Request(gpus=ask["gpus"])), world.now))
+    subject.answer(Job(JobId("asked"), Gang(ask["workers"], Request(gpus=ask["gpus"])), world.now))
     if findings is not None:
         world.queue.state.remember(findings)
     world.now += 1.0

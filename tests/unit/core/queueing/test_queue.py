@@ -10,9 +10,16 @@ from core_builders import node
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_core.errors import AlreadyHeld, NotHeld
-from gpupack_core.queueing import NEVER, Fifo, Ground, JobId, Preemption, WaitReason
+from gpupack_core.queueing import (
+    NO_PREEMPTION,
+    JobId,
+    OrderPolicy,
+    PreemptionReason,
+    PreemptionRules,
+    WaitReason,
+)
 
-NOBODY_STOPPED = with_rules(preemption=NEVER)
+NOBODY_STOPPED = with_rules(preemption=NO_PREEMPTION)
 
 
 def test_priority_goes_before_share_and_share_before_age():
@@ -42,25 +49,25 @@ def test_cohorts_are_compared_before_their_tenants():
 def test_in_a_strict_cohort_nobody_overtakes_and_elsewhere_they_do():
     world = World(
         node("n1", 4),
-        cohorts=[cohort("line", fifo=Fifo.STRICT)],
+        cohorts=[cohort("line", order=OrderPolicy.STRICT)],
         quotas=[quota("a", cohort="line"), quota("b", cohort="line")],
-        rules=with_rules(preemption=NEVER, keep_room_after=inf),
+        rules=with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=inf),
     )
     world.runs("old", "n1/0", "a").submit("large", 4, "b")
     world.submit("small", 1, "a").submit("other", 1, "c").decide()
     assert world.log == ["other starts"]
-    assert world.why("small").first == "large"
+    assert world.explain("small").first == "large"
 
 
 def test_a_quota_that_is_used_up_holds_up_nobody_else():
     world = World(
         node("n1", 4),
         quotas=[quota("a", limit(1, borrowing=0))],
-        rules=with_rules(fifo=Fifo.STRICT),
+        rules=with_rules(order=OrderPolicy.STRICT),
     )
     world.submit("a1", 1, "a").submit("a2", 1, "a").submit("b1", 1, "b").decide()
     assert sorted(world.where) == ["a1", "b1"]
-    assert world.why("a2").reason is WaitReason.BORROWING_LIMIT
+    assert world.explain("a2").reason is WaitReason.BORROWING_LIMIT
 
 
 def test_a_job_that_may_use_any_model_goes_where_its_quota_allows_it():
@@ -72,22 +79,22 @@ def test_a_job_that_may_use_any_model_goes_where_its_quota_allows_it():
 
 def test_room_is_kept_although_nobody_knows_how_long_the_others_run():
     """Small jobs without a deadline keep coming; the gang gets the node that is free first."""
-    rules = with_rules(preemption=NEVER, keep_room_after=10)
+    rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
     world = World(node("n1", 2), node("n2", 1), rules=rules)
     world.runs("a", "n1/0").submit("gang", 2).decide(at=20)
     world.submit("small1").submit("small2").decide(at=21)
     assert world.where == {"a": "n1/0", "small1": "n2/0"}
-    assert world.why("small2").reason is WaitReason.ROOM_KEPT
+    assert world.explain("small2").reason is WaitReason.ROOM_KEPT
     world.end("a").decide(at=30)
     assert world.where["gang"] == "n1/0 n1/1"
 
 
 def test_room_is_kept_at_once_from_lower_priorities_and_later_from_equals():
-    rules = with_rules(preemption=NEVER, keep_room_after=100)
+    rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=100)
     world = World(node("n1", 2), node("n2", 2), rules=rules)
     world.runs("a", "n1/0 n1/1", duration=50).runs("b", "n2/0", duration=60)
     world.submit("gang", 2, workers=2, priority=5).submit("low").decide(at=1)
-    assert world.why("low").reason is WaitReason.ROOM_KEPT
+    assert world.explain("low").reason is WaitReason.ROOM_KEPT
     assert "low" not in world.where
     world.submit("equal", priority=5, duration=500).decide(at=2)
     assert world.where["equal"] == "n2/1"
@@ -99,7 +106,7 @@ def test_room_is_kept_at_once_from_lower_priorities_and_later_from_equals():
 
 def test_an_equal_that_takes_foreseen_places_has_room_foreseen_elsewhere():
     """What was kept from lower priorities is worked out anew, and still kept."""
-    rules = with_rules(preemption=NEVER, keep_room_after=100)
+    rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=100)
     world = World(node("n1", 2), node("n2", 2), rules=rules)
     world.runs("a", "n1/0", duration=50).runs("b", "n2/0 n2/1", duration=70)
     world.submit("pair", 2, priority=5).submit("low1").decide(at=1)
@@ -113,21 +120,21 @@ def test_an_equal_that_takes_foreseen_places_has_room_foreseen_elsewhere():
 
 
 def test_room_is_worked_out_for_one_at_a_time_and_nobody_goes_past_the_next_meanwhile():
-    rules = with_rules(preemption=NEVER, by_share=False, keep_room_after=0)
+    rules = with_rules(preemption=NO_PREEMPTION, by_share=False, reserve_after_seconds=0)
     world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
     for n, ends in (("n1", 50), ("n2", 60), ("n3", 70)):
         world.runs(n, f"{n}/0", duration=ends)
     world.submit("first", 2).submit("second", 2, "other").submit("long", duration=500)
     cycle = partial(world.queue.cycle, world.cluster, 1.0, world.plan)
     once = cycle()
-    assert (once.admitted, once.look_at) == ((), 1.0)
+    assert (once.admitted, once.due_at) == ((), 1.0)
     twice = cycle()
     (found,) = twice.admitted
     assert (found.job, found.placements[0].node) == ("long", "n3")
 
 
 def test_who_runs_for_ever_keeps_no_room_from_others():
-    rules = with_rules(preemption=NEVER, keep_room_after=0)
+    rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=0)
     world = World(node("n1", 2), rules=rules)
     world.runs("service", "n1/0", duration=inf).submit("gang", 2).submit("small").decide(at=5)
     assert world.where["small"] == "n1/1"
@@ -137,10 +144,12 @@ def test_the_cycle_says_when_time_alone_makes_a_decision_due():
     world = World(
         node("n1", 1),
         quotas=[quota("owner", 1)],
-        rules=with_rules(preemption=Preemption(min_runtime=60), keep_room_after=inf),
+        rules=with_rules(
+            preemption=PreemptionRules(min_runtime_seconds=60), reserve_after_seconds=inf
+        ),
     )
     world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner").decide(at=10)
-    assert (world.log, world.look_at) == ([], 60)
+    assert (world.log, world.due_at) == ([], 60)
     world.decide(at=60)
     assert world.log == ["mine stops guest", "mine starts"]
 
@@ -149,7 +158,9 @@ def test_who_has_had_its_gpus_by_another_job_before_is_protected_no_longer_for_t
     world = World(
         node("n1", 1),
         quotas=[quota("owner", 1)],
-        rules=with_rules(preemption=Preemption(min_runtime=60), keep_room_after=inf),
+        rules=with_rules(
+            preemption=PreemptionRules(min_runtime_seconds=60), reserve_after_seconds=inf
+        ),
     )
     world.now = 50.0
     world.runs("guest", "n1/0", "guest", held_since=0.0).submit("mine", 1, "owner").decide(at=60)
@@ -159,7 +170,7 @@ def test_who_has_had_its_gpus_by_another_job_before_is_protected_no_longer_for_t
 def test_a_cohort_has_its_own_minimum_run_time():
     world = World(
         node("n1", 2),
-        cohorts=[cohort("slow", min_runtime=100)],
+        cohorts=[cohort("slow", min_runtime_seconds=100)],
         quotas=[quota("owner", 1), quota("s", cohort="slow")],
     )
     world.runs("s1", "n1/0", "s").runs("q1", "n1/1", "quick")
@@ -179,20 +190,22 @@ def test_a_decision_says_with_which_right_each_victim_is_stopped():
     world.submit("pair", 2, "mine", priority=1)
     world.now = 10.0
     (found,) = world.queue.cycle(world.cluster, world.now, world.plan).preemptions
-    grounds = {victim.job: victim.ground for victim in found.victims}
-    assert set(grounds.values()) <= {Ground.PRIORITY, Ground.FAIR_SHARE}
-    assert grounds["own"] is Ground.PRIORITY
+    grounds = {victim.job: victim.reason for victim in found.victims}
+    assert set(grounds.values()) <= {PreemptionReason.PRIORITY, PreemptionReason.FAIR_SHARE}
+    assert grounds["own"] is PreemptionReason.PRIORITY
 
 
 def test_victims_that_do_not_end_are_named_and_another_way_is_taken():
-    rules = with_rules(preemption=Preemption(min_runtime=0, retry=0, patience=120))
+    rules = with_rules(
+        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=120)
+    )
     world = World(node("n1", 1), node("n2", 1), quotas=[quota("owner", 1)], rules=rules, grace=inf)
     world.runs("stuck", "n1/0", "guest").submit("mine", 1, "owner")
     world.now = 1.0
     world.runs("older", "n2/0", "guest")
     world.decide(at=50)
     assert world.log == ["mine stops older"]
-    assert world.look_at == 170
+    assert world.due_at == 170
     world.decide(at=170)
     assert world.log == ["mine stops older", "mine gives up", "mine stops stuck"]
 
@@ -221,23 +234,23 @@ def test_a_beneficiary_that_is_withdrawn_leaves_its_room_to_others():
 def test_an_admission_that_came_to_nothing_is_made_again():
     world = World(node("n1", 1)).submit("job")
     (admit,) = world.queue.cycle(world.cluster, 0.0, world.plan).admitted
-    world.queue.failed(admit, world.cluster)
+    world.queue.revert_admission(admit, world.cluster)
     assert world.decide().log == ["job starts"]
 
 
 def test_who_began_at_another_moment_than_was_told_ends_when_it_would_have():
     world = World(node("n1", 2)).runs("known", "n1/0", duration=100.0).runs("unknown", "n1/1")
     for name in ("known", "unknown"):
-        world.queue.began(JobId(name), -3.0)
+        world.queue.correct_start(JobId(name), -3.0)
     running = world.queue.state.running
     assert [
-        (running.get(JobId(n)).started, running.get(JobId(n)).until) for n in world.running
+        (running.get(JobId(n)).started, running.get(JobId(n)).latest_end) for n in world.running
     ] == [
         (-3.0, 100.0),
         (-3.0, inf),
     ]
     with pytest.raises(NotHeld, match="job other does not run"):
-        world.queue.began(JobId("other"), 0.0)
+        world.queue.correct_start(JobId("other"), 0.0)
 
 
 def test_other_quotas_count_at_once():
@@ -325,7 +338,7 @@ def test_a_victim_that_ends_worker_by_worker_leaves_nothing_in_the_books():
     assert used(world) == [{}, {}]
     for left in (3, 2, 1):
         fewer = tuple(replace(each, devices=each.devices[:left]) for each in places)
-        world.queue.moved(world.jobs["gang"], fewer, world.cluster, world.now)
+        world.queue.update_running(world.jobs["gang"], fewer, world.cluster, world.now)
         assert used(world) == [{}, {}]
     world.queue.end(JobId("gang"), world.cluster, world.now)
     assert used(world) == [{}, {}]
@@ -335,7 +348,7 @@ def test_a_job_that_holds_less_counts_less():
     world = World(node("n1", 4), quotas=[quota("a", 1)])
     world.runs("gang", "n1/0 n1/1", "a")
     places = tuple(replace(each, devices=each.devices[:1]) for each in world.running["gang"])
-    world.queue.moved(world.jobs["gang"], places, world.cluster, 5.0)
+    world.queue.update_running(world.jobs["gang"], places, world.cluster, 5.0)
     assert used(world, "a") == [{"": 1000}, {"": 1000}]
     (running,) = world.queue.state.running
     assert running.started == 0.0
@@ -383,6 +396,6 @@ def test_who_is_being_stopped_counts_against_his_limit_until_he_has_ended():
     world.submit("b1", 2, "b").decide(at=100)
     world.end("c1").submit("a2", 1, "a").decide(at=101)
     assert world.log == ["b1 stops a1"]
-    assert world.why("a2").message == "waiting for preempted jobs to release quota"
+    assert world.explain("a2").message == "waiting for preempted jobs to release quota"
     world.decide(at=110)
     assert world.log[1:] == ["b1 starts", "a2 starts"]

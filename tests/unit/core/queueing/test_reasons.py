@@ -6,11 +6,13 @@ from core_builders import node
 from queue_world import AT_ONCE, World, cohort, limit, quota, with_rules
 
 from gpupack_core import Request
-from gpupack_core.queueing import NEVER, Fifo, WaitReason
+from gpupack_core.queueing import NO_PREEMPTION, OrderPolicy, WaitReason
 
 
 def full_node():
-    world = World(node("n1", 4), rules=with_rules(preemption=NEVER, keep_room_after=0))
+    world = World(
+        node("n1", 4), rules=with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=0)
+    )
     return world.runs("old", "n1/0 n1/1 n1/2", "a", duration=300.0)
 
 
@@ -77,7 +79,9 @@ def others_keep_theirs():
 
 
 def stands_behind_another():
-    world = World(node("n1", 4), rules=with_rules(fifo=Fifo.STRICT, preemption=NEVER))
+    world = World(
+        node("n1", 4), rules=with_rules(order=OrderPolicy.STRICT, preemption=NO_PREEMPTION)
+    )
     world.runs("old", "n1/0", "a").submit("first", 4, "a")
     return world.submit("job", 1, "a").decide()
 
@@ -85,9 +89,9 @@ def stands_behind_another():
 def stands_behind_another_in_its_cohort():
     world = World(
         node("n1", 4),
-        cohorts=[cohort("lab", fifo=Fifo.STRICT)],
+        cohorts=[cohort("lab", order=OrderPolicy.STRICT)],
         quotas=[quota("a", cohort="lab"), quota("b", cohort="lab")],
-        rules=with_rules(preemption=NEVER, by_share=False),
+        rules=with_rules(preemption=NO_PREEMPTION, by_share=False),
     )
     world.runs("old", "n1/0", "a").submit("first", 4, "a")
     return world.submit("job", 1, "b").decide()
@@ -232,7 +236,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("world", "reason", "text"), TEXTS, ids=[w.__name__ for w, _, _ in TEXTS])
 def test_a_job_that_waits_says_why(world, reason, text):
-    wait = world().why("job")
+    wait = world().explain("job")
     assert (wait.reason, wait.message) == (reason, text)
 
 
@@ -245,7 +249,7 @@ def test_a_job_that_waits_says_why(world, reason, text):
 )
 def test_what_lasts_of_a_text_is_the_same_at_another_time(world, later):
     told = world()
-    before, after = told.why("job"), told.decide(at=later).why("job")
+    before, after = told.explain("job"), told.decide(at=later).explain("job")
     assert before.message != after.message
     assert (before.reason, before.lasting) == (after.reason, after.lasting)
 

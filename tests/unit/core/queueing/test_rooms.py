@@ -10,10 +10,29 @@ from hypothesis import strategies as st
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_core import Gang, NodeName, Placement, Request
-from gpupack_core.queueing import NEVER, Fifo, Job, JobId, Preemption, Question, Tenant
+from gpupack_core.queueing import (
+    NO_PREEMPTION,
+    Job,
+    JobId,
+    OrderPolicy,
+    PreemptionRules,
+    Tenant,
+    WhatIf,
+)
 
-BY_PRIORITY = Preemption(min_runtime=0, retry=0, searches=1, nominal=False, fair_share=False)
-EASY = with_rules(preemption=NEVER, by_share=False, keep_room_after=0, foreseen=100)
+BY_PRIORITY = PreemptionRules(
+    min_runtime_seconds=0,
+    retry_seconds=0,
+    max_searches_per_cycle=1,
+    nominal=False,
+    fair_share=False,
+)
+EASY = with_rules(
+    preemption=NO_PREEMPTION,
+    by_share=False,
+    reserve_after_seconds=0,
+    max_reservations_per_cycle=100,
+)
 
 
 def with_a_head(**rules):
@@ -62,20 +81,20 @@ def test_a_room_past_its_time_is_looked_at_again_though_nothing_is_said():
     world = with_a_head().submit("first").decide(at=1)
     world.submit("second").decide(at=2)
     assert "second" not in world.where
-    assert 2 < world.look_at <= 10_000
+    assert 2 < world.due_at <= 10_000
 
 
 def test_an_admission_that_is_not_carried_out_is_in_nobodys_way():
     world = with_a_head().submit("first")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan).admitted
-    world.queue.failed(admit, world.cluster)
+    world.queue.revert_admission(admit, world.cluster)
     assert world.decide(at=2).where == {"first": "n2/0", "long": "n1/0"}
 
 
 def test_who_is_withdrawn_after_it_was_let_in_leaves_its_place_to_others():
     world = with_a_head().submit("first")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan).admitted
-    world.queue.failed(admit, world.cluster)
+    world.queue.revert_admission(admit, world.cluster)
     world.queue.withdraw(JobId("first"), world.cluster)
     assert world.submit("second").decide(at=2).where == {"long": "n1/0", "second": "n2/0"}
 
@@ -110,25 +129,27 @@ def test_of_a_tenant_that_is_passed_over_nobody_takes_the_room():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=10_000.0)
     world.submit("gang", 2, "a").submit("small", 1, "b").decide(at=1)
     world.submit("large", 3, "b")
-    assert not world.queue.cycle(world.cluster, 2.0, world.plan, but={"a"}).admitted
+    assert not world.queue.cycle(world.cluster, 2.0, world.plan, excluded={"a"}).admitted
     assert kept(world) == {"gang": ["n1/0", "n1/1"]}
 
 
 def test_in_strict_order_nobody_goes_before_one_that_is_passed_over():
     world = World(
         node("n1", 2),
-        cohorts=[cohort("all", fifo=Fifo.STRICT)],
+        cohorts=[cohort("all", order=OrderPolicy.STRICT)],
         quotas=[quota("a", 1, cohort="all"), quota("b", 1, cohort="all")],
-        rules=with_rules(preemption=NEVER, by_share=False, keep_room_after=inf),
+        rules=with_rules(preemption=NO_PREEMPTION, by_share=False, reserve_after_seconds=inf),
     )
     world.submit("first", 1, "a").submit("second", 1, "b")
-    assert not world.queue.cycle(world.cluster, 1.0, world.plan, but={"a"}).admitted
+    assert not world.queue.cycle(world.cluster, 1.0, world.plan, excluded={"a"}).admitted
     assert len(world.queue.cycle(world.cluster, 1.0, world.plan).admitted) == 2
 
 
 def test_rooms_that_a_question_found_are_not_remembered_once_somebody_has_begun_to_run():
     world = with_a_head().submit("first").decide(at=1).submit("second")
-    found = Question(world.queue.copy(foreseen=4), world.cluster.fork(), world.plan, 1.0).settle()
+    found = WhatIf(
+        world.queue.copy(max_reservations=4), world.cluster.fork(), world.plan, 1.0
+    ).settle()
     assert found is not None
     world.end("first").runs("other", "n2/0")
     before = list(world.queue.state.kept)
@@ -152,7 +173,7 @@ def test_a_node_that_is_added_harms_no_room():
     assert kept(world) == {"big": ["n1/0", "n1/1"]}
     world.queue.withdraw(JobId("asks"), world.cluster)
     world.cluster.set_node(node("n2", 2))
-    world.queue.changed(NodeName("n2"), world.cluster)
+    world.queue.record_node_change(NodeName("n2"), world.cluster)
     world.submit("urgent", 2, priority=5).decide(at=2)
     assert world.where == {"long": "n1/0", "urgent": "n2/0 n2/1"}
 
@@ -161,7 +182,7 @@ def test_who_was_moved_and_ends_leaves_its_room_once():
     world = World(node("n1", 4), node("n2", 1), rules=EASY)
     world.runs("moved", "n1/0", duration=100.0, movable=True).runs("long", "n1/1", duration=1000.0)
     world.submit("gang", 4, duration=10.0)
-    world.queue.keep(world.jobs["moved"], world.running["moved"], world.cluster, 0.0)
+    world.queue.reserve_for_move(world.jobs["moved"], world.running["moved"], world.cluster, 0.0)
     world.end("moved").queue.submit(world.jobs["moved"], 0.0)
     world.submit("small", duration=3000.0).decide(at=1)
     world.submit("late", duration=9000.0).decide(at=2)
@@ -178,7 +199,7 @@ def test_who_fits_beside_nobody_before_it_has_room_once_they_have_run():
     world.submit("asks", tenant="x", duration=40.0).decide(at=1)
     for number, now in enumerate(range(10, 1000, 20)):
         world.now = float(now)
-        for each in [e for e in world.queue.state.running if e.until <= now]:
+        for each in [e for e in world.queue.state.running if e.latest_end <= now]:
             world.end(str(each.job.id))
         world.submit(f"small{number}", tenant="x", duration=300.0).decide(at=now)
     assert "all starts" in world.log
@@ -189,7 +210,7 @@ def test_who_was_let_in_before_room_was_foreseen_and_is_not_carried_out_is_in_no
     world.runs("long", "n1/0 n1/1", duration=10_000.0)
     world.submit("first", 2, duration=1e6).submit("gang", 3).submit("small", duration=5.0)
     for admit in world.queue.cycle(world.cluster, 1.0, world.plan).admitted:
-        world.queue.failed(admit, world.cluster)
+        world.queue.revert_admission(admit, world.cluster)
         world.queue.withdraw(admit.job, world.cluster)
     world.submit("other", 2, duration=1e6, request=Request(gpus=2, cpu=2)).decide(at=2)
     assert world.where.get("other") == "n2/0 n2/1"
@@ -224,33 +245,33 @@ def where_one_cannot_pay():
     """`poor` of a waits, in one strict order with whoever comes of b."""
     world = World(
         node("n1", 2),
-        cohorts=[cohort("all", fifo=Fifo.STRICT)],
+        cohorts=[cohort("all", order=OrderPolicy.STRICT)],
         quotas=[quota("a", limit(0, borrowing=0), cohort="all"), quota("b", 2, cohort="all")],
-        rules=with_rules(preemption=NEVER, by_share=False),
+        rules=with_rules(preemption=NO_PREEMPTION, by_share=False),
     )
     return world.submit("poor", tenant="a")
 
 
 def test_who_is_passed_over_and_could_not_pay_holds_up_nobody():
     world = where_one_cannot_pay().submit("next", tenant="b")
-    (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan, but={"a"}).admitted
+    (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan, excluded={"a"}).admitted
     assert admit.job == "next"
 
 
 def test_of_who_is_passed_over_though_it_fits_nobody_takes_the_places():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
     world.submit("gang", 2, "a").submit("small", 1, "b", duration=1e5).decide(at=1)
-    world.end("long").queue.changed(NodeName("n1"), world.cluster)
-    assert not world.queue.cycle(world.cluster, 50.0, world.plan, but={"a"}).admitted
+    world.end("long").queue.record_node_change(NodeName("n1"), world.cluster)
+    assert not world.queue.cycle(world.cluster, 50.0, world.plan, excluded={"a"}).admitted
 
 
 def test_a_preemption_on_a_node_that_was_added_harms_no_room():
-    rules = with_rules(preemption=BY_PRIORITY, by_share=False, keep_room_after=0)
+    rules = with_rules(preemption=BY_PRIORITY, by_share=False, reserve_after_seconds=0)
     world = World(node("n1", 2), rules=rules, grace=5.0)
     world.runs("long", "n1/0", duration=10_000.0, preemptible=False)
     world.submit("head", 2).submit("asks", duration=1e6).decide(at=1)
     world.cluster.set_node(node("n2", 1, model="T4"))
-    world.queue.changed(NodeName("n2"), world.cluster)
+    world.queue.record_node_change(NodeName("n2"), world.cluster)
     world.runs("low", "n2/0")
     asked = Request(gpus=1, models=("T4",))
     assert world.submit("urgent", priority=5, request=asked).decide(at=2).log == [
@@ -272,7 +293,12 @@ def test_who_starts_first_in_a_cycle_is_in_the_rooms_that_were_known_before(at_o
 
 
 def test_who_is_stopped_in_a_cycle_is_gone_from_the_rooms_that_were_known_before():
-    rules = with_rules(preemption=BY_PRIORITY, by_share=False, keep_room_after=0, foreseen=100)
+    rules = with_rules(
+        preemption=BY_PRIORITY,
+        by_share=False,
+        reserve_after_seconds=0,
+        max_reservations_per_cycle=100,
+    )
     world = World(node("n1", 2), node("n2", 2), node("n3", 1), rules=rules, grace=5.0)
     world.runs("victim", "n1/0 n1/1", duration=1000.0)
     world.runs("l2", "n2/0", duration=1100.0, priority=9).runs(
@@ -287,12 +313,12 @@ def test_who_is_stopped_in_a_cycle_is_gone_from_the_rooms_that_were_known_before
 
 
 def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
-    rules = with_rules(**vars_of(EASY) | {"guess_delay": 300.0})
+    rules = with_rules(**vars_of(EASY) | {"max_backfill_delay_seconds": 300.0})
     world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
     world.runs("guessed", "n1/0", estimate=1000.0)
     world.runs("o2", "n2/0", duration=1e5).runs("o3", "n3/0", duration=1e5)
-    world.submit("head", 2).submit("elastic", 1, extra=1, duration=1e4).decide(at=1)
-    world.queue.changed(NodeName("n1"), world.cluster)
+    world.submit("head", 2).submit("elastic", 1, extra_workers=1, duration=1e4).decide(at=1)
+    world.queue.record_node_change(NodeName("n1"), world.cluster)
     world.submit("asks", 1, duration=1e4, preemptible=False).decide(at=2)
     (room,) = world.queue.state.kept
     assert room.future.cluster.arrays.free_gpu_milli.tolist() == [0, 1000, 1000]
@@ -301,7 +327,7 @@ def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
 def test_a_visitor_waits_in_strict_order_for_nobody_who_could_not_pay():
     world = where_one_cannot_pay().decide(at=1)
     visitor = Job(JobId("visitor"), Gang(1, Request(gpus=1)), 1.0, Tenant("b"))
-    (place,) = world.queue.visit(visitor, world.cluster, 2.0, world.plan)
+    (place,) = world.queue.try_admit(visitor, world.cluster, 2.0, world.plan)
     assert place.node == "n1"
 
 
@@ -309,7 +335,7 @@ def test_one_that_is_passed_over_and_fits_sooner_than_was_foreseen_keeps_those_p
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
     world.submit("gang", 2, "a").submit("asks", 1, "b", duration=1e5).decide(at=1)
     world.end("long").submit("short", 1, "b", duration=30.0)
-    assert not world.queue.cycle(world.cluster, 50.0, world.plan, but={"a"}).admitted
+    assert not world.queue.cycle(world.cluster, 50.0, world.plan, excluded={"a"}).admitted
 
 
 def foreseen_free(world, room):
@@ -320,7 +346,7 @@ def foreseen_free(world, room):
     rows = room.future.cluster.rows(nodes)
     found = (room.future.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()
     waits = [room.future.taken(entry.job.id) or () for entry in world.queue.state.waiting]
-    runs = [each.placements for each in world.queue.state.running if each.until > room.at]
+    runs = [each.placements for each in world.queue.state.running if each.latest_end > room.at]
     held = {
         g.uuid for places in (room.placements, *waits, *runs) for p in places for g in p.devices
     }
@@ -335,7 +361,7 @@ def test_kept_room_is_that_of_those_who_run(data):
     world = World(*(node(f"n{i}", 4) for i in range(3)), rules=EASY)
     for number in range(25):
         world.now += draw(st.integers(0, 20))
-        over = [str(e.job.id) for e in world.queue.state.running if e.until <= world.now]
+        over = [str(e.job.id) for e in world.queue.state.running if e.latest_end <= world.now]
         sooner = draw(st.sets(st.sampled_from([*sorted(world.running), ""]), max_size=2)) - {""}
         for name in sooner.union(over):
             world.end(name)

@@ -11,19 +11,19 @@ from queue_world import World, limit, quota, with_rules
 
 from gpupack_core import Request
 from gpupack_core.queueing import (
-    NEVER,
+    NO_PREEMPTION,
     At,
-    Fifo,
     Never,
     Now,
-    Preemption,
+    OrderPolicy,
+    PreemptionRules,
     Unknown,
     WaitReason,
     WhenReleased,
 )
 from gpupack_core.queueing.start_estimate import MAX_AHEAD
 
-CALM = with_rules(preemption=NEVER)
+CALM = with_rules(preemption=NO_PREEMPTION)
 
 
 def one_node(*, rules=CALM, **kw):
@@ -32,37 +32,37 @@ def one_node(*, rules=CALM, **kw):
 
 def test_the_deadline_of_the_only_holder_bounds_the_start():
     world = one_node().runs("holder", "n1/0 n1/1", duration=200.0)
-    assert world.submit("job", 2).decide(at=50).why("job").start == At(200.0)
+    assert world.submit("job", 2).decide(at=50).explain("job").start == At(200.0)
 
 
 def test_a_job_starts_after_those_before_it_have_reached_their_deadlines():
     world = one_node().runs("holder", "n1/0 n1/1", duration=200.0)
     world.submit("first", 2, duration=100.0).submit("second", 2, duration=30.0).submit("job", 1)
-    starts = [world.decide().why(name).start for name in ("first", "second", "job")]
-    assert starts == [At(200.0), At(300.0, guessed=True), At(330.0, guessed=True)]
+    starts = [world.decide().explain(name).start for name in ("first", "second", "job")]
+    assert starts == [At(200.0), At(300.0, is_estimated=True), At(330.0, is_estimated=True)]
 
 
 def test_a_job_that_leaves_the_places_of_those_before_it_alone_starts_beside_them():
     world = World(node("n1", 2), node("n2", 1), rules=CALM)
     world.runs("long", "n1/0 n1/1", duration=500.0).runs("short", "n2/0", duration=20.0)
     world.submit("first", 2).submit("job", 1)
-    assert world.decide().why("job").start == At(20.0, guessed=True)
+    assert world.decide().explain("job").start == At(20.0, is_estimated=True)
 
 
 def test_in_strict_order_a_job_starts_no_sooner_than_the_first():
-    rules = with_rules(preemption=NEVER, fifo=Fifo.STRICT)
+    rules = with_rules(preemption=NO_PREEMPTION, order=OrderPolicy.STRICT)
     world = World(node("n1", 2), node("n2", 1), rules=rules)
     world.runs("long", "n1/0 n1/1", duration=500.0).runs("short", "n2/0", duration=20.0)
     world.submit("first", 2).submit("job", 1)
-    assert world.decide().why("job").start == At(500.0, guessed=True)
+    assert world.decide().explain("job").start == At(500.0, is_estimated=True)
 
 
 @pytest.mark.parametrize(("since", "certain"), [(0, False), (300, True)])
 def test_a_start_is_certain_once_no_other_can_take_a_part_of_what_it_needs(since, certain):
     """A smaller job could take the GPU that is free first, until room is kept."""
     world = one_node().runs("one", "n1/0", duration=400.0).runs("two", "n1/1", duration=500.0)
-    wait = world.submit("job", 2).decide(at=since).why("job")
-    assert wait.start == At(500.0, guessed=not certain)
+    wait = world.submit("job", 2).decide(at=since).explain("job")
+    assert wait.start == At(500.0, is_estimated=not certain)
 
 
 def one_gpu():
@@ -76,28 +76,28 @@ def half(world, name, until):
 def test_a_start_on_a_gpu_that_is_half_free_is_certain_only_when_room_is_kept():
     """A job that needs half a GPU could take the free half first."""
     world = half(one_gpu(), "one", 400.0)
-    assert world.submit("job").decide().why("job").start == At(400.0, guessed=True)
+    assert world.submit("job").decide().explain("job").start == At(400.0, is_estimated=True)
 
 
 def test_a_start_after_two_shares_is_certain_only_if_both_end_at_once():
     """The half that ends first could be taken."""
     for first, certain in ((400.0, True), (300.0, False)):
         world = half(half(one_gpu(), "one", first), "two", 400.0)
-        start = world.submit("job").decide().why("job").start
-        assert start == At(400.0, guessed=not certain)
+        start = world.submit("job").decide().explain("job").start
+        assert start == At(400.0, is_estimated=not certain)
 
 
 def test_a_start_that_needs_cpus_that_are_free_now_is_certain_only_when_room_is_kept():
     """A pod without a GPU could take them first."""
     world = one_gpu().runs("one", "n1/0", duration=400.0)
     world.submit("job", request=Request(gpus=1, cpu=2000)).decide()
-    assert world.why("job").start == At(400.0, guessed=True)
+    assert world.explain("job").start == At(400.0, is_estimated=True)
 
 
 def test_a_start_that_rests_on_learned_durations_says_so():
     world = one_node().runs("holder", "n1/0 n1/1", estimate=300.0)
-    wait = world.submit("job", 2).decide().why("job")
-    assert wait.start == At(300.0, guessed=True)
+    wait = world.submit("job", 2).decide().explain("job")
+    assert wait.start == At(300.0, is_estimated=True)
     assert wait.message.endswith("it is expected to start at 1970-01-01T00:05:00Z at the latest")
 
 
@@ -105,7 +105,7 @@ def test_holders_without_a_deadline_are_named_by_the_answer():
     world = World(node("n1", 2), node("n2", 2), rules=CALM)
     world.runs("endless", "n1/0").runs("other", "n2/0 n2/1", duration=60.0)
     world.submit("job", 2, workers=2, request=Request(gpus=2)).decide()
-    wait = world.why("job")
+    wait = world.explain("job")
     assert wait.start == WhenReleased(("endless",))
     assert "activeDeadlineSeconds" in wait.helps[-1]
 
@@ -114,12 +114,12 @@ def test_a_quota_is_waited_for_until_enough_of_its_jobs_have_ended():
     world = World(node("n1", 4), quotas=[quota("a", H100=limit(2, borrowing=0))], rules=CALM)
     world.runs("one", "n1/0", "a", duration=70.0).runs("two", "n1/1", "a", duration=90.0)
     world.submit("job", 2, "a").decide()
-    wait = world.why("job")
-    assert (wait.reason, wait.start) == (WaitReason.BORROWING_LIMIT, At(90.0, guessed=True))
+    wait = world.explain("job")
+    assert (wait.reason, wait.start) == (WaitReason.BORROWING_LIMIT, At(90.0, is_estimated=True))
 
 
 def test_a_job_that_fits_starts_in_the_next_cycle():
-    assert one_node().submit("job").why("job").start == Now()
+    assert one_node().submit("job").explain("job").start == Now()
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -127,7 +127,7 @@ def test_a_model_that_the_cluster_lacks_is_unsatisfiable_whether_or_not_it_is_bu
     world = one_node()
     if busy:
         world.runs("holder", "n1/0 n1/1", duration=10.0)
-    wait = world.submit("job", request=Request(gpus=1, models=("B300",))).decide().why("job")
+    wait = world.submit("job", request=Request(gpus=1, models=("B300",))).decide().explain("job")
     assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
     assert wait.message == (
         "can never start on these nodes: 0 of 1 node fits: 1 node: model is not B300 "
@@ -143,7 +143,7 @@ NOW = re.compile(r"\bnow\b|\bfree\b|\broom\b")
 
 def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_now():
     world = one_node().runs("holder", "n1/0", duration=10.0)
-    wait = world.submit("job", request=Request(gpus=4), workers=2).decide().why("job")
+    wait = world.submit("job", request=Request(gpus=4), workers=2).decide().explain("job")
     assert wait.message == (
         "can never start on these nodes: gang of 2 workers × 4 GPUs: 0 of 2 workers could ever "  # noqa: RUF001
         "fit; 6 GPUs are missing (2 GPUs in 1 node, 8 requested); 0 of 1 node could run a worker: "
@@ -167,7 +167,7 @@ def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_no
 )
 def test_what_can_never_run_is_answered_with_what_the_best_node_has(request_, best):
     world = World(node("n1", 2, cpu=1000), rules=CALM).runs("holder", "n1/0", duration=10.0)
-    wait = world.submit("job", request=request_).decide().why("job")
+    wait = world.submit("job", request=request_).decide().explain("job")
     assert wait.message.startswith("can never start on these nodes: 0 of 1 node fits: ")
     assert best in wait.message
     assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
@@ -175,7 +175,7 @@ def test_what_can_never_run_is_answered_with_what_the_best_node_has(request_, be
 
 def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
     world = World(node("n1", 8), quotas=[quota("a", H100=limit(2, borrowing=1))], rules=CALM)
-    wait = world.submit("job", 4, "a").decide().why("job")
+    wait = world.submit("job", 4, "a").decide().explain("job")
     assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
     assert wait.message == (
         "can never start within its quota: 4 GPUs requested, namespace a may use at most 3 GPUs of "
@@ -184,10 +184,10 @@ def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
 
 
 def test_a_promise_that_is_lent_says_when_preemption_begins():
-    rules = with_rules(preemption=Preemption(min_runtime=60, retry=5))
+    rules = with_rules(preemption=PreemptionRules(min_runtime_seconds=60, retry_seconds=5))
     world = World(node("n1", 2), quotas=[quota("owner", 2)], rules=rules)
     world.runs("x", "n1/0", "guest").decide(at=20).runs("y", "n1/1", "guest")
-    wait = world.submit("job", 2, "owner").decide(at=30).why("job")
+    wait = world.submit("job", 2, "owner").decide(at=30).explain("job")
     assert (wait.reason, wait.start) == (WaitReason.NO_ROOM, WhenReleased(preempts_at=80.0))
     assert wait.message.endswith(
         "preemption for it begins at 1970-01-01T00:01:20Z at the latest, and it starts when the "
@@ -200,7 +200,7 @@ def test_a_promise_that_is_lent_says_when_preemption_begins():
 def test_victims_that_terminate_are_waited_for():
     world = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
     world.runs("x", "n1/0", "guest").submit("job", 1, "owner").decide(at=10)
-    assert world.why("job").start == WhenReleased(("x",), preempting=True)
+    assert world.explain("job").start == WhenReleased(("x",), preempting=True)
 
 
 def test_behind_too_many_jobs_the_start_is_unknown():
@@ -208,22 +208,22 @@ def test_behind_too_many_jobs_the_start_is_unknown():
     for number in range(MAX_AHEAD + 1):
         world.submit(f"job{number}", 2, duration=1.0)
     world.decide()
-    assert world.why(f"job{MAX_AHEAD - 1}").start == At(199.0 + MAX_AHEAD, guessed=True)
-    assert world.submit("last", 2).decide().why("last").start == Unknown(
+    assert world.explain(f"job{MAX_AHEAD - 1}").start == At(199.0 + MAX_AHEAD, is_estimated=True)
+    assert world.submit("last", 2).decide().explain("last").start == Unknown(
         f"more than {MAX_AHEAD} jobs and pods wait before it"
     )
 
 
 def test_what_maintenance_takes_has_no_known_end():
     world = one_node().runs("holder", "n1/0", duration=100.0).maintain("n1/1")
-    assert isinstance(world.submit("job", 2).decide().why("job").start, Unknown)
+    assert isinstance(world.submit("job", 2).decide().explain("job").start, Unknown)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_job_starts_later_than_it_said(seed):
     """All jobs have deadlines and use them up; none comes later. The queue is asked at each end."""
     random = Random(seed)
-    rules = with_rules(preemption=NEVER, keep_room_after=0, by_share=False)
+    rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=0, by_share=False)
     world = World(node("n1", 4), node("n2", 2), quotas=_quotas(random), rules=rules)
     ends, promised, number = {}, {}, 0
     for number in range(14):
@@ -239,8 +239,8 @@ def test_no_job_starts_later_than_it_said(seed):
             if name not in ends
         }
         for job in world.queue.jobs():
-            start = world.why(job.id).start
-            if isinstance(start, At) and not start.guessed:
+            start = world.explain(job.id).start
+            if isinstance(start, At) and not start.is_estimated:
                 promised[job.id] = min(start.at, promised.get(job.id, start.at))
         if not ends:
             break

@@ -5,14 +5,14 @@ from core_builders import node
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_core import Gang, Request
-from gpupack_core.queueing import NEVER, Fifo, Job, JobId, Tenant, Wait, WaitReason
+from gpupack_core.queueing import NO_PREEMPTION, Job, JobId, OrderPolicy, Tenant, Wait, WaitReason
 
-PATIENCE = with_rules(preemption=NEVER, keep_room_after=10)
+PATIENCE = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
 
 
 def visit(world, gpus=1, tenant="", *, priority=0, starts=False):
     job = Job(JobId("pod"), Gang(1, Request(gpus=gpus)), world.now, Tenant(tenant), priority)
-    found = world.queue.visit(job, world.cluster, world.now, world.plan)
+    found = world.queue.try_admit(job, world.cluster, world.now, world.plan)
     if starts and not isinstance(found, Wait):
         world.jobs["pod"] = job
         world._start("pod", found)
@@ -55,7 +55,7 @@ def test_it_takes_no_room_that_others_are_stopped_for():
 def test_in_a_strict_order_it_goes_behind_all_who_wait():
     world = World(
         node("n1", 2),
-        cohorts=[cohort("strict", fifo=Fifo.STRICT)],
+        cohorts=[cohort("strict", order=OrderPolicy.STRICT)],
         quotas=[quota("a", cohort="strict"), quota("b", cohort="strict")],
         rules=PATIENCE,
     )
@@ -82,7 +82,9 @@ def test_nobody_is_stopped_for_it():
 
 
 def test_it_takes_no_room_of_a_more_urgent_job_that_has_just_come():
-    world = World(node("n1", 2), rules=with_rules(preemption=NEVER, keep_room_after=1000))
+    world = World(
+        node("n1", 2), rules=with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=1000)
+    )
     world.runs("a", "n1/0", duration=50).submit("urgent", 2, priority=5).decide(at=1)
     assert visit(world).reason is WaitReason.ROOM_KEPT
     assert not isinstance(visit(world, priority=5), Wait)

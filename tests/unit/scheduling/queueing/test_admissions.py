@@ -167,7 +167,7 @@ def test_what_was_found_running_counts_since_it_was_admitted(world):
     world.ledger.jobs.upsert(msgspec.structs.replace(shown, status=status))
     world.decide()
     (running,) = world.admissions.queue.state.running
-    assert (running.started, running.until) == (600.0, 1200.0)
+    assert (running.started, running.latest_end) == (600.0, 1200.0)
     assert (running.job.name, running.job.tenant) == ("old", "team")
 
 

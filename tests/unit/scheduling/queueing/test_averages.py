@@ -99,7 +99,9 @@ def status(*amounts, at="1970-01-01T00:16:40Z"):
 
 @pytest.mark.parametrize("wrong", [-1, 1e9, "long"])
 def test_a_half_life_is_a_time(wrong):
-    assert msgspec.convert({"halfLifeSeconds": 60}, QueueSettings).as_rules().half_life == 60
+    assert (
+        msgspec.convert({"halfLifeSeconds": 60}, QueueSettings).as_rules().half_life_seconds == 60
+    )
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"halfLifeSeconds": wrong}, QueueSettings)
 

@@ -305,8 +305,10 @@ def test_a_place_is_free_as_soon_as_kube_scheduler_says_that_the_pod_cannot_go_t
 def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
     """Each end of a Binding would cost one search for each pod of a cycle, all but one in vain."""
     sought = []
-    choose = admissions.places_by
-    monkeypatch.setattr(admissions, "places_by", lambda *args: sought.append(args) or choose(*args))
+    choose = admissions.place_by_policy
+    monkeypatch.setattr(
+        admissions, "place_by_policy", lambda *args: sought.append(args) or choose(*args)
+    )
     monkeypatch.setattr(let_in, "MOST", 10)
     for number in range(40):
         world.add_node(f"n{number}")

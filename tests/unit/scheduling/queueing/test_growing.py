@@ -293,7 +293,7 @@ def test_after_a_restart_gang_and_extra_workers_run_as_they_did(world):
     again.decide()
     assert ids(again) == ["uid-train/1", "uid-train/1+1", "uid-train/1+2"]
     running = {each.job.id: each.job for each in again.admissions.queue.state.running}
-    assert running["uid-train/1"].extra == 2
+    assert running["uid-train/1"].extra_workers == 2
     assert running["uid-train/1+2"].extends == "uid-train/1"
 
 

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from extender_builders import World, gpu_node, job, pod, uuid, whole
 
-from gpupack_core.queueing import Ground, Preempt, Victim
+from gpupack_core.queueing import Preempt, PreemptionReason, Victim
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 
@@ -261,7 +261,7 @@ def test_who_is_to_end_for_another_keeps_nothing_by_a_revision(world):
     runs(world, "other", "b", 0, 1, 2, 3, movable=False)
     assert waits(world, "mine", gpus=4)
     running = world.admissions.queue.state.running.get("uid-train/1")
-    victim = Victim(running.job.id, Ground.PRIORITY, 0.0)
+    victim = Victim(running.job.id, PreemptionReason.PRIORITY, 0.0)
     decision = Preempt("uid-mine/1", (victim,), running.placements)
     world.admissions.queue.reserve(decision, world.ledger.cluster, world.now)
     writes(world, "train", revised("a", 0, 1, 2, 3), movable=False, gpus=4)

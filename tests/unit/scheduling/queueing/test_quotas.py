@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from extender_builders import MEMORY_MIB, OBSERVED, OTHER, World, gpu_node, node, pod
 
-from gpupack_core.queueing import ANY, Fifo
+from gpupack_core.queueing import ANY, OrderPolicy
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanResponse
 from gpupack_scheduling.queueing.quotas import DefaultQuota, QuotaStores
@@ -58,7 +58,11 @@ def test_a_tree_of_cohorts_is_read_with_order_and_minimum_run_time(stores):
     stores.quotas.upsert(quota("team", cohort="vision"))
     reading = read(stores)
     top, below = sorted(reading.quotas.cohorts, key=lambda each: each.name)
-    assert (top.fifo, top.min_runtime, below.parent) == (Fifo.STRICT, 600.0, "research")
+    assert (top.order, top.min_runtime_seconds, below.parent) == (
+        OrderPolicy.STRICT,
+        600.0,
+        "research",
+    )
     assert (reading.quotas.quotas[0].cohort, reading.problems) == ("vision", {})
 
 

@@ -202,7 +202,11 @@ def test_who_was_let_in_began_as_its_status_says(world):
     world.now, before = 1001.7, queue.state.disruptions
     world.decide()
     (running,) = queue.state.running
-    assert (let_in.started, running.started, running.until) == (1000.9, 1001.0, let_in.until)
+    assert (let_in.started, running.started, running.latest_end) == (
+        1000.9,
+        1001.0,
+        let_in.latest_end,
+    )
     assert queue.state.disruptions == before
 
 

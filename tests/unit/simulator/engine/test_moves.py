@@ -8,7 +8,7 @@ import pytest
 from simulator_builders import node
 
 from gpupack_core import NodeName, Request
-from gpupack_core.queueing import Consolidation
+from gpupack_core.queueing import ConsolidationRules
 from gpupack_simulator import Job, JobId, Settings, Simulator
 from gpupack_simulator.disciplines import DISCIPLINES, Known
 from gpupack_simulator.engine.maintenance import Drain, Maintenance, Presence
@@ -18,8 +18,14 @@ from gpupack_simulator.record import Cause
 
 def queue(**kw):
     fair = DISCIPLINES["fair-share"]
-    moves = Consolidation(ratio=1.0, min_wait=0.0, calm=0.0, restart=2.0, checkpoint=5.0)
-    rules = replace(fair.rules, keep_room_after=0.0, consolidation=moves)
+    moves = ConsolidationRules(
+        ratio=1.0,
+        min_wait_seconds=0.0,
+        calm_seconds=0.0,
+        restart_seconds=2.0,
+        checkpoint_seconds=5.0,
+    )
+    rules = replace(fair.rules, reserve_after_seconds=0.0, consolidation=moves)
     return replace(fair, rules=rules, durations=Known.NONE, **kw)
 
 

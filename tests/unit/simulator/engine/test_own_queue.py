@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from simulator_builders import ends, job, node, run, starts
 
-from gpupack_core.queueing import Admit, Decisions, Ground, Preempt, Quotas, Victim
+from gpupack_core.queueing import Admit, Decisions, Preempt, PreemptionReason, Quotas, Victim
 from gpupack_simulator import Cause, InvalidDecision, InvalidParameter, Settings
 
 
@@ -40,7 +40,7 @@ def admit(situation, name, *, times=1):
 
 
 def preempt(for_whom, *victims):
-    return Preempt(for_whom, tuple(Victim(v, Ground.PRIORITY, 0.0) for v in victims), ())
+    return Preempt(for_whom, tuple(Victim(v, PreemptionReason.PRIORITY, 0.0) for v in victims), ())
 
 
 SOME = [job("a", 3, lasts=4), job("b", 2, at=1, lasts=3), job("c", 1, at=1, lasts=2)]
@@ -56,7 +56,7 @@ def test_it_sees_who_waits_and_who_runs():
     run([node("n")], SOME, queue=queue)
     last = next(seen for seen in queue.seen if seen.now == 1)
     assert [one.id for one in last.waiting] == ["b", "c"]
-    assert [(one.job.id, one.until, sum(one.charge.values())) for one in last.running] == [
+    assert [(one.job.id, one.latest_end, sum(one.charge.values())) for one in last.running] == [
         ("a", 4, 3000)
     ]
 
@@ -83,7 +83,7 @@ def test_it_may_stop_jobs_which_then_wait_again(grace):
 def test_it_is_asked_again_at_the_time_that_it_names():
     def later(situation):
         if situation.now < 7:
-            return Decisions(look_at=7.0)
+            return Decisions(due_at=7.0)
         return Decisions((admit(situation, "a"),)) if situation.waiting else Decisions()
 
     assert starts(run([node("n")], [job("a", lasts=1)], queue=Answers(later))) == {"a": 7}
@@ -133,7 +133,7 @@ MISTAKES = {
         preemptions=(preempt("b", "a"),)
     ),
     "job a is stopped twice at one instant": twice,
-    "at 0 nothing is decided, and it is to be asked again at 0": lambda s: Decisions(look_at=0.0),
+    "at 0 nothing is decided, and it is to be asked again at 0": lambda s: Decisions(due_at=0.0),
 }
 
 

@@ -21,7 +21,7 @@ from gpupack_simulator import (
     Sampling,
     Settings,
     Simulator,
-    holder_of,
+    holder_name,
 )
 
 cases = settings(max_examples=int(os.environ.get("GPUPACK_TEST_CASES", "25")), deadline=None)
@@ -99,7 +99,7 @@ def test_gangs_hold_all_or_nothing(simulator):
     while simulator.step():
         for record in simulator.state().jobs:
             workers = range(record.job.workers)
-            held = [simulator.cluster.placement_of(holder_of(record.job.id, w)) for w in workers]
+            held = [simulator.cluster.placement_of(holder_name(record.job.id, w)) for w in workers]
             if record.end is End.RUNNING:
                 assert tuple(held) == record.placements
             else:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpupack_core import POLICIES, Cluster, DeviceUuid, NodeName, Share, Spread, plan_gang
-from gpupack_core.queueing import ANY, Fifo, Limit
+from gpupack_core.queueing import ANY, Limit, OrderPolicy
 from gpupack_simulator import DISCIPLINES, Breakdown, Component, FailureRates, InvalidInput
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 
@@ -178,14 +178,21 @@ def test_quotas_are_in_core_s_units(tmp_path):
     assert (quota.tenant, quota.cohort, quota.weight) == ("a", "lab", 2)
     assert quota.limits == {"T4": Limit(2000, lending=500), ANY: Limit(1000)}
     assert cohort.limits == {"T4": Limit(4000)}
-    assert (cohort.fifo, cohort.min_runtime) == (Fifo.BEST_EFFORT, 9)
+    assert (cohort.order, cohort.min_runtime_seconds) == (OrderPolicy.BEST_EFFORT, 9)
 
 
 def test_rules_that_a_scenario_leaves_out_are_those_of_the_discipline(tmp_path):
     rules = scenario(tmp_path, TENANTS).rules().rules
     default = DISCIPLINES["fair-share"].rules
-    assert (rules.half_life, rules.fifo, rules.preemption.fair_share) == (60, Fifo.STRICT, False)
-    assert (rules.kept, rules.preemption.nominal) == (default.kept, default.preemption.nominal)
+    assert (rules.half_life_seconds, rules.order, rules.preemption.fair_share) == (
+        60,
+        OrderPolicy.STRICT,
+        False,
+    )
+    assert (rules.max_reservations, rules.preemption.nominal) == (
+        default.max_reservations,
+        default.preemption.nominal,
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from simulator_builders import job, node, run
 
-from gpupack_core.queueing import Limit, Preemption, Quota, Quotas, Rules
+from gpupack_core.queueing import Limit, PreemptionRules, Quota, Quotas, Rules
 from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.output import fairness as module
 from gpupack_simulator.output.fairness import Fairness, fairness
@@ -52,7 +52,8 @@ def test_quotas_say_what_is_fair():
 
 def test_attempts_that_were_cut_short_count_as_had():
     rules = replace(
-        DISCIPLINES["fair-share"], rules=Rules(preemption=Preemption(min_runtime=0, retry=0))
+        DISCIPLINES["fair-share"],
+        rules=Rules(preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0)),
     )
     quotas = Quotas((Quota("owner", {"": Limit(4000)}),))
     jobs = of("guest", job("g", 4, lasts=100)) + of("owner", job("o", 4, at=30, lasts=10))

@@ -3,7 +3,7 @@
 
     copy ─► settle: decide what is due, as if it were carried out at once
               └ nothing was due: the queue can remember what the cycles found out
-         ─► ask: add one job; run cycles until it is admitted or preempts, or nothing is due
+         ─► answer: add one job; run cycles until it is admitted or preempts, or nothing is due
 
 Decisions about other jobs count as carried out at once, but victims do not end: the time of their
 end is unknown. For all other jobs the search for victims counts as done without result, which it is
@@ -16,7 +16,7 @@ from typing import Final
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.decisions import Admit, Decisions, Victim
-from gpupack_core.queueing.elastic import extra_of
+from gpupack_core.queueing.elastic import extra_worker
 from gpupack_core.queueing.future import adopt
 from gpupack_core.queueing.job import Job, JobId, Places
 from gpupack_core.queueing.queue import Queue
@@ -35,7 +35,7 @@ IDLE_ROUNDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Starts:
+class PredictedStart:
     """The job gets these places; the extra workers' places follow those of the gang.
 
     `victims`: the jobs that end or move before.
@@ -45,7 +45,7 @@ class Starts:
     victims: tuple[Victim, ...] = ()
 
 
-class Question:
+class WhatIf:
     """One what-if question; used once. The queue and the cluster belong to it from then on."""
 
     def __init__(self, queue: Queue, cluster: Cluster, plan: Planner, now: float) -> None:
@@ -71,14 +71,14 @@ class Question:
                 break
         return self._queue.state.findings() if is_settled else None
 
-    def ask(self, job: Job) -> Starts | Wait:
+    def answer(self, job: Job) -> PredictedStart | Wait:
         """Return what happens to one more job that is submitted now."""
         state = self._queue.state
         self._queue.submit(job, self._now)
         entry = state.waiting.get(job.id)
         assert entry is not None  # noqa: S101 - it was submitted just now
         state.waiting.searched(self._now, but=entry.lane)
-        stops: Starts | None = None
+        stops: PredictedStart | None = None
         for _ in range(MAX_ROUNDS):
             found = self._cycle()
             if admitted := _admitted(found, job.id):
@@ -97,17 +97,17 @@ class Question:
         Raises:
             NotHeld: it does not wait.
         """
-        return self._queue.why(job, self._cluster, self._now, self._plan)
+        return self._queue.explain(job, self._cluster, self._now, self._plan)
 
     def _cycle(self) -> Decisions:
         return self._queue.cycle(self._cluster, self._now, self._plan)
 
     def _is_due(self, found: Decisions) -> bool:
-        return found.look_at is not None and found.look_at <= self._now
+        return found.due_at is not None and found.due_at <= self._now
 
     def _carry_out(self, found: Decisions) -> None:
         queue, cluster, now = self._queue, self._cluster, self._now
-        for given_up in found.given_up:
+        for given_up in found.cancelled:
             queue.release(given_up.job, cluster, stuck=given_up.stuck)
         for admit in found.admitted:
             self._start(admit)
@@ -118,7 +118,7 @@ class Question:
         for move in found.moves:
             running = queue.state.running.get(move.job)
             if running is not None:
-                queue.keep(running.job, move.placements, cluster, now)
+                queue.reserve_for_move(running.job, move.placements, cluster, now)
 
     def _start(self, admit: Admit) -> None:
         job = self._job_of(admit.job)
@@ -134,18 +134,18 @@ class Question:
         running = state.running.get(JobId(gang))
         if running is None:
             raise NotHeld(f"job {job} does not wait")
-        return extra_of(running.job, int(number))
+        return extra_worker(running.job, int(number))
 
 
-def _admitted(found: Decisions, job: JobId) -> Starts | None:
+def _admitted(found: Decisions, job: JobId) -> PredictedStart | None:
     own = [each for each in found.admitted if each.job == job]
     beside = [each for each in found.admitted if each.job.startswith(f"{job}+")]
     places = tuple(place for each in own + beside for place in each.placements)
-    return Starts(places) if own else None
+    return PredictedStart(places) if own else None
 
 
-def _stops(found: Decisions, job: JobId) -> Starts | None:
+def _stops(found: Decisions, job: JobId) -> PredictedStart | None:
     """Return the preemption or consolidation for it; the next cycle may still admit it at once."""
     made = (*found.preemptions, *(each.preempt for each in found.consolidations))
     stops = next((each for each in made if each.job == job), None)
-    return Starts(stops.placements, stops.victims) if stops else None
+    return PredictedStart(stops.placements, stops.victims) if stops else None
