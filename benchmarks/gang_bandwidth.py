@@ -22,7 +22,7 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-API: Final = "gpupack.dev/v1alpha1"
+API: Final = "gpupack.dev/v1beta1"
 JOB: Final = "gang-bandwidth"
 WORKER: Final = "worker"
 SECONDS: Final = 300.0

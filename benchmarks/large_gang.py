@@ -65,7 +65,7 @@ def gang(workers: int, *, pod_per_worker: bool) -> Json:
         "containers": [worker],
     }
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": NAME, "namespace": NAMESPACE},
         "spec": {
@@ -150,7 +150,7 @@ def sizes(kube: Kube) -> Json:
     def raw(path: str) -> bytes:
         return kube.insist("get", "--raw", path).encode()
 
-    job = raw(f"/apis/gpupack.dev/v1alpha1/namespaces/{NAMESPACE}/gpujobs/{NAME}")
+    job = raw(f"/apis/gpupack.dev/v1beta1/namespaces/{NAMESPACE}/gpujobs/{NAME}")
     status = json.loads(job)["status"]
     (pod, *_) = kube.insist("get", "pods", "-o", "name", "--chunk-size=500").split()
     (batch_job, *others) = kube.insist("get", "jobs", "-o", "name").split()

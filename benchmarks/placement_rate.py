@@ -64,7 +64,7 @@ def gpu_node(index: int) -> Manifest:
         for number in range(GPUS_PER_NODE)
     ]
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUNode",
         "metadata": {"name": f"kwok-{index}"},
         "spec": {},

@@ -31,7 +31,7 @@ def gpujob(name: str) -> Json:
     """A GPUJob of one worker."""
     template = {"spec": {"containers": [CONTAINER], "terminationGracePeriodSeconds": GRACE_SECONDS}}
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": name},
         "spec": {"gpus": 1, "template": template},

@@ -23,4 +23,4 @@ class CustomMetadataHook(MetadataHookInterface):
     def _ours(self, name: str) -> str:
         folder = Path(self.root).parent / name
         beside = folder.is_dir() and not os.environ.get("GPUPACK_WHEELS")
-        return f"gpupack-{name} @ {folder.as_uri()}" if beside else f"gpupack-{name}>=0.1.0"
+        return f"gpupack-{name} @ {folder.as_uri()}" if beside else f"gpupack-{name}>=0.2.0"

@@ -26,4 +26,4 @@
 * `liveness`, `probe`: signs of life for the kubelet. `watchdog`: the end of an agent that hangs.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API group gpupack.dev/v1alpha1.
+"""The API group gpupack.dev/v1beta1.
 
 * `names`: every name that several components use (resources, labels, annotations, variables).
 * `gpujob`, `template`, `gpujob_status`, `gpunode`, `kinds`: the kinds as types. The CRDs next to

@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 GROUP: Final = "gpupack.dev"
-VERSION: Final = "v1alpha1"
+VERSION: Final = "v1beta1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 API_PREFIX: Final = f"/apis/{API_VERSION}"
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of the plan API: the operator asks, the extender's queue and ledger answer.
 
-POST /v1alpha1/namespaces/NAMESPACE/plan
+POST /v1beta1/namespaces/NAMESPACE/plan
     PlanRequest ─► 200 PlanResponse: every worker has a place, held for now
                    409 PlanRefusal: not now; it waits in the queue from now on, and nothing is held
                    400, 401, 403, 413, 429, 503 Problem
-GET  /v1alpha1/turns?queue=ID&number=N
+GET  /v1beta1/turns?queue=ID&number=N
                 ─► 200 TurnsResponse: jobs that can be admitted since; waits for the first
 
 The caller is authorized by the path's namespace before a byte of the body is read.

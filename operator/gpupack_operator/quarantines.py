@@ -202,7 +202,7 @@ class Quarantines:
             name=node.metadata.name, namespace=EVENTS_NAMESPACE, uid=node.metadata.uid
         )
         for said in news(node.spec.quarantine, entries):
-            await self._events.write(About("gpupack.dev/v1alpha1", "GPUNode", meta), said)
+            await self._events.write(About("gpupack.dev/v1beta1", "GPUNode", meta), said)
 
     def _look_by(self, name: str, at: dt.datetime | None) -> None:
         """Check at that time at the latest; the node may have been deleted in the meantime."""

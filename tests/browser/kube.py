@@ -49,7 +49,7 @@ class Kube:
         app.router.add_post(reviews, self._review_token)
         access = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         app.router.add_post(access, self._review_access)
-        jobs = f"/apis/{GROUP}/v1alpha1/namespaces/{{namespace}}/gpujobs"
+        jobs = f"/apis/{GROUP}/v1beta1/namespaces/{{namespace}}/gpujobs"
         app.router.add_post(jobs, self._try)
         app.router.add_get("/{path:.*}", self._read)
         return app

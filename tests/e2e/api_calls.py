@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import yaml
 
-OURS = "/apis/gpupack.dev/v1alpha1"
+OURS = "/apis/gpupack.dev/v1beta1"
 CORE = "/api/v1"
 SECONDS = 10.0
 

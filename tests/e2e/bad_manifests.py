@@ -13,7 +13,7 @@ from typing import Any
 REMOVE = object()
 
 _GOOD: dict[str, Any] = {
-    "apiVersion": "gpupack.dev/v1alpha1",
+    "apiVersion": "gpupack.dev/v1beta1",
     "kind": "GPUJob",
     "metadata": {"name": "good"},
     "spec": {"gpus": 1, "workload": {"name": "matmul"}},

@@ -94,7 +94,7 @@ def cohort(kube):
     spec = {"minRunSeconds": 0}
     kube.submit(
         {
-            "apiVersion": "gpupack.dev/v1alpha1",
+            "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUCohort",
             "metadata": {"name": kube.namespace},
             "spec": spec,

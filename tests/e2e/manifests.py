@@ -179,7 +179,7 @@ def gpujob(name: str, **spec: Any) -> Manifest:
     """A GPUJob with this spec."""
     size = {} if "share" in spec else {"gpus": 1}
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": name},
         "spec": {**size, **spec},

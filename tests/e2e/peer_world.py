@@ -45,7 +45,7 @@ class World:
         self._cohort = first.namespace
         first.submit(
             {
-                "apiVersion": "gpupack.dev/v1alpha1",
+                "apiVersion": "gpupack.dev/v1beta1",
                 "kind": "GPUCohort",
                 "metadata": {"name": self._cohort},
                 "spec": {"minRunSeconds": 0},
@@ -54,7 +54,7 @@ class World:
         for tenant, gpus in nominal.items():
             self._tenants[tenant].submit(
                 {
-                    "apiVersion": "gpupack.dev/v1alpha1",
+                    "apiVersion": "gpupack.dev/v1beta1",
                     "kind": "GPUQuota",
                     "metadata": {"name": "default"},
                     "spec": {"cohort": self._cohort, "gpus": [{"model": "*", "nominal": gpus}]},

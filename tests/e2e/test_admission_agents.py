@@ -19,7 +19,7 @@ def as_agent_of(node):
 
 def gpunode(name):
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUNode",
         "metadata": {"name": name},
         "spec": {},
@@ -43,7 +43,7 @@ def patch(kube, manifest, *flags):
 
 def write_status(kube, name, *flags):
     """What is said to the status that it has; the agent itself may write in between."""
-    path = f"/apis/gpupack.dev/v1alpha1/gpunodes/{name}/status?dryRun=All"
+    path = f"/apis/gpupack.dev/v1beta1/gpunodes/{name}/status?dryRun=All"
 
     def judged():
         body = kube.kubectl("get", "gpunode", name, "--output=json").stdout

@@ -18,7 +18,7 @@ REFUSAL = "the operator may CREATE only what a GPUJob controls and is named afte
 
 def owner(**changes):
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "name": "train",
         "uid": UID,
@@ -233,7 +233,7 @@ def apply_as_operator(system, node, change, *more):
 def apply_as(account, system, node, change, *more):
     """What is said to a patch; by server-side apply, since the others read the object first."""
     metadata = {"name": node, **change.get("metadata", {})}
-    kind = {"apiVersion": "gpupack.dev/v1alpha1", "kind": "GPUNode"}
+    kind = {"apiVersion": "gpupack.dev/v1beta1", "kind": "GPUNode"}
     flags = (
         "--server-side",
         "--force-conflicts",

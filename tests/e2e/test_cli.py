@@ -273,7 +273,7 @@ def test_a_kubeconfig_with_a_client_certificate_alone_does_for_every_command(kub
     written = cli("snapshot", "-f", "cluster.json")
     assert written.returncode == 0, written.stderr
     job = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": "asked"},
         "spec": {"gpus": 1, "workers": 1, "workload": {"name": "matmul"}},
@@ -293,7 +293,7 @@ def test_a_kubeconfig_with_a_client_certificate_alone_does_for_every_command(kub
 
 def test_what_a_job_would_do_is_asked_without_doing_it(kube, cli, administrator):
     job = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": "asked"},
         "spec": {"gpus": 8, "workers": 99, "workload": {"name": "matmul"}},

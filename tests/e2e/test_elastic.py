@@ -45,7 +45,7 @@ def test_a_gang_takes_what_another_leaves_and_gives_it_back_without_an_attempt_m
 def test_a_gang_is_no_wider_than_its_quota_and_ends_as_a_whole(kube, judged):
     kube.submit(
         {
-            "apiVersion": "gpupack.dev/v1alpha1",
+            "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUQuota",
             "metadata": {"name": "default"},
             "spec": {"gpus": [{"model": "*", "nominal": 3, "borrowingLimit": 0}]},

@@ -15,7 +15,7 @@ GPUS = 16
 
 def quota(*gpus, **spec):
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUQuota",
         "metadata": {"name": "default"},
         "spec": {"gpus": list(gpus), **spec},
@@ -76,7 +76,7 @@ GRACE_SECONDS = 10
 def test_a_borrower_gives_back_within_15_seconds_and_its_grace_period(kube, others, judged, tell):
     """It uses its whole grace period."""
     cohort = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUCohort",
         "metadata": {"name": kube.namespace},
         "spec": {"minRunSeconds": 0},

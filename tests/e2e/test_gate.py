@@ -149,7 +149,7 @@ def guest(kube, others, judged):
     """Another namespace, whose Deployment has borrowed all GPUs; this one is promised four."""
     name = kube.namespace
     cohort = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUCohort",
         "metadata": {"name": name},
         "spec": {"minRunSeconds": 0},
@@ -208,7 +208,7 @@ def test_a_pod_that_is_promised_gpus_has_a_job_stopped_for_it(kube, others, judg
     kube.submit(quota(limit(4)))
     guest = others("guest")
     cohort = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUCohort",
         "metadata": {"name": kube.namespace},
         "spec": {"minRunSeconds": 0},

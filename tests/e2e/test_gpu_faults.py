@@ -43,7 +43,7 @@ def cohort(kube):
     """Sets what becomes of this namespace's pods when a GPU of theirs failed."""
 
     def says(rule):
-        kind = {"apiVersion": "gpupack.dev/v1alpha1"}
+        kind = {"apiVersion": "gpupack.dev/v1beta1"}
         meta, spec = {"name": kube.namespace}, {"failedGpuPods": rule}
         kube.submit(kind | {"kind": "GPUCohort", "metadata": meta, "spec": spec})
         meta, spec = {"name": "default"}, {"cohort": kube.namespace, "gpus": []}

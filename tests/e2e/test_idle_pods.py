@@ -23,13 +23,13 @@ def cohort(kube):
     rule = {"afterSeconds": AFTER_SECONDS, "reclaim": "OptedIn"}
     kube.submit(
         {
-            "apiVersion": "gpupack.dev/v1alpha1",
+            "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUCohort",
             "metadata": {"name": kube.namespace},
             "spec": {"idlePods": rule},
         },
         {
-            "apiVersion": "gpupack.dev/v1alpha1",
+            "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUQuota",
             "metadata": {"name": "default"},
             "spec": {"cohort": kube.namespace, "gpus": []},

@@ -13,7 +13,7 @@ from manifests import JUDGE_IMAGE, gpujob
 from parts import restarts
 
 PODS = "/api/v1/namespaces/{namespace}/pods"
-GPUJOBS = "/apis/gpupack.dev/v1alpha1/namespaces/{namespace}/gpujobs"
+GPUJOBS = "/apis/gpupack.dev/v1beta1/namespaces/{namespace}/gpujobs"
 LETTERS = 1_200_000
 """etcd takes 1.5 MiB for an object."""
 TEMPLATE_LETTERS = 210_000

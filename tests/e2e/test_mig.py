@@ -152,7 +152,7 @@ def test_a_pod_that_asks_for_a_profile_that_is_none_is_refused_with_those_there_
 )
 def test_what_no_slice_can_be_is_refused_with_what_to_write(kube, spec, text):
     job = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": "wrong"},
         "spec": spec | {"workload": {"name": "matmul"}},

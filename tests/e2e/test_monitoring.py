@@ -37,7 +37,7 @@ def asked(system, tmp_path_factory):
 def busy(kube, judged):
     """A namespace with a quota in which jobs run, wait, fail and share."""
     quota = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUQuota",
         "metadata": {"name": "default"},
         "spec": {"gpus": [{"model": "*", "nominal": 2}]},

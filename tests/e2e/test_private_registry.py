@@ -70,7 +70,7 @@ def private(registry, system):
 
 
 HELLO = {
-    "apiVersion": "gpupack.dev/v1alpha1",
+    "apiVersion": "gpupack.dev/v1beta1",
     "kind": "GPUJob",
     "metadata": {"name": "hello"},
     "spec": {"gpus": 1, "workload": {"name": "matmul"}},

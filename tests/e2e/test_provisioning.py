@@ -193,7 +193,7 @@ def test_no_more_is_asked_for_than_the_quota_allows_of_a_model_that_is_not_there
     kube, kind, kubeconfig
 ):
     quota = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUQuota",
         "metadata": {"name": "default"},
         "spec": {"gpus": [{"model": "*", "nominal": 1, "borrowingLimit": 0}]},

@@ -18,7 +18,7 @@ def limit(nominal, **limits):
 
 def quota(*gpus, **spec):
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUQuota",
         "metadata": {"name": "default"},
         "spec": {"gpus": list(gpus), **spec},
@@ -78,7 +78,7 @@ def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
     )
     assert "there is no GPUCohort nowhere" in problem
     loop = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUCohort",
         "metadata": {"name": cohort},
         "spec": {"parent": cohort},
@@ -93,7 +93,7 @@ def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
 )
 def test_the_cohort_that_is_the_cluster_has_no_rules_of_its_own(kube, spec):
     whole = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUCohort",
         "metadata": {"name": "cluster"},
         "spec": spec,

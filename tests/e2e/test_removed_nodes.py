@@ -27,7 +27,7 @@ def node(name):
 
 def gpu_node(name):
     return {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUNode",
         "metadata": {"name": name},
         "spec": {},

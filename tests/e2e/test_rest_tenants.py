@@ -15,7 +15,7 @@ from rest_clients import client, viewer
 
 MINE, THEIRS = "{mine}", "{theirs}"
 QUOTA = {
-    "apiVersion": "gpupack.dev/v1alpha1",
+    "apiVersion": "gpupack.dev/v1beta1",
     "kind": "GPUQuota",
     "metadata": {"name": "default"},
     "spec": {"gpus": [{"model": "*", "nominal": 4}]},

@@ -13,7 +13,7 @@ import uuid
 import mutations
 
 FILTER, PRIORITIZE, BIND = "/scheduler/filter", "/scheduler/prioritize", "/scheduler/bind"
-PLAN = "/v1alpha1/namespaces/fuzz-none/plan"
+PLAN = "/v1beta1/namespaces/fuzz-none/plan"
 VERBS, PLANS = "verbs", "plans"
 MALFORMED = "4xx"
 ANY = "any but 5xx"

@@ -60,7 +60,7 @@ def quotas(jobs):
             "spec": {"hard": {"count/gpujobs.gpupack.dev": str(jobs)}},
         },
         {
-            "apiVersion": "gpupack.dev/v1alpha1",
+            "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUQuota",
             "metadata": {"name": "default"},
             "spec": {"gpus": [{"model": "*", "nominal": 2, "borrowingLimit": 0}]},

@@ -185,7 +185,7 @@ def holding_gpus(kube):
     }
     pod = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
     job = {
-        "apiVersion": "gpupack.dev/v1alpha1",
+        "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
         "metadata": {"name": "holder"},
         "spec": {"workers": 2, "gpus": 2, "template": pod},

@@ -5,7 +5,7 @@ import msgspec
 from aiohttp import web
 from fake_api import status
 
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/{namespace}/gpujobs/{name}"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/{namespace}/gpujobs/{name}"
 PODS = "/api/v1/namespaces/{namespace}/pods/{name}"
 
 

@@ -206,7 +206,7 @@ class AlertStorm:
         name = f"deep-{time.time_ns()}"
         job = gpujob(name, template={"spec": {"containers": [worker]}}, suspend=True)
         text = json.dumps(job).replace('"DEEP"', '{"a":' * 300 + "1" + "}" * 300)
-        path = f"/apis/gpupack.dev/v1alpha1/namespaces/{self.kube.namespace}/gpujobs"
+        path = f"/apis/gpupack.dev/v1beta1/namespaces/{self.kube.namespace}/gpujobs"
         self.kube.insist("create", "--raw", path, "-f", "-", stdin=text)
         try:
             yield

@@ -134,5 +134,5 @@ def tenants(kube: Kube, make: Callable[[str], Kube]) -> Iterator[dict[str, Kube]
 
 
 def _object(kind: str, name: str, spec: Manifest) -> Manifest:
-    version = "gpupack.dev/v1alpha1"
+    version = "gpupack.dev/v1beta1"
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}

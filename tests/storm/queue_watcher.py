@@ -18,7 +18,7 @@ from gpupack_kube import errors, objects
 from gpupack_kube.client import Api, Event
 from gpupack_kube.resources import NODES, PODS, Resource
 
-GPUJOBS = Resource("/apis/gpupack.dev/v1alpha1", "gpujobs", objects.Object)
+GPUJOBS = Resource("/apis/gpupack.dev/v1beta1", "gpujobs", objects.Object)
 PAGE = "500"
 RETRY_SECONDS = 0.3
 TICK_SECONDS = 1.0

@@ -99,7 +99,7 @@ def test_from_4_workers_to_2_and_back_no_saved_step_is_lost_and_the_losses_are_a
     kube.submit(
         CLAIM,
         {
-            "apiVersion": "gpupack.dev/v1alpha1",
+            "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUQuota",
             "metadata": {"name": "default"},
             "spec": {"gpus": [{"model": "*", "nominal": 4, "borrowingLimit": 0}]},

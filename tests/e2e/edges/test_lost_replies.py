@@ -20,7 +20,7 @@ WORKERS = 2
 BINDING = "/api/v1/namespaces/test-.*/pods/[^/]+/binding"
 POD = "/api/v1/namespaces/test-.*/pods/[^/]+"
 JOB = "/apis/batch/v1/namespaces/test-.*/jobs"
-STATUS = "/apis/gpupack.dev/v1alpha1/namespaces/test-.*/gpujobs/[^/]+/status"
+STATUS = "/apis/gpupack.dev/v1beta1/namespaces/test-.*/gpujobs/[^/]+/status"
 EXTENDER_TIMEOUT_SECONDS = 5
 """After which kube-scheduler gives a call up (httpTimeout)."""
 CLIENT_TIMEOUT_SECONDS = 15

@@ -138,7 +138,7 @@ def left(kube):
     return json.loads(page)["items"]
 
 
-COLLECTION = "/apis/gpupack.dev/v1alpha1/namespaces/"
+COLLECTION = "/apis/gpupack.dev/v1beta1/namespaces/"
 
 
 def test_ten_thousand_old_jobs_slow_no_new_job_down_and_both_parts_start_and_fit_with_them(

@@ -72,7 +72,7 @@ class Reviewer(ApiServer):
 
     def app(self):
         app = super().app()
-        path = "/apis/gpupack.dev/v1alpha1/namespaces/{namespace}/gpujobs"
+        path = "/apis/gpupack.dev/v1beta1/namespaces/{namespace}/gpujobs"
         app.router.add_post(path, self.create)
         app.router.add_delete(f"{path}/{{name}}", self.delete)
         app.router.add_patch(f"{path}/{{name}}", self.patch)
@@ -121,7 +121,7 @@ class Reviewer(ApiServer):
             return web.json_response(told | {"details": {"causes": causes}}, status=422)
         if "gpu" in body["spec"]:
             said = (
-                'GPUJob in version "v1alpha1" cannot be handled as a GPUJob: strict decoding '
+                'GPUJob in version "v1beta1" cannot be handled as a GPUJob: strict decoding '
                 'error: unknown field "spec.gpu"'
             )
             return status(400, "BadRequest", said)

@@ -10,8 +10,8 @@ from gpupack_crds.gpujob import GpuJobSpec
 
 H100 = ("NVIDIA H100 80GB HBM3", 81559)
 A100 = ("NVIDIA A100-SXM4-40GB", 40960)
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/default/gpujobs"
-NODES = "/apis/gpupack.dev/v1alpha1/gpunodes"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/default/gpujobs"
+NODES = "/apis/gpupack.dev/v1beta1/gpunodes"
 
 
 def said(there, **spec):

@@ -37,7 +37,7 @@ from gpupack_kube import objects
 
 NOW = dt.datetime.now(dt.UTC)
 KINDS = (generate.gpujob, generate.gpunode, generate.gpuquota, generate.gpucohort)
-LABELS = {"app.kubernetes.io/name": "gpupack", "app.kubernetes.io/version": "0.1.0"}
+LABELS = {"app.kubernetes.io/name": "gpupack", "app.kubernetes.io/version": "0.2.0"}
 POLICIES = (*installed.ALWAYS, *installed.BY_VALUE)
 
 
@@ -73,7 +73,7 @@ def agents(ready=1, wanted=1):
 
 def gpu_node(name="a", health="Healthy", **status):
     device = {"uuid": "GPU-0", "index": 0, "model": "H100", "memoryMiB": 1, "health": health}
-    known = {"gpus": 1, "agentVersion": "0.1.0", "devices": [device]}
+    known = {"gpus": 1, "agentVersion": "0.2.0", "devices": [device]}
     return built(GpuNode, name, status=known | status)
 
 
@@ -107,7 +107,7 @@ def sound(tmp_path_factory):
     return Observed(
         release=RELEASE,
         now=NOW,
-        version="0.1.0",
+        version="0.2.0",
         server=views.ServerVersion(git_version="v1.36.3", major="1", minor="36+"),
         crds=Read(tuple(msgspec.convert(build(), views.Crd) for build in KINDS)),
         deployments=Read(
@@ -140,7 +140,7 @@ def test_nothing_is_wrong_with_a_sound_installation(sound):
 
 
 def test_whatever_is_not_well_comes_with_what_to_do(sound):
-    empty = Observed(now=NOW, version="0.1.0", release=RELEASE)
+    empty = Observed(now=NOW, version="0.2.0", release=RELEASE)
     for seen in (sound, empty):
         for each in findings(seen):
             assert bool(each.fix) == (each.level in {Level.WARNING, Level.FAILED}), each

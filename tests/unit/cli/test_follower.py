@@ -20,7 +20,7 @@ from gpupack_kube.client import LARGEST_MIB
 from gpupack_kube.errors import Forbidden, NotFound
 from gpupack_terminal.screens import Size, decided
 
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"
 PODS = "/api/v1/namespaces/team/pods"
 PIPE = decided(None, "utf-8", {})
 TERMINAL = decided(Size(80, 24), "utf-8", {})

@@ -3,7 +3,7 @@
 
 import pytest
 
-NODES = "/apis/gpupack.dev/v1alpha1/gpunodes"
+NODES = "/apis/gpupack.dev/v1beta1/gpunodes"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fake_api import ApiServer, kubeconfig, serving
 
 from gpupack_cli import main
 
-NODE = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
+NODE = "/apis/gpupack.dev/v1beta1/gpunodes/a"
 USER = {"token": "of-an-administrator", "as": "ann", "as-groups": ["dev"]}
 
 

@@ -24,7 +24,7 @@ def spec(**changed):
 def test_a_command_becomes_a_job_of_one_worker_with_one_gpu():
     job, config = manifests(wanted(name="train"), "team")
     assert job["metadata"] == {"name": "train", "namespace": "team"}
-    assert (job["apiVersion"], job["kind"]) == ("gpupack.dev/v1alpha1", "GPUJob")
+    assert (job["apiVersion"], job["kind"]) == ("gpupack.dev/v1beta1", "GPUJob")
     assert job["spec"] == {
         "workers": 1,
         "gpus": 1,

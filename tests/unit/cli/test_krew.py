@@ -35,7 +35,7 @@ def folder(tmp_path, krew):
 
 def test_the_checksum_in_the_manifest_is_that_of_the_archive(krew, folder):
     archive = krew.archived(folder)
-    built = krew.manifest("0.1.0", archive, "https://example.org/a.tar.gz")
+    built = krew.manifest("0.2.0", archive, "https://example.org/a.tar.gz")
     (platform,) = built["spec"]["platforms"]
     assert platform["sha256"] == hashlib.sha256(archive).hexdigest()
     assert platform["uri"] == "https://example.org/a.tar.gz"

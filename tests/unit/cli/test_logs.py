@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/default/gpujobs"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/default/gpujobs"
 
 
 @pytest.mark.parametrize("follow", [(), ("--follow",)])

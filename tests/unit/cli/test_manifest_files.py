@@ -4,7 +4,7 @@ import pytest
 from gpupack_cli.errors import InputWrong
 from gpupack_cli.manifest_files import MAX_BYTES, objects_of_kind
 
-JOB = "apiVersion: gpupack.dev/v1alpha1\nkind: GPUJob\nmetadata: {name: a}\nspec: {gpus: 1}\n"
+JOB = "apiVersion: gpupack.dev/v1beta1\nkind: GPUJob\nmetadata: {name: a}\nspec: {gpus: 1}\n"
 
 
 @pytest.fixture

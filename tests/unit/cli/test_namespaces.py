@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"
 NAMESPACE = "/api/v1/namespaces/team"
 CALLS = (("jobs",), ("quota",), ("logs", "train"), ("explain", "train"))
 

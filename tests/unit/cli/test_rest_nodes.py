@@ -17,7 +17,7 @@ from gpupack_api.settings import Settings
 from gpupack_scheduling.decisions import Decisions
 
 REFUSED = 'gpunodes.gpupack.dev is forbidden: User "jane" cannot list resource "gpunodes"'
-GPUNODES = "/apis/gpupack.dev/v1alpha1/gpunodes"
+GPUNODES = "/apis/gpupack.dev/v1beta1/gpunodes"
 
 
 @pytest.fixture

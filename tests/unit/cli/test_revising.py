@@ -12,7 +12,7 @@ from gpupack_kube.errors import Forbidden
 POD = {"spec": {"containers": [{"name": "worker", "image": "train:2"}]}}
 MANIFEST = {"metadata": {"name": "train-x", "namespace": "team"}, "spec": {"template": POD}}
 SCRIPTS = {"metadata": {"name": "train-x", "namespace": "team"}, "data": {"a.py": "1"}}
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"
 CONFIG = "/api/v1/namespaces/team/configmaps/train-x"
 
 

@@ -8,8 +8,8 @@ import shlex
 import pytest
 from command_process import CLI, in_closed_pipe, in_pipe, on_terminal
 
-JOBS = "/apis/gpupack.dev/v1alpha1/namespaces/default/gpujobs"
-NODES = "/apis/gpupack.dev/v1alpha1/gpunodes"
+JOBS = "/apis/gpupack.dev/v1beta1/namespaces/default/gpujobs"
+NODES = "/apis/gpupack.dev/v1beta1/gpunodes"
 PODS = "/api/v1/namespaces/default/pods"
 JOB = "a-training-run-whose-name-is-as-long-as-names-get-ok"
 MESSAGE = "insufficient quota: " + "8 GPUs requested " * 20

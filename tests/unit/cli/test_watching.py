@@ -13,7 +13,7 @@ from gpupack_cli.errors import JobFailed
 from gpupack_cli.watching import watched_to_its_end
 from gpupack_crds.kinds import GPUJOBS
 
-PATH = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+PATH = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/train"
 POD = "/api/v1/namespaces/team/pods/train-1-0"
 
 

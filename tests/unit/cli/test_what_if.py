@@ -11,7 +11,7 @@ from gpupack_cli.session import Session
 
 SPEC = {"gpus": 1, "workload": {"name": "matmul"}}
 MANIFEST = {
-    "apiVersion": "gpupack.dev/v1alpha1",
+    "apiVersion": "gpupack.dev/v1beta1",
     "kind": "GPUJob",
     "metadata": {"name": "asked", "namespace": "team"},
     "spec": SPEC,

@@ -4,7 +4,7 @@
 import api_calls
 import pytest
 
-OURS = "/apis/gpupack.dev/v1alpha1"
+OURS = "/apis/gpupack.dev/v1beta1"
 
 
 @pytest.mark.parametrize(

@@ -605,7 +605,7 @@ async def test_an_outlook_tells_what_pods_have_asked_for(plans, world):
     assert [demand.request.gpus for demand in shown.mix.demands] == [2]
 
 
-TURNS = "/v1alpha1/turns"
+TURNS = "/v1beta1/turns"
 
 
 async def turns(plans, **query):

@@ -85,7 +85,7 @@ async def test_a_closed_watch_goes_on_from_the_last_version_seen(serve):
     assert script.asked[2]["resourceVersion"] == "9"
 
 
-CUSTOM = Resource("/apis/gpupack.dev/v1alpha1", "gpuquotas", objects.Object)
+CUSTOM = Resource("/apis/gpupack.dev/v1beta1", "gpuquotas", objects.Object)
 
 
 async def test_a_watch_of_custom_resources_that_ends_before_its_time_lists_anew(serve, monkeypatch):

@@ -19,8 +19,8 @@ from gpupack_operator.quarantines import Quarantines
 
 PROBATION = 600.0
 SECONDS = 900
-NODE = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
-JOBS = f"/apis/gpupack.dev/v1alpha1/namespaces/{ACCEPTANCE_NAMESPACE}/gpujobs"
+NODE = "/apis/gpupack.dev/v1beta1/gpunodes/a"
+JOBS = f"/apis/gpupack.dev/v1beta1/namespaces/{ACCEPTANCE_NAMESPACE}/gpujobs"
 FIGURES = {
     "gemm_tflops": 614.9,
     "device_copy_gb_per_s": 4100.5,

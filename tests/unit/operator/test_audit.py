@@ -61,8 +61,8 @@ async def test_a_gpujob_that_is_gone_unheard_of_leaves_the_index_and_is_told(ser
         meta = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}
         body = {"metadata": meta, "spec": {"gpus": 1}}
         gpujobs.upsert(msgspec.convert(body, ReadableGpuJob))
-        server.put(f"/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/{name}", body)
-    del server.objects["/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/ghost"]
+        server.put(f"/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/{name}", body)
+    del server.objects["/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/ghost"]
     told.clear()
     audit = Audit(server.api, cache, gpujobs.drop, namespace="")
     await audit._check(audit._kinds()[0])
@@ -90,7 +90,7 @@ async def test_a_change_that_is_not_heard_of_until_the_next_audit_proves_a_dead_
 
 
 async def test_an_object_that_is_there_and_can_no_longer_be_read_is_no_ghost(scene):
-    path = "/apis/gpupack.dev/v1alpha1/gpujobs"
+    path = "/apis/gpupack.dev/v1beta1/gpujobs"
     meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "2"}
     scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
     for _ in range(2):
@@ -99,7 +99,7 @@ async def test_an_object_that_is_there_and_can_no_longer_be_read_is_no_ghost(sce
 
 
 async def test_a_gpujob_that_its_watch_has_passed_over_by_name_is_no_dead_watch(server):
-    path = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs"
+    path = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"
     for name in ("passed", "unheard"):
         meta = {"namespace": "team", "name": name, "uid": name, "resourceVersion": "2"}
         server.put(f"{path}/{name}", {"metadata": meta, "spec": {"gpus": 1}})
@@ -120,7 +120,7 @@ async def test_a_gpujob_that_its_watch_has_passed_over_by_name_is_no_dead_watch(
 async def test_an_object_that_no_watch_can_read_neither_stops_the_audit_nor_counts(scene):
     """Such as a GPUJob that a newer release wrote."""
     scene.there(a="1", b="1")
-    path = "/apis/gpupack.dev/v1alpha1/gpujobs"
+    path = "/apis/gpupack.dev/v1beta1/gpujobs"
     meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "1"}
     scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
     scene.server.put(f"{path}/y", {"metadata": meta | {"uid": "y"}, "spec": {"gpus": 1}})

@@ -158,13 +158,13 @@ ERRORS = {
 class WatchedServer:
     """A server with a watch of GPUJobs, as far as kopf asks for anything; it notes writes."""
 
-    GROUPS = ("apiextensions.k8s.io/v1", "events.k8s.io/v1", "gpupack.dev/v1alpha1")
+    GROUPS = ("apiextensions.k8s.io/v1", "events.k8s.io/v1", "gpupack.dev/v1beta1")
     KINDS = {
         "/api/v1": [("namespaces", "Namespace"), ("events", "Event")],
         "/apis/apiextensions.k8s.io/v1": [
             ("customresourcedefinitions", "CustomResourceDefinition")
         ],
-        "/apis/gpupack.dev/v1alpha1": [("gpujobs", "GPUJob")],
+        "/apis/gpupack.dev/v1beta1": [("gpujobs", "GPUJob")],
     }
 
     def __init__(self):

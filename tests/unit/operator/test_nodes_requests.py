@@ -22,7 +22,7 @@ from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
 
 KEY = Key("team", "train")
-GPUJOB = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+GPUJOB = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/train"
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/team/provisioningrequests"
 TEMPLATES = "/api/v1/namespaces/team/podtemplates"
 JOB = "/apis/batch/v1/namespaces/team/jobs/train-1"

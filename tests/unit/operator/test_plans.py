@@ -57,7 +57,7 @@ async def test_a_plan_is_asked_for_with_the_pod_s_own_token(plan_api, request_):
         answer = await client.ask(request_)
     assert isinstance(answer, PlanResponse)
     path, token, question = asked[0]
-    assert (path, token) == ("/v1alpha1/namespaces/team/plan", "Bearer secret")
+    assert (path, token) == ("/v1beta1/namespaces/team/plan", "Bearer secret")
     assert question["podSpec"] == {"a": 1}
 
 

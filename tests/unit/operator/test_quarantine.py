@@ -14,7 +14,7 @@ from gpupack_operator.quarantines import AGAIN_SECONDS, Quarantines, news
 from gpupack_operator.removed_gpus import MAX_REMOVED
 
 PROBATION = 600.0
-PATH = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
+PATH = "/apis/gpupack.dev/v1beta1/gpunodes/a"
 
 
 def node(*health, quarantine=(), mode="owned", name="a", of="", **device):

@@ -36,7 +36,7 @@ KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 SERVICES = "/api/v1/namespaces/team/services"
 SECRETS = "/api/v1/namespaces/team/secrets"
-GPUJOB = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpujobs/train"
+GPUJOB = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/train"
 PREDECESSOR_S = {
     "ownerReferences": [{"kind": "GPUJob", "name": "train", "uid": "old", "controller": True}]
 }

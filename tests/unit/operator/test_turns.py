@@ -54,7 +54,7 @@ def listening(tmp_path, monkeypatch):
             return web.json_response(body, status=status)
 
         app = web.Application()
-        app.router.add_get("/v1alpha1/turns", answer)
+        app.router.add_get("/v1beta1/turns", answer)
         async with fake_api.serving(app) as url:
             line = Line()
             settings = PlanSettings(url=url, ca=None, token=tmp_path / "token")

@@ -9,7 +9,7 @@ import pytest
 from gpupack_crds.kinds import GpuNode
 from gpupack_operator.unowned_gpunodes import GRACE_SECONDS, UnownedGpuNodes
 
-PATH = "/apis/gpupack.dev/v1alpha1/gpunodes/a"
+PATH = "/apis/gpupack.dev/v1beta1/gpunodes/a"
 NODE = "/api/v1/nodes/a"
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-node"}
 

@@ -14,7 +14,7 @@ from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.work_queue import WorkQueue
 
-GPUJOBS = "/apis/gpupack.dev/v1alpha1/gpujobs"
+GPUJOBS = "/apis/gpupack.dev/v1beta1/gpujobs"
 OLD_JOBS = 2_000
 
 

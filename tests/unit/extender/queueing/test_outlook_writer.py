@@ -12,7 +12,7 @@ from gpupack_extender.queueing.outlook_writer import OutlookWriter
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_scheduling.outlooks import Published
 
-COHORT = "/apis/gpupack.dev/v1alpha1/gpucohorts/cluster"
+COHORT = "/apis/gpupack.dev/v1beta1/gpucohorts/cluster"
 ONE = core.Request(gpus=1)
 
 

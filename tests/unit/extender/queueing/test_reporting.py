@@ -8,8 +8,8 @@ from fake_api import ApiServer, connected
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_extender.queueing.reporting import QuotaReporter
 
-QUOTA = "/apis/gpupack.dev/v1alpha1/namespaces/team/gpuquotas/default"
-COHORT = "/apis/gpupack.dev/v1alpha1/gpucohorts/all"
+QUOTA = "/apis/gpupack.dev/v1beta1/namespaces/team/gpuquotas/default"
+COHORT = "/apis/gpupack.dev/v1beta1/gpucohorts/all"
 
 
 @pytest.fixture

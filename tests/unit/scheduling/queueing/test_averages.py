@@ -16,7 +16,7 @@ from gpupack_scheduling.queueing import averages
 from gpupack_scheduling.queueing.settings import QueueSettings
 
 HOUR = 3600.0
-GROUP = "/apis/gpupack.dev/v1alpha1"
+GROUP = "/apis/gpupack.dev/v1beta1"
 CLUSTER = f"{GROUP}/gpucohorts/cluster"
 LAB = f"{GROUP}/gpucohorts/lab"
 QUOTA = f"{GROUP}/namespaces/team/gpuquotas/default"
@@ -47,7 +47,7 @@ class Cluster:
         await self.reporter.report()
         self.show()
         return [
-            path.rpartition("gpupack.dev/v1alpha1/")[2] for _, path in self.server.writes[before:]
+            path.rpartition("gpupack.dev/v1beta1/")[2] for _, path in self.server.writes[before:]
         ]
 
     def show(self):

@@ -58,7 +58,7 @@ BROKEN = {
     ),
     "queue: {patience: 3}": "quotas.yaml:1: queue: Object contains unknown field `patience`",
     "queue: {halfLife: .inf}": "quotas.yaml:1: queue: the half-life is without end",
-    "apiVersion: gpupack.dev/v1alpha1\nkind: GPUQuota\nspec: {}": (
+    "apiVersion: gpupack.dev/v1beta1\nkind: GPUQuota\nspec: {}": (
         "quotas.yaml:1: apiVersion: manifests of Kubernetes are not read; write quotas: "
         "[{tenant: NAMESPACE, gpus: {MODEL: NUMBER}}]"
     ),
