@@ -2,17 +2,17 @@
 """The node agent, which observes the node's GPUs and gives them to containers.
 
     inventory ─► known devices ─┬─► report ─► gpunode      GPUNode status, when something changes
-                                └─► tickets ─► device plugin ◄─ registration    the kubelet counts
-                                                 │ PreStartContainer
-                                                 ▼
+                                └─► device tokens ─► device plugin ◄─ registration
+                                                         │ PreStartContainer, by the kubelet
+                                                         ▼
            pods, podresources ─► identity ─► prestart ─► admission, holders ─► cdi
 
 * `host`: the agent of a machine without a cluster: inventory, health, metrics.
 * `inventory`: the list of GPUs, simulated or from NVML.
 * `dcgm`: the facts that DCGM exporter adds, where it runs.
 * `known_devices`: all GPUs that were ever seen; a GPU that disappears stays, as Failed.
-* `tickets`, `device_plugin`, `plugin_servicer`, `registration`: the kubelet's device plugin API,
-  for each resource.
+* `device_tokens`, `device_plugin`, `plugin_servicer`, `registration`: the kubelet's device plugin
+  API, for each resource.
 * `node_mode`, `observer`: whether another device plugin serves this node, and the pods that hold
   its GPUs.
 * `pods`, `podresources`, `cgroups`: the state of this node's pods, from API server, kubelet and

@@ -12,7 +12,8 @@ import os
 import pathlib
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from typing import NoReturn
 
 import click
 
@@ -23,7 +24,7 @@ from gpupack_kube.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
 
-ENDS = (signal.SIGTERM, signal.SIGINT)
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @click.group()
@@ -39,17 +40,7 @@ def run() -> None:
     except SettingsInvalid as wrong:
         raise click.ClickException(str(wrong)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    failed = False
-    try:
-        asyncio.run(_until_signal())
-    except* (AgentError, SettingsInvalid) as expected:
-        failed = True
-        for error in expected.exceptions:
-            log.critical("%s", error)
-    except* Exception as unexpected:
-        failed = True
-        log.critical("a part of the agent failed", exc_info=unexpected)
-    sys.exit(failed)
+    _run_and_exit(_until_signal(), AgentError, SettingsInvalid)
 
 
 @main.command(name="mps")
@@ -82,10 +73,31 @@ def host_command() -> None:
     except SettingsInvalid as wrong:
         raise click.ClickException(str(wrong)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _run_and_exit(_supervise(host.run(settings)), AgentError, OSError)
+
+
+def _run_and_exit(serving: Coroutine[None, None, None], *expected: type[Exception]) -> NoReturn:
+    """Run until the end and exit; an expected error is one line, any other has its traceback."""
+    failed = False
     try:
-        asyncio.run(_supervise(host.run(settings)))
-    except (AgentError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        asyncio.run(serving)
+    except* expected as group:
+        failed = True
+        for error in _leaves(group):
+            log.critical("%s", error)
+    except* Exception as unexpected:
+        failed = True
+        log.critical("a part of the agent failed", exc_info=unexpected)
+    sys.exit(failed)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over the errors in a group, which may contain groups."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for each in error.exceptions:
+        yield from _leaves(each)
 
 
 def _driver_root(_context: click.Context, _option: click.Parameter, text: str) -> str:
@@ -131,7 +143,7 @@ def preflight(
     from gpupack_agent.preflight.host import read_host  # noqa: PLC0415
 
     # The first process of a container has no default action for signals.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS if passed_file else ())
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS if passed_file else ())
     kubelet = kubelet_settings(Environment(os.environ))
     host = read_host(host_root, driver_root=driver_root, kubelet=kubelet)
     found = checks.findings(host)
@@ -140,7 +152,7 @@ def preflight(
         sys.exit(0 if report.passed(found) else 1)
     if report.passed(found):
         passed_file.touch()
-    signal.sigwait(ENDS)
+    signal.sigwait(END_SIGNALS)
 
 
 async def _supervise(serving: Coroutine[None, None, None]) -> None:
@@ -158,7 +170,7 @@ async def _until_signal() -> None:
 
 async def _cancelled_by_signal(serving: asyncio.Task[None]) -> None:
     loop = asyncio.get_running_loop()
-    for number in ENDS:
+    for number in END_SIGNALS:
         loop.add_signal_handler(number, serving.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await serving

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 from gpupack_agent import container_devices, holders
 from gpupack_agent.cgroups import CgroupState
+from gpupack_agent.device_tokens import cdi_name, devices_of
 from gpupack_agent.errors import StartRefused
 from gpupack_agent.gang_memory import memory_owner
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.pods import PodView, Start
-from gpupack_agent.tickets import cdi_name, handed_out
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, decode_devices
 from gpupack_crds.errors import DevicesAnnotationInvalid
@@ -47,12 +47,12 @@ def admit(start: Start, node: NodeView) -> Record | Wait:
     pod = start.pod
     if node.cgroup(pod.uid) is CgroupState.ABSENT:
         return Wait(
-            "the pod has no cgroup on this node: another pod of its name starts, or "
-            "GPUPACK_CGROUP_DIR does not show the node's cgroups",
+            "the pod has no cgroup on this node: another pod of the same name is starting, or "
+            "GPUPACK_CGROUP_DIR is not the folder of the node's cgroups",
             pods=(f"{pod.title} (uid {pod.uid})",),
         )
     record = _record(start, node)
-    if wait := _same_name(record, node):
+    if wait := _wait_for_token_holder(record, node):
         return wait
     obstacle = holders.obstacle(pod.uid, (*record.devices, *record.peers), node)
     if obstacle:
@@ -62,7 +62,7 @@ def admit(start: Start, node: NodeView) -> Record | Wait:
 
 def _record(start: Start, node: NodeView) -> Record:
     pod = start.pod
-    parts = container_devices.by_container(pod, _annotated_devices(pod))
+    parts = container_devices.split_by_container(pod, _annotated_devices(pod))
     devices = parts.get(start.container, ())
     _check_kind(start, devices)
     peers = container_devices.peers(pod, parts, start.container)
@@ -70,8 +70,8 @@ def _record(start: Start, node: NodeView) -> Record:
         _check_device(share, node.devices.get(share.uuid), start.resource)
     _check_unchanged(pod, parts, node)
     return Record(
-        cdi_name=cdi_name(start.tickets),
-        tickets=start.tickets,
+        cdi_name=cdi_name(start.tokens),
+        tokens=start.tokens,
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
@@ -79,7 +79,7 @@ def _record(start: Start, node: NodeView) -> Record:
         devices=devices,
         peers=peers,
         gang=pod.gang,
-        memory_of=memory_owner(pod, node),
+        memory_owner_uid=memory_owner(pod, node),
     )
 
 
@@ -87,8 +87,8 @@ def _annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
     if pod.annotation is None:
         raise StartRefused(
             f"the pod has no annotation {names.DEVICES_ANNOTATION}: it was not bound by gpupack. "
-            f"Set schedulerName: {names.SCHEDULER_NAME} and no nodeName; if it has that, it was "
-            "bound by somebody else: see who may create pods/binding",
+            f"Set schedulerName: {names.SCHEDULER_NAME} and no nodeName. If the pod has that, "
+            "another component bound it: check which accounts may create pods/binding",
             pods=(pod.title,),
         )
     try:
@@ -106,26 +106,26 @@ def _check_kind(start: Start, devices: tuple[DeviceShare, ...]) -> None:
         StartRefused: they do not match.
     """
     whole = start.resource != names.GPU_SHARE
-    if len(devices) != len(start.tickets) or any(share.whole != whole for share in devices):
+    if len(devices) != len(start.tokens) or any(share.whole != whole for share in devices):
         pod = start.pod
         raise StartRefused(
-            f"container {start.container} was handed {len(start.tickets)} tickets of "
-            f"{start.resource}, but of the pod's annotation {names.DEVICES_ANNOTATION}, which "
-            f"reads {pod.annotation}, it gets {len(devices)} devices: they must agree",
+            f"container {start.container} has {len(start.tokens)} device tokens of "
+            f"{start.resource}, and the pod's annotation {names.DEVICES_ANNOTATION} "
+            f"({pod.annotation}) gives it {len(devices)} devices: their number and kind must be "
+            "the same",
             pods=(pod.title,),
         )
 
 
 def _check_device(share: DeviceShare, device: GpuDevice | None, resource: str) -> None:
-    if device is None or device not in handed_out((device,), resource):
-        raise StartRefused(
-            f"device {share.uuid} is not among those that this node hands out as {resource}"
-        )
+    if device is None or device not in devices_of((device,), resource):
+        raise StartRefused(f"this node has no device {share.uuid} of resource {resource}")
     if device.health == "Failed":
         raise StartRefused(f"device {share.uuid} failed: {device.cause}")
     if share.memory_mib > device.memory_mib:
         raise StartRefused(
-            f"{share.memory_mib} MiB of device {share.uuid} asked; it has {device.memory_mib} MiB"
+            f"{share.memory_mib} MiB of device {share.uuid} requested; "
+            f"it has {device.memory_mib} MiB"
         )
 
 
@@ -149,22 +149,21 @@ def _check_unchanged(
             )
 
 
-def _same_name(record: Record, node: NodeView) -> Wait | None:
+def _wait_for_token_holder(record: Record, node: NodeView) -> Wait | None:
     """Return a Wait if another live container has the same device tokens.
 
     After a forced deletion the kubelet hands device tokens out again while their last holder lives.
     The spec of that holder must stay until it is dead: it records the devices that it holds.
     """
     for other in holders.live_records(node):
-        if other.cdi_name == record.cdi_name and _holder(other) != _holder(record):
+        if other.cdi_name == record.cdi_name and _container_key(other) != _container_key(record):
             return Wait(
-                "the kubelet's tickets are still those of another pod or container, which is not "
-                "gone",
+                "another pod or container, which has not ended, still has these device tokens",
                 (record.title, other.title),
                 is_held=True,
             )
     return None
 
 
-def _holder(record: Record) -> tuple[str, str]:
+def _container_key(record: Record) -> tuple[str, str]:
     return record.uid, record.container

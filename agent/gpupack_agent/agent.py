@@ -36,7 +36,7 @@ from gpupack_agent.gpunode import GpuNodeWriter
 from gpupack_agent.holders import Record
 from gpupack_agent.host_files import Root
 from gpupack_agent.housekeeping import Housekeeping
-from gpupack_agent.identity import Identities
+from gpupack_agent.identity import ContainerFinder
 from gpupack_agent.idleness import Idleness
 from gpupack_agent.inventory import amd_prober
 from gpupack_agent.inventory.base import Inventory
@@ -44,11 +44,11 @@ from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.driver_process import DriverProcess
 from gpupack_agent.inventory.simulated import SimulatedInventory
 from gpupack_agent.known_devices import KnownDevices
-from gpupack_agent.kubelet_config import KubeletConfig, on_host, read_kubelet
+from gpupack_agent.kubelet_config import KubeletConfig, read_kubelet, resolve_on_host
 from gpupack_agent.layouts import Layouts
-from gpupack_agent.mps.asking import ProcessReader, command
 from gpupack_agent.mps.folder import MpsFolder
-from gpupack_agent.mps.guard import Guard, Tell
+from gpupack_agent.mps.guard import Guard, WriteEvent
+from gpupack_agent.mps.process_reader import ProcessReader, command
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.node_pod import NODE_PODS
 from gpupack_agent.observer import Observer
@@ -126,7 +126,7 @@ def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
             chosen.simulated_file,
             node=node,
             scan_seconds=chosen.scan_seconds,
-            cuts=chosen.simulated_cuts / f"{node}.json",
+            layouts=chosen.simulated_cuts / f"{node}.json",
         )
     return DriverInventory(
         chosen.driver, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds
@@ -138,7 +138,9 @@ def boot_id() -> str:
     try:
         return BOOT_ID.read_text().strip()
     except OSError as error:
-        log.warning("cannot tell this boot of the node from the last one: %s", error)
+        log.warning(
+            "cannot read the boot ID, so errors from before the last boot still count: %s", error
+        )
         return ""
 
 
@@ -150,12 +152,14 @@ async def run(settings: Settings, environ: Mapping[str, str]) -> None:
     """
     inventory = open_inventory(settings.inventory, node=settings.node.name)
     try:
-        await _with(inventory, settings, environ)
+        await _connect_and_serve(inventory, settings, environ)
     finally:
         await inventory.close()
 
 
-async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, str]) -> None:
+async def _connect_and_serve(
+    inventory: Inventory, settings: Settings, environ: Mapping[str, str]
+) -> None:
     exporter = Exporter(settings.dcgm.exporter, ExporterPods(settings.dcgm.namespaces))
 
     def forget() -> None:
@@ -171,14 +175,14 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
         known_devices.update(await inventory.scan())
     except InventoryUnavailable as error:
         # Running pods continue; GPUNode shows the last known GPUs and why no scan succeeds.
-        log.error("%s; it is tried again every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text suffices
-        known_devices.unseen(error)
+        log.error("%s; scans continue every %g s", error, settings.inventory.scan_seconds)  # noqa: TRY400 - the text suffices
+        known_devices.scan_failed(error)
     log.info("node %s has %d GPUs", settings.node.name, len(known_devices.devices))
-    config = kubelet_of(settings)
+    config = read_kubelet_config(settings)
     async with (
         Api.connect(environ) as api,
         PodResources.connect(
-            on_host(settings.inventory.host_root, config.pod_resources_socket)
+            resolve_on_host(settings.inventory.host_root, config.pod_resources_socket)
         ) as kubelet,
     ):
         node = NodeState(
@@ -191,14 +195,14 @@ async def _with(inventory: Inventory, settings: Settings, environ: Mapping[str, 
         await _serve(settings, api, kubelet, inventory, node, exporter)
 
 
-def kubelet_of(settings: Settings) -> KubeletConfig:
+def read_kubelet_config(settings: Settings) -> KubeletConfig:
     """Return the configuration of this node's kubelet, as far as the agent can read it."""
     host_root, read = settings.inventory.host_root, KubeletConfig()
     if host_root != pathlib.Path("/"):
         read = read_kubelet(Root(host_root))
     for problem in read.problems:
         log.warning("the kubelet's configuration: %s", problem)
-    config = read.under(settings.host.kubelet)
+    config = read.with_settings(settings.host.kubelet)
     log.info("kubelet: root-dir %s, cgroupRoot %s", config.root_dir, config.cgroup_root)
     return config
 
@@ -213,22 +217,22 @@ async def _serve(
 ) -> None:
     known_devices = node.known_devices
     node.specs.load()
-    identities = Identities(node.pods, kubelet, api)
+    container_finder = ContainerFinder(node.pods, kubelet, api)
     mps = MpsFolder(settings.limits.mps) if settings.inventory.backend == "nvml" else None
     prestart = PreStart(
         node,
-        identities,
+        container_finder,
         inventory,
         settings.prestart,
         mps,
         sound_threads=settings.limits.sound_threads,
     )
     node_mode = NodeMode(settings.observed.resources, settings.observed.of_other_vendors)
-    foreign = _foreign(settings, api)
+    foreign = _foreign_devices(settings, api)
     observer = Observer(node_mode, node.pods, kubelet, known_devices, foreign)
     device_plugins = _device_plugins(prestart, settings.host, node_mode)
     housekeeping = Housekeeping(
-        node, identities, device_plugins, node_mode, settings.host.probe, mps
+        node, container_finder, device_plugins, node_mode, settings.host.probe, mps
     )
     watch = Reflector(
         api,
@@ -240,15 +244,18 @@ async def _serve(
     layouts = Layouts(node, node_mode, allowed=settings.inventory.mig_layouts)
     report = Report(node, node_mode, observer, layouts, idleness, now=api.clock.now, mps=mps)
     writer = GpuNodeWriter(api, report, node=settings.node.name)
-    use, guard = PodUse(), _guard(node, mps, api, settings)
-    counted = (
+    use, guard = PodUse(), _share_guard(node, mps, api, settings)
+    collectors = (
         UnreadableObjects({"pods": watch}),
         GpuMetrics(known_devices, node.pods, use, node=settings.node.name),
         AgentMetrics(known_devices, writer, prestart.outcomes, guard.overruns if guard else None),
     )
     await observer.round()
-    async with _metrics(counted, api, settings) as shown, asyncio.TaskGroup() as parts:
-        parts.create_task(_goes_on(shown), name="metrics")
+    async with (
+        _serve_metrics(collectors, api, settings) as metrics_server,
+        asyncio.TaskGroup() as parts,
+    ):
+        parts.create_task(_await_metrics_server(metrics_server), name="metrics")
         parts.create_task(watchdog.watchdog(), name="watchdog")
         parts.create_task(watch.run(), name="pods")
         parts.create_task(_scan_forever(inventory, node, use, exporter, layouts), name="inventory")
@@ -263,22 +270,22 @@ async def _serve(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GPUNODE_SECONDS):
                 await writer.written.wait()
-        device_plugins.see(known_devices.devices.values())
+        device_plugins.update(known_devices.devices.values())
         # Once before the plugins register: a kubelet that gets no device tokens rejects pods.
         housekeeping.round()
         parts.create_task(housekeeping.run(), name="housekeeping")
         while True:
             change = known_devices.next_change
-            device_plugins.see(known_devices.devices.values())
+            device_plugins.update(known_devices.devices.values())
             housekeeping.round()
-            for started in device_plugins.to_start():
+            for started in device_plugins.take_unstarted():
                 parts.create_task(started.registration.run(), name=started.plugin.resource)
             await change.wait()
 
 
 @contextlib.asynccontextmanager
-async def _metrics(
-    counted: Iterable[Collector], api: Api, settings: Settings
+async def _serve_metrics(
+    collectors: Iterable[Collector], api: Api, settings: Settings
 ) -> AsyncIterator[asyncio.Task[None] | None]:
     """Serve the metrics if a port is configured; otherwise the server's code is not loaded."""
     if not settings.metrics.port:
@@ -286,31 +293,33 @@ async def _metrics(
         return
     from gpupack_serving import metrics  # noqa: PLC0415 - it takes 12 MiB
 
-    async with metrics.shown(counted, api=api, settings=settings.metrics) as serving:
+    async with metrics.shown(collectors, api=api, settings=settings.metrics) as serving:
         yield serving
 
 
-async def _goes_on(serving: asyncio.Task[None] | None) -> None:
-    """Wait for the server, so that its failure ends an agent that would otherwise seem healthy."""
+async def _await_metrics_server(serving: asyncio.Task[None] | None) -> None:
+    """Wait until the server ends, which is an error; wait for ever if no port is configured."""
     await (serving or asyncio.Event().wait())
 
 
-def _guard(node: NodeState, mps: MpsFolder | None, api: Api, settings: Settings) -> Guard | None:
+def _share_guard(
+    node: NodeState, mps: MpsFolder | None, api: Api, settings: Settings
+) -> Guard | None:
     if mps is None:
         return None
     reader = ProcessReader(
         command(settings.inventory.driver),
         answer_seconds=settings.inventory.answer_seconds,
     )
-    return Guard(node, mps, reader, _teller(api, settings), settings.limits)
+    return Guard(node, mps, reader, _event_writer(api, settings), settings.limits)
 
 
-def _foreign(settings: Settings, api: Api) -> ForeignDevices:
+def _foreign_devices(settings: Settings, api: Api) -> ForeignDevices:
     async def labels() -> Mapping[str, str]:
         return (await api.get(NODES, settings.node.name)).metadata.labels
 
     libraries: dict[str, VendorLibrary] = {}
-    if settings.inventory.backend == "nvml" and amd_prober.is_there():
+    if settings.inventory.backend == "nvml" and amd_prober.is_installed():
         libraries[amd_prober.MODULE] = DriverProcess(
             amd_prober.COMMAND,
             answer_seconds=settings.inventory.answer_seconds,
@@ -327,20 +336,20 @@ def _device_plugins(prestart: PreStart, host: HostSettings, node_mode: NodeMode)
             plugin,
             Registration(plugin, host.device_plugins, node_mode.may_register),
             prefix="share" if is_share else resource.rpartition("/")[2],
-            per_gpu=names.SHARE_SLOTS_PER_GPU if is_share else 1,
+            tokens_per_gpu=names.SHARE_SLOTS_PER_GPU if is_share else 1,
         )
 
     return DevicePlugins(make)
 
 
-def _teller(api: Api, settings: Settings) -> Tell:
+def _event_writer(api: Api, settings: Settings) -> WriteEvent:
     events = EventWriter(api, Reporter("gpupack.dev/agent", settings.holder, "LimitShare"))
 
-    async def tell(record: Record, said: Said) -> None:
+    async def write_event(record: Record, event: Said) -> None:
         meta = ObjectMeta(name=record.name, namespace=record.namespace, uid=record.uid)
-        await events.write(About("v1", "Pod", meta), said)
+        await events.write(About("v1", "Pod", meta), event)
 
-    return tell
+    return write_event
 
 
 async def _beat_forever(api: Api, settings: Settings) -> None:
@@ -362,14 +371,14 @@ async def _scan_forever(
     while True:
         await inventory.changed()
         try:
-            known_devices.update(exporter.merged(await inventory.scan()))
+            known_devices.update(exporter.merge(await inventory.scan()))
             if await layouts.round(inventory):
-                known_devices.update(exporter.merged(await inventory.scan()))
+                known_devices.update(exporter.merge(await inventory.scan()))
             seen = known_devices.findings
-            use.see(seen.facts, node.pods.by_uid.values(), seen.devices)
+            use.update(seen.facts, node.pods.by_uid.values(), seen.devices)
         except InventoryUnavailable as error:
             if known_devices.outage is None or known_devices.outage.message != str(error):
-                log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text suffices
-            known_devices.unseen(error)
+                log.error("%s; the last known GPUs stay", error)  # noqa: TRY400 - the text suffices
+            known_devices.scan_failed(error)
             if not known_devices.findings.facts:
-                use.unseen()
+                use.forget_memory()

@@ -11,10 +11,10 @@ from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.guard import ACTIONS
 from gpupack_agent.prestart import OUTCOMES
 
-NOTHING: Final[Mapping[str, int]] = {}
+NO_OVERRUNS: Final[Mapping[str, int]] = {}
 
 
-class Ages(Protocol):
+class StatusAge(Protocol):
     """The age of the GPUNode's status, as its writer knows it."""
 
     def age_seconds(self) -> float:
@@ -34,7 +34,7 @@ class AgentMetrics(Collector):
     def __init__(
         self,
         known_devices: KnownDevices,
-        gpunode: Ages,
+        gpunode: StatusAge,
         starts: Mapping[str, int],
         overruns: Mapping[str, int] | None = None,
     ) -> None:
@@ -58,12 +58,12 @@ class AgentMetrics(Collector):
             labels=["action"],
         )
         for action in ACTIONS if self._overruns is not None else ():
-            overruns.add_metric([action], (self._overruns or NOTHING).get(action, 0))
+            overruns.add_metric([action], (self._overruns or NO_OVERRUNS).get(action, 0))
         yield overruns
         yield GaugeMetricFamily(
             "gpupack_agent_gpus_unseen_seconds",
             "For how long the driver has not told of the node's GPUs; 0 where it just did.",
-            value=self._known_devices.unseen_seconds(),
+            value=self._known_devices.seconds_without_scan(),
         )
         yield GaugeMetricFamily(
             "gpupack_agent_gpunode_age_seconds",

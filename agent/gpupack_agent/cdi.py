@@ -31,10 +31,10 @@ PREFIX = "gpupack.dev-alloc-"
 _RECORD = f"{names.GROUP}/record"
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _RecordAnnotation(msgspec.Struct, frozen=True):
     """The record as it is written into the spec's annotation."""
 
-    tickets: tuple[str, ...]
+    tokens: tuple[str, ...]
     uid: str
     namespace: str
     name: str
@@ -42,16 +42,18 @@ class _Written(msgspec.Struct, frozen=True):
     devices: str
     peers: str = ""
     gang: str = ""
-    memory_of: str = ""
+    memory_owner_uid: str = ""
 
 
-def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[str, str]:
+def device_variables(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[str, str]:
     """Return the variables that describe a container's devices.
 
     NVIDIA_VISIBLE_DEVICES=void disables NVIDIA's own runtime hook.
     """
     limits = (
-        {} if devices[0].isolation == "cooperative" else {"GPUPACK_DEVICE_LIMITS": _by(simulated)}
+        {}
+        if devices[0].isolation == "cooperative"
+        else {"GPUPACK_DEVICE_LIMITS": _enforced_by(simulated)}
     )
     return {
         "GPUPACK_DEVICES": ",".join(device.uuid for device in devices),
@@ -64,15 +66,15 @@ def environment(devices: tuple[DeviceShare, ...], *, simulated: bool) -> dict[st
     }
 
 
-def _by(simulated: bool) -> str:  # noqa: FBT001 - private, with one caller
+def _enforced_by(simulated: bool) -> str:  # noqa: FBT001 - private, with one caller
     """Return what enforces a share's limits, as GPUNode spells it."""
     return "Simulated" if simulated else "MPS"
 
 
-def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str, Any]:
+def render_spec(record: Record, injection: Injection, *, simulated: bool) -> dict[str, Any]:
     """Build the spec of one container's devices."""
     kind, _, device = record.cdi_name.partition("=")
-    variables = {**injection.environment, **environment(record.devices, simulated=simulated)}
+    variables = {**injection.environment, **device_variables(record.devices, simulated=simulated)}
     edits: dict[str, Any] = {"env": [f"{name}={value}" for name, value in variables.items()]}
     if injection.device_nodes:
         edits["deviceNodes"] = [
@@ -91,7 +93,7 @@ def render(record: Record, injection: Injection, *, simulated: bool) -> dict[str
     return {
         "cdiVersion": CDI_VERSION,
         "kind": kind,
-        "annotations": {_RECORD: _describe(record)},
+        "annotations": {_RECORD: _encode_record(record)},
         "devices": [{"name": device, "containerEdits": edits}],
     }
 
@@ -101,18 +103,18 @@ def _host_path(injection: Injection, path: str) -> dict[str, str]:
     return {"hostPath": host_path} if host_path else {}
 
 
-def read(spec: bytes) -> Record:
+def parse_record(spec: bytes) -> Record:
     """Read the record from a spec; raises ValueError if gpupack did not write the spec."""
     tree = msgspec.json.decode(spec)
     try:
-        written = msgspec.json.decode(tree["annotations"][_RECORD], type=_Written)
+        written = msgspec.json.decode(tree["annotations"][_RECORD], type=_RecordAnnotation)
         device = tree["devices"][0]["name"]
         kind = tree["kind"]
     except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"not a spec of ours: {error!r} is missing") from error
+        raise ValueError(f"gpupack did not write this spec: {error!r} is missing") from error
     return Record(
         cdi_name=f"{kind}={device}",
-        tickets=frozenset(written.tickets),
+        tokens=frozenset(written.tokens),
         uid=written.uid,
         namespace=written.namespace,
         name=written.name,
@@ -120,13 +122,13 @@ def read(spec: bytes) -> Record:
         devices=decode_devices(written.devices),
         peers=decode_devices(written.peers) if written.peers else (),
         gang=written.gang,
-        memory_of=written.memory_of,
+        memory_owner_uid=written.memory_owner_uid,
     )
 
 
-def _describe(record: Record) -> str:
-    written = _Written(
-        tickets=tuple(sorted(record.tickets)),
+def _encode_record(record: Record) -> str:
+    written = _RecordAnnotation(
+        tokens=tuple(sorted(record.tokens)),
         uid=record.uid,
         namespace=record.namespace,
         name=record.name,
@@ -134,7 +136,7 @@ def _describe(record: Record) -> str:
         devices=encode_devices(record.devices),
         peers=encode_devices(record.peers) if record.peers else "",
         gang=record.gang,
-        memory_of=record.memory_of,
+        memory_owner_uid=record.memory_owner_uid,
     )
     return msgspec.json.encode(written).decode()
 
@@ -159,7 +161,7 @@ class SpecFolder:
         """Read the specs of an earlier agent; unreadable ones are left in place and logged."""
         for path in sorted(self._path.glob(f"{PREFIX}*.json")):
             try:
-                record = read(path.read_bytes())
+                record = parse_record(path.read_bytes())
             except (OSError, ValueError) as error:
                 log.error("cannot read CDI spec %s, so its holder is unknown: %s", path, error)  # noqa: TRY400 - the text suffices
                 continue
@@ -171,7 +173,7 @@ class SpecFolder:
         Raises:
             CdiUnwritable: the spec could not be written; the message names the file and the cause.
         """
-        spec = render(record, injection, simulated=simulated)
+        spec = render_spec(record, injection, simulated=simulated)
         path = self._file(record)
         try:
             self._path.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ _PARENT = re.compile(
     r"|([A-Za-z0-9_.]+-)*kubepods(-besteffort|-burstable)?\.slice"
 )
 """The names of folders that can contain pods' cgroups, of the cgroupfs and systemd drivers."""
-_TOP = "kubepods"
+_ROOT_NAME = "kubepods"
 """A part of the name of the folder that contains them all."""
 
 _POD = re.compile(r"pod([0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
@@ -75,7 +75,7 @@ class Cgroups:
     def state(self, uid: str) -> CgroupState:
         """Return the state of the cgroup of the pod with this UID."""
         try:
-            return self._look(uid)
+            return self._read_state(uid)
         except PodCgroupsMissing as error:
             if not self.problem:
                 log.error("%s; all pods count as alive", error)  # noqa: TRY400 - the text suffices
@@ -85,29 +85,29 @@ class Cgroups:
             log.warning("pod %s counts as alive, its cgroup cannot be read: %s", uid, error)
             return CgroupState.POPULATED
 
-    def _look(self, uid: str) -> CgroupState:
+    def _read_state(self, uid: str) -> CgroupState:
         found = self._find(uid)
         if found is None:
             return CgroupState.ABSENT
         return CgroupState.POPULATED if _populated(found) else CgroupState.EMPTY
 
     def _find(self, uid: str) -> pathlib.Path | None:
-        parents = [parent for top in self._tops() for parent in _parents(top)]
-        if not any(_TOP in parent.name for parent in parents):
+        parents = [parent for top in self._pod_cgroup_roots() for parent in _parents(top)]
+        if not any(_ROOT_NAME in parent.name for parent in parents):
             raise PodCgroupsMissing(self._below or "/")
         self.problem = ""
         for parent in parents:
-            for name in _names(parent.name, uid):
+            for name in _cgroup_names(parent.name, uid):
                 if _exists(parent / name):
                     return parent / name
         return None
 
-    def _tops(self) -> Iterator[pathlib.Path]:
+    def _pod_cgroup_roots(self) -> Iterator[pathlib.Path]:
         """Iterate over the folders below which the kubelet creates the cgroups of pods."""
         hierarchy, parts = self._hierarchy(), [p for p in (self._below or "").split("/") if p]
         yield hierarchy.joinpath(*parts)
         if parts:
-            yield hierarchy.joinpath(*_slices(parts))
+            yield hierarchy.joinpath(*_systemd_slices(parts))
 
     def _hierarchy(self) -> pathlib.Path:
         """Return the root on v2; on v1 one hierarchy, because the kubelet uses all alike."""
@@ -148,13 +148,13 @@ def _folders(folder: pathlib.Path) -> list[str]:
         return []
 
 
-def _slices(parts: list[str]) -> list[str]:
+def _systemd_slices(parts: list[str]) -> list[str]:
     """Return the folders of a cgroupRoot with the systemd driver: /a/b is a.slice/a-b.slice."""
     names = [part.removesuffix(".slice").replace("-", "_") for part in parts]
     return [f"{'-'.join(names[: number + 1])}.slice" for number in range(len(names))]
 
 
-def _names(parent: str, uid: str) -> tuple[str, str]:
+def _cgroup_names(parent: str, uid: str) -> tuple[str, str]:
     """Return the names of a pod's cgroup with the cgroupfs driver and the systemd driver."""
     slice_ = parent.removesuffix(".slice")
     return f"pod{uid}", f"{slice_}-pod{uid.replace('-', '_')}.slice"

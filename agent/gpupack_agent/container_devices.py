@@ -9,13 +9,13 @@ the pod lives, so a container that restarts gets the same devices.
 from collections.abc import Mapping
 
 from gpupack_agent.errors import StartRefused
-from gpupack_agent.holders import annotated
+from gpupack_agent.holders import annotated_devices
 from gpupack_agent.pods import PodView
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 
 
-def by_container(
+def split_by_container(
     pod: PodView, devices: tuple[DeviceShare, ...]
 ) -> Mapping[str, tuple[DeviceShare, ...]]:
     """Split a pod's devices among its containers.
@@ -24,19 +24,20 @@ def by_container(
         StartRefused: the containers' requests cannot be combined, or do not match the devices.
     """
     _check_requests(pod)
-    requested = sum(ask.count for ask in pod.asks)
+    requested = sum(request.count for request in pod.requests)
     if requested != len(devices):
-        parts = ", ".join(f"{ask.container}: {ask.count}" for ask in pod.asks)
+        parts = ", ".join(f"{request.container}: {request.count}" for request in pod.requests)
         raise StartRefused(
-            f"the pod's containers request {requested} {pod.asks[0].resource} ({parts}), but its "
-            f"annotation {names.DEVICES_ANNOTATION} reads {pod.annotation}: they must agree",
+            f"the pod's containers request {requested} {pod.requests[0].resource} ({parts}), but "
+            f"its annotation {names.DEVICES_ANNOTATION} is {pod.annotation}: the numbers must be "
+            "equal",
             pods=(pod.title,),
         )
     found: dict[str, tuple[DeviceShare, ...]] = {}
     start = 0
-    for ask in pod.asks:
-        found[ask.container] = devices[start : start + ask.count]
-        start += ask.count
+    for request in pod.requests:
+        found[request.container] = devices[start : start + request.count]
+        start += request.count
     return found
 
 
@@ -55,10 +56,10 @@ def peers(
     return tuple(share for shares in others for share in shares)
 
 
-def container_of(pod: PodView) -> Mapping[str, str]:
+def container_by_device(pod: PodView) -> Mapping[str, str]:
     """Return the container of each device, by UUID; empty if the assignment is invalid."""
     try:
-        found = by_container(pod, annotated(pod))
+        found = split_by_container(pod, annotated_devices(pod))
     except StartRefused:
         return {}
     return {share.uuid: container for container, shares in found.items() for share in shares}
@@ -73,23 +74,23 @@ def _check_requests(pod: PodView) -> None:
     Raises:
         StartRefused: the requests cannot be combined.
     """
-    if pod.early:
+    if pod.plain_init_containers:
         raise StartRefused(
-            f"init container {pod.early[0]} cannot have devices: let a container request them, or "
-            "set its restartPolicy to Always",
+            f"init container {pod.plain_init_containers[0]} cannot have devices: request them in a "
+            "container, or set its restartPolicy to Always",
             pods=(pod.title,),
         )
-    containers = ", ".join(dict.fromkeys(ask.container for ask in pod.asks))
-    resources = sorted({ask.resource for ask in pod.asks})
+    containers = ", ".join(dict.fromkeys(request.container for request in pod.requests))
+    resources = sorted({request.resource for request in pod.requests})
     if len(resources) != 1:
         raise StartRefused(
             f"the pod's containers ({containers}) request {' and '.join(resources) or 'nothing'}; "
             "all devices of a pod are of one resource",
             pods=(pod.title,),
         )
-    if resources == [names.GPU_SHARE] and len(pod.asks) > 1:
+    if resources == [names.GPU_SHARE] and len(pod.requests) > 1:
         raise StartRefused(
-            f"{len(pod.asks)} containers request {names.GPU_SHARE} ({containers}): only one "
+            f"{len(pod.requests)} containers request {names.GPU_SHARE} ({containers}): only one "
             "container of a pod can have a share of a GPU",
             pods=(pod.title,),
         )

@@ -10,7 +10,7 @@ kubelet runs.
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 
-from gpupack_agent import holders, tickets
+from gpupack_agent import device_tokens, holders
 from gpupack_agent.holders import NodeView, Record
 from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.registration import Registration
@@ -24,37 +24,42 @@ class DevicePlugin:
 
     Attributes:
         prefix: the beginning of the IDs of its device tokens.
-        per_gpu: number of device tokens that stand for one GPU.
+        tokens_per_gpu: number of device tokens that stand for one GPU.
     """
 
     plugin: PluginServicer
     registration: Registration
     prefix: str
-    per_gpu: int
+    tokens_per_gpu: int
 
     def publish(self, view: NodeView) -> None:
         """Publish the present device tokens to the kubelet."""
-        self.plugin.publish(self.tickets(view))
+        self.plugin.publish(self.tokens(view))
 
-    def tickets(self, view: NodeView) -> tuple[tickets.Ticket, ...]:
+    def tokens(self, view: NodeView) -> tuple[device_tokens.DeviceToken, ...]:
         """Return all device tokens of the resource.
 
         Tokens for failed GPUs, as far as no container holds them, are marked as Unhealthy.
         """
-        devices = tickets.handed_out(view.devices.values(), self.plugin.resource)
+        devices = device_tokens.devices_of(view.devices.values(), self.plugin.resource)
         live = holders.live_records(view)
-        unusable = tickets.unusable(
+        unusable = device_tokens.count_unusable(
             devices,
-            (share.uuid for record in live for share in record.devices if self._uses(record)),
-            tickets_per_gpu=self.per_gpu,
+            (
+                share.uuid
+                for record in live
+                for share in record.devices
+                if self._holds_same_kind(record)
+            ),
+            tokens_per_gpu=self.tokens_per_gpu,
         )
-        return tickets.grade(
-            tickets.issue(self.prefix, len(devices) * self.per_gpu),
-            held={each for record in live for each in record.tickets},
+        return device_tokens.mark_unhealthy(
+            device_tokens.number_tokens(self.prefix, len(devices) * self.tokens_per_gpu),
+            held={each for record in live for each in record.tokens},
             unusable=unusable,
         )
 
-    def _uses(self, record: Record) -> bool:
+    def _holds_same_kind(self, record: Record) -> bool:
         """Tell whether a record holds its devices as this resource does: whole, or as shares."""
         whole = all(share.whole for share in record.devices)
         return whole == (self.plugin.resource != names.GPU_SHARE)
@@ -76,13 +81,13 @@ class DevicePlugins:
         """Iterate over the present plugins."""
         return iter(tuple(self._plugins.values()))
 
-    def see(self, devices: Iterable[GpuDevice]) -> None:
+    def update(self, devices: Iterable[GpuDevice]) -> None:
         """Add a plugin for each new MIG profile among these devices."""
-        for resource in sorted(tickets.slice_resources(devices) - self._plugins.keys()):
+        for resource in sorted(device_tokens.slice_resources(devices) - self._plugins.keys()):
             self._plugins[resource] = self._make(resource)
 
-    def to_start(self) -> list[DevicePlugin]:
+    def take_unstarted(self) -> list[DevicePlugin]:
         """Return the plugins that this function has not returned before."""
-        fresh = [name for name in self._plugins if name not in self._started]
-        self._started.update(fresh)
-        return [self._plugins[name] for name in fresh]
+        unstarted = [name for name in self._plugins if name not in self._started]
+        self._started.update(unstarted)
+        return [self._plugins[name] for name in unstarted]

@@ -70,7 +70,7 @@ class CdiUnwritable(AgentError):
     """An error: a CDI spec could not be written or removed."""
 
 
-class Unidentified(AgentError):
+class ContainerUnidentified(AgentError):
     """An error: no pod, or more than one, has these device tokens now; a retry may help."""
 
 
@@ -86,5 +86,5 @@ class StartRefused(AgentError):
         self.is_held = is_held
 
 
-class Abandoned(AgentError):
+class CallAbandoned(AgentError):
     """An error: the kubelet gave up a call; nothing was written, and no reply is needed."""

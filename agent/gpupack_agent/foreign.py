@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LABELS_SECONDS = 60.0
 """The time between two reads of labels and library: they change when the machine is changed."""
-FIRST_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """The time between two attempts until labels were read for the first time."""
 
 
@@ -57,7 +57,7 @@ class ForeignDevices:
         self._libraries = dict(libraries or {})
         self._ids: dict[str, frozenset[str]] = {}
         self._labels: Labels | None = None
-        self._told: dict[str, Mapping[str, GpuDevice]] = {}
+        self._listed: dict[str, Mapping[str, GpuDevice]] = {}
         """The GPUs that each library last listed, by library, then by PCI address."""
         self._needed = asyncio.Event()
 
@@ -75,26 +75,26 @@ class ForeignDevices:
         """Return the known GPUs; an ID that two plugins have counts once, for the first plugin."""
         found: dict[str, GpuDevice] = {}
         for resource, ids in self._ids.items():
-            for device in self._of(resource, ids):
+            for device in self._devices_of(resource, ids):
                 found.setdefault(device.uuid, device)
         return tuple(found.values())
 
-    def see(self, served: Mapping[str, Collection[str]], resources: Collection[str]) -> None:
+    def update(self, served: Mapping[str, Collection[str]], resources: Collection[str]) -> None:
         """Apply the IDs that the kubelet has of the node's resources.
 
         Args:
             served: the IDs of the kubelet's devices, by resource.
             resources: the resources of the observed node; empty if it is not observed.
         """
-        theirs = [name for name in resources if not self._vendors.driver_shows(name)]
-        known = {name: frozenset(served.get(name, ())) for name in theirs}
+        foreign = [name for name in resources if not self._vendors.driver_shows(name)]
+        known = {name: frozenset(served.get(name, ())) for name in foreign}
         self._ids = {name: ids or self._ids.get(name, ids) for name, ids in known.items()}
-        if theirs:
+        if foreign:
             self._needed.set()
         else:
             self._needed.clear()
 
-    def is_theirs(self, device: GpuDevice) -> bool:
+    def is_foreign(self, device: GpuDevice) -> bool:
         """Tell whether a GPU of GPUNode is of another vendor, so that it comes from here."""
         return not self._vendors.driver_shows(device.resource)
 
@@ -102,34 +102,34 @@ class ForeignDevices:
         """Read labels and libraries repeatedly, while there are such GPUs, until cancelled."""
         while True:
             await self._needed.wait()
-            await self.look()
-            await asyncio.sleep(FIRST_SECONDS if self._labels is None else LABELS_SECONDS)
+            await self.refresh()
+            await asyncio.sleep(RETRY_SECONDS if self._labels is None else LABELS_SECONDS)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read labels and query libraries, once."""
         try:
             self._labels = await self._read_labels()
         except KubeError as error:
-            log.warning("cannot read this node's labels: %s; those known before stay", error)
+            log.warning("cannot read this node's labels: %s; the last known labels stay", error)
         wanted = {vendor.library for name in self._ids if (vendor := self._vendors.of(name))}
         for name in sorted(wanted & self._libraries.keys()):
             try:
                 found = await self._libraries[name].scan(())
             except InventoryUnavailable as error:
-                log.warning("%s tells nothing: %s; what is known stays", name, error)
+                log.warning("cannot query %s: %s; the last known GPUs stay", name, error)
             else:
-                self._told[name] = {each.pci_bus_id: each for each in found.devices}
+                self._listed[name] = {each.pci_bus_id: each for each in found.devices}
 
-    def _of(self, resource: str, ids: frozenset[str]) -> tuple[GpuDevice, ...]:
+    def _devices_of(self, resource: str, ids: frozenset[str]) -> tuple[GpuDevice, ...]:
         vendor = self._vendors.of(resource)
         if vendor is None:
             return ()
-        by_address = self._told.get(vendor.library, {})
-        told = [by_address.get(each.lower()) for each in sorted(ids)]
-        if ids and all(told):
+        by_address = self._listed.get(vendor.library, {})
+        listed = [by_address.get(each.lower()) for each in sorted(ids)]
+        if ids and all(listed):
             return tuple(
                 msgspec.structs.replace(device, uuid=name, resource=resource)
-                for name, device in zip(sorted(ids), told, strict=True)
+                for name, device in zip(sorted(ids), listed, strict=True)
                 if device is not None
             )
         return labelled.devices(vendor, resource, ids, self._labels or {})

@@ -36,14 +36,14 @@ class GangMemory:
 
     kubelet_root: str = ROOT_DIR
 
-    def into(self, injection: Injection, record: Record) -> Injection:
+    def with_shared_memory(self, injection: Injection, record: Record) -> Injection:
         """Return the injection with the owner's memory, if the owner is another pod."""
-        if record.memory_of in {"", record.uid}:
+        if record.memory_owner_uid in {"", record.uid}:
             return injection
-        mount = Mount(self.path(record.memory_of), names.SHM_PATH, writable=True)
+        mount = Mount(self.shm_path(record.memory_owner_uid), names.SHM_PATH, writable=True)
         return dataclasses.replace(injection, mounts=(*injection.mounts, mount))
 
-    def path(self, uid: str) -> str:
+    def shm_path(self, uid: str) -> str:
         """Return the path of a pod's /dev/shm on the host."""
         volumes = f"{self.kubelet_root.rstrip('/')}/pods/{uid}/volumes"
         return f"{volumes}/kubernetes.io~empty-dir/{names.SHM_VOLUME}"
@@ -57,19 +57,19 @@ def memory_owner(pod: PodView, node: NodeView) -> str:
     if not pod.gang:
         return ""
     own = next((each for each in node.records if each.uid == pod.uid), None)
-    if own is not None and own.memory_of and _may_be_used(own.memory_of, node):
-        return own.memory_of
-    owners = (each for each in node.records if _owns(each, pod))
-    usable = sorted(each.uid for each in owners if _may_be_used(each.uid, node))
+    if own is not None and own.memory_owner_uid and _has_volumes(own.memory_owner_uid, node):
+        return own.memory_owner_uid
+    owners = (each for each in node.records if _is_memory_owner(each, pod))
+    usable = sorted(each.uid for each in owners if _has_volumes(each.uid, node))
     return usable[0] if usable else pod.uid
 
 
-def _owns(record: Record, pod: PodView) -> bool:
+def _is_memory_owner(record: Record, pod: PodView) -> bool:
     same_gang = (record.namespace, record.gang) == (pod.namespace, pod.gang)
-    return same_gang and record.memory_of == record.uid
+    return same_gang and record.memory_owner_uid == record.uid
 
 
-def _may_be_used(uid: str, node: NodeView) -> bool:
+def _has_volumes(uid: str, node: NodeView) -> bool:
     """Tell whether the kubelet still has the pod's volumes: it removes those of ended pods."""
     pod = node.pods.get(uid)
     return pod is not None and not pod.finished and is_live(uid, node)

@@ -13,9 +13,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpupack_agent.container_devices import container_of
-from gpupack_agent.grading.grade import ORDER
-from gpupack_agent.holders import annotated
+from gpupack_agent.container_devices import container_by_device
+from gpupack_agent.grading.grade import HEALTH_ORDER
+from gpupack_agent.holders import annotated_devices
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.pod_use import PodUse
@@ -92,7 +92,7 @@ COUNTERS: Final[tuple[tuple[str, str, Read], ...]] = (
     (
         "TOTAL_ENERGY_CONSUMPTION",
         "Total energy consumption since boot (in mJ).",
-        lambda gpu: _times(gpu.load.energy_joules, MILLIJOULES),
+        lambda gpu: _multiplied(gpu.load.energy_joules, MILLIJOULES),
     ),
     (
         "ECC_SBE_VOL_TOTAL",
@@ -163,10 +163,10 @@ class GpuMetrics(Collector):
         findings = self._known_devices.findings
         for name, text, read in GAUGES:
             gauge = GaugeMetricFamily(f"DCGM_FI_DEV_{name}", text, labels=GPU_LABELS)
-            yield self._filled(gauge, findings.facts, read)
+            yield self._with_figures(gauge, findings.facts, read)
         for name, text, read in PROFILED:
             gauge = GaugeMetricFamily(f"DCGM_FI_PROF_{name}", text, labels=GPU_LABELS)
-            yield self._filled(gauge, findings.facts, read)
+            yield self._with_figures(gauge, findings.facts, read)
         for name, text, read in COUNTERS:
             # For a counter the library would add _total, which dcgm-exporter's names do not have.
             counter = Metric(f"DCGM_FI_DEV_{name}", text, "unknown")
@@ -175,7 +175,7 @@ class GpuMetrics(Collector):
                     labels = dict(zip(GPU_LABELS, self._labels(facts), strict=True))
                     counter.add_sample(counter.name, labels, float(value))
             yield counter
-        yield self._throttled(findings.facts)
+        yield self._throttle_reasons(findings.facts)
         yield _health(findings.devices)
         yield from self._granted()
         yield self._joules()
@@ -202,7 +202,7 @@ class GpuMetrics(Collector):
         pods = self._pods.by_uid
         for (uuid, uid), used in self._use.memory_bytes.items():
             if (pod := pods.get(uid)) is not None:
-                container = container_of(pod).get(uuid, "")
+                container = container_by_device(pod).get(uuid, "")
                 family.add_metric([uuid, pod.namespace, pod.name, container], used)
         return family
 
@@ -218,8 +218,8 @@ class GpuMetrics(Collector):
             labels=POD_LABELS,
         )
         for pod in tuple(self._pods.by_uid.values()):
-            containers = container_of(pod)
-            for share in () if pod.finished else annotated(pod):
+            containers = container_by_device(pod)
+            for share in () if pod.finished else annotated_devices(pod):
                 container = containers.get(share.uuid, "")
                 labels = [share.uuid, pod.namespace, pod.name, container]
                 part.add_metric(labels, share.percent / PERCENT)
@@ -227,7 +227,9 @@ class GpuMetrics(Collector):
         yield part
         yield memory
 
-    def _filled(self, family: GaugeMetricFamily, gpus: tuple[GpuFacts, ...], read: Read) -> Metric:
+    def _with_figures(
+        self, family: GaugeMetricFamily, gpus: tuple[GpuFacts, ...], read: Read
+    ) -> Metric:
         for facts in gpus:
             if (value := read(facts)) is not None:
                 family.add_metric(self._labels(facts), float(value))
@@ -238,7 +240,7 @@ class GpuMetrics(Collector):
                     family.add_metric(labels, float(value))
         return family
 
-    def _throttled(self, gpus: tuple[GpuFacts, ...]) -> Metric:
+    def _throttle_reasons(self, gpus: tuple[GpuFacts, ...]) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_agent_gpu_throttled",
             "1: clocks are held down for this reason, by NVML's name.",
@@ -269,7 +271,7 @@ def _health(devices: tuple[GpuDevice, ...]) -> Metric:
         labels=("gpu", "UUID", "modelName", "health"),
     )
     for device in devices:
-        for health in ORDER:
+        for health in HEALTH_ORDER:
             labels = [str(device.index), device.uuid, device.model, health]
             family.add_metric(labels, device.health == health)
     return family
@@ -285,10 +287,10 @@ def _pci_bus_id(address: str | None) -> str:
 
 def _free_bytes(gpu: GpuFacts) -> int | None:
     load = gpu.load
-    told = (load.memory_total_bytes, load.memory_used_bytes, load.memory_reserved_bytes)
-    if None in told:
+    figures = (load.memory_total_bytes, load.memory_used_bytes, load.memory_reserved_bytes)
+    if None in figures:
         return None
-    total, used, reserved = (each or 0 for each in told)
+    total, used, reserved = (each or 0 for each in figures)
     return total - used - reserved
 
 
@@ -300,5 +302,5 @@ def _ratio(percent: float | None) -> float | None:
     return None if percent is None else percent / PERCENT
 
 
-def _times(number: float | None, factor: float) -> float | None:
+def _multiplied(number: float | None, factor: float) -> float | None:
     return None if number is None else number * factor

@@ -27,7 +27,7 @@ from gpupack_kube.node_owner import node_reference, went_with_node
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+COMPARE_SECONDS = 1.0
 """The time between two comparisons of the present status with the written one, both in memory. A
 change of the GPUs does not wait for it."""
 USAGE_SECONDS = 5.0
@@ -46,7 +46,7 @@ class GpuNodeWriter:
         self._api = api
         self._report = report
         self._node = node
-        self._stands = GpuNodeStatus()
+        self._written_status = GpuNodeStatus()
         self._found = objects.ObjectMeta()
         """The metadata of the GPUNode that was last read."""
         self._checked_at = 0.0
@@ -56,14 +56,14 @@ class GpuNodeWriter:
         """Return the seconds since the GPUNode last equalled the agent's view; infinite: never."""
         return time.monotonic() - self._checked_at if self._checked_at else math.inf
 
-    async def begin(self) -> None:
+    async def restore(self) -> None:
         """Read or create the GPUNode, restore the state that it records, write it.
 
         Raises:
             KubeError: a call to the API server failed.
         """
         current = await self._read()
-        self._report.recall(current.status)
+        self._report.restore(current.status)
         await self._write(current)
 
     async def run(self) -> None:
@@ -71,14 +71,14 @@ class GpuNodeWriter:
         retrying = tenacity.AsyncRetrying(
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10.0),
             retry=tenacity.retry_if_exception_type(errors.KubeError),
-            before_sleep=_complain,
+            before_sleep=_log_retry,
         )
         change = self._report.node.known_devices.next_change
-        await retrying(self.begin)
+        await retrying(self.restore)
         self.written.set()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(COMPARE_SECONDS):
                     await change.wait()
             change = self._report.node.known_devices.next_change
             if self._is_due():
@@ -86,13 +86,13 @@ class GpuNodeWriter:
 
     def _is_due(self) -> bool:
         unchecked_seconds = time.monotonic() - self._checked_at
-        recheck_seconds = LAYOUT_SECONDS if self._report.layouts.are_watched else RECHECK_SECONDS
+        recheck_seconds = LAYOUT_SECONDS if self._report.layouts.may_change else RECHECK_SECONDS
         if unchecked_seconds >= recheck_seconds:
             return True
-        wanted = self._report.status(self._stands)
+        wanted = self._report.status(self._written_status)
         if unchecked_seconds < USAGE_SECONDS:
-            wanted = msgspec.structs.replace(wanted, **usage_in(self._stands))
-        return wanted != self._stands
+            wanted = msgspec.structs.replace(wanted, **usage_in(self._written_status))
+        return wanted != self._written_status
 
     async def _refresh(self) -> None:
         await self._write(await self._read())
@@ -109,20 +109,20 @@ class GpuNodeWriter:
             is_another = self._found.uid != found.metadata.uid
         except errors.NotFound:
             owner = await node_reference(self._api, self._node)
-            found, is_another = await self._api.create(GPUNODES, _new(self._node, owner)), True
+            found, is_another = await self._api.create(GPUNODES, _new_body(self._node, owner)), True
         if is_another and self._checked_at > 0 and not went_with_node(self._found, found.metadata):
             self._report.forget()
         self._found = found.metadata
         return found
 
     async def _write(self, current: GpuNode) -> None:
-        self._report.layouts.want(current.spec.mig_layouts)
-        stands = msgspec.structs.replace(current.status, observed_at=None)
-        wanted = self._report.status(stands)
-        if stands != wanted:
+        self._report.layouts.request(current.spec.mig_layouts)
+        recorded = msgspec.structs.replace(current.status, observed_at=None)
+        wanted = self._report.status(recorded)
+        if recorded != wanted:
             await self._replace(current, wanted)
-        self._stands, self._checked_at = wanted, time.monotonic()
-        self._report.layouts.announced(wanted.mig_gpus)
+        self._written_status, self._checked_at = wanted, time.monotonic()
+        self._report.layouts.record_announced(wanted.mig_gpus)
 
     async def _replace(self, current: GpuNode, wanted: GpuNodeStatus) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -139,7 +139,7 @@ class GpuNodeWriter:
         )
 
 
-def _new(node: str, owner: objects.Json) -> objects.Json:
+def _new_body(node: str, owner: objects.Json) -> objects.Json:
     return {
         "apiVersion": names.API_VERSION,
         "kind": "GPUNode",
@@ -148,6 +148,6 @@ def _new(node: str, owner: objects.Json) -> objects.Json:
     }
 
 
-def _complain(state: tenacity.RetryCallState) -> None:
+def _log_retry(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     log.warning("writing the GPUNode: %s; trying again", error)

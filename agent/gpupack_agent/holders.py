@@ -38,14 +38,15 @@ class Record:
 
     Attributes:
         cdi_name: the CDI device, named after the device tokens.
-        tickets: IDs of the device tokens that the kubelet handed out.
+        tokens: IDs of the device tokens that the kubelet handed out.
         peers: devices of other workers in the same pod, which it can open for NVLink.
         gang: the gang whose pods on this node share one /dev/shm; empty: the pod has its own.
-        memory_of: UID of the pod whose /dev/shm it uses, which may be this pod; empty: no gang.
+        memory_owner_uid: UID of the pod whose /dev/shm it uses, which may be this pod; empty: no
+            gang.
     """
 
     cdi_name: str
-    tickets: frozenset[str]
+    tokens: frozenset[str]
     uid: str
     namespace: str
     name: str
@@ -53,7 +54,7 @@ class Record:
     devices: tuple[DeviceShare, ...]
     peers: tuple[DeviceShare, ...] = ()
     gang: str = ""
-    memory_of: str = ""
+    memory_owner_uid: str = ""
 
     @property
     def title(self) -> str:
@@ -114,22 +115,22 @@ def live_records(node: NodeView) -> tuple[Record, ...]:
     return tuple(record for record in node.records if is_live(record.uid, node))
 
 
-def lingering(node: NodeView) -> tuple[GpuHolder, ...]:
+def terminating_holders(node: NodeView) -> tuple[GpuHolder, ...]:
     """Return the pods that have ended for the API and whose processes still run on the node.
 
     They were deleted by force, or a component marked them as finished because the node's kubelet
     seemed dead. The sandbox of a pod that ends normally also runs for a moment. Such a pod is not
     listed before SANDBOX_SECONDS have passed.
     """
-    over = [record for record in live_records(node) if _is_over(record.uid, node)]
+    ended = [record for record in live_records(node) if _has_ended(record.uid, node)]
     return tuple(
         GpuHolder(
-            namespace=theirs[0].namespace,
-            name=theirs[0].name,
+            namespace=of_pod[0].namespace,
+            name=of_pod[0].name,
             uid=uid,
-            devices=_opened(theirs),
+            devices=_accessible_devices(of_pod),
         )
-        for uid, theirs in sorted(_by_pod(over).items())
+        for uid, of_pod in sorted(_by_pod(ended).items())
     )
 
 
@@ -141,7 +142,7 @@ def _by_pod(records: Iterable[Record]) -> dict[str, list[Record]]:
     return found
 
 
-def _is_over(uid: str, node: NodeView) -> bool:
+def _has_ended(uid: str, node: NodeView) -> bool:
     pod = node.pods.get(uid)
     return pod is None or (pod.finished and node.now - pod.finished_at >= SANDBOX_SECONDS)
 
@@ -149,9 +150,9 @@ def _is_over(uid: str, node: NodeView) -> bool:
 def holders(node: NodeView) -> tuple[Holder, ...]:
     """Return all live pods that hold devices."""
     recorded = _by_pod(node.records)
-    found = [_holder(theirs, node.pods.get(uid)) for uid, theirs in recorded.items()]
+    found = [_holder(of_pod, node.pods.get(uid)) for uid, of_pod in recorded.items()]
     found += [
-        Holder(uid=pod.uid, title=pod.title, devices=annotated(pod))
+        Holder(uid=pod.uid, title=pod.title, devices=annotated_devices(pod))
         for pod in node.pods.values()
         if pod.started and pod.uid not in recorded
     ]
@@ -163,14 +164,14 @@ def _holder(records: Sequence[Record], pod: PodView | None) -> Holder:
 
     If records of its containers are missing, it also holds the other devices of its annotation.
     """
-    devices = _opened(records)
-    if pod and pod.started and len(records) < len(pod.asks):
+    devices = _accessible_devices(records)
+    if pod and pod.started and len(records) < len(pod.requests):
         known = {share.uuid for share in devices}
-        devices += tuple(share for share in annotated(pod) if share.uuid not in known)
+        devices += tuple(share for share in annotated_devices(pod) if share.uuid not in known)
     return Holder(uid=records[0].uid, title=records[0].title, devices=devices)
 
 
-def _opened(records: Iterable[Record]) -> tuple[DeviceShare, ...]:
+def _accessible_devices(records: Iterable[Record]) -> tuple[DeviceShare, ...]:
     """Return the devices that containers of a pod have or can open, each device once.
 
     A container can open its peers' GPUs, so it holds them too, even before the peers start.
@@ -186,7 +187,7 @@ def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> Obstacl
     GPU never has shares and a whole holder at the same time.
     """
     others = [holder for holder in holders(node) if holder.uid != uid]
-    found = [each for share in wanted if (each := _blocked(share, others, node.devices))]
+    found = [each for share in wanted if (each := _conflict(share, others, node.devices))]
     if not found:
         return None
     return Obstacle(
@@ -195,42 +196,46 @@ def obstacle(uid: str, wanted: Iterable[DeviceShare], node: NodeView) -> Obstacl
     )
 
 
-def _blocked(
+def _conflict(
     wanted: DeviceShare, others: Iterable[Holder], devices: Mapping[str, GpuDevice]
 ) -> Obstacle | None:
-    beside = [
+    sharing = [
         (holder, held) for holder in others for held in holder.devices if held.uuid == wanted.uuid
     ]
-    if not beside:
+    if not sharing:
         return None
-    reason = _excess(wanted, [held for _, held in beside], devices[wanted.uuid].memory_mib)
-    titles = tuple(sorted({holder.title for holder, _ in beside}))
+    reason = _conflict_reason(
+        wanted, [held for _, held in sharing], devices[wanted.uuid].memory_mib
+    )
+    titles = tuple(sorted({holder.title for holder, _ in sharing}))
     return Obstacle(reason, titles) if reason else None
 
 
-def _excess(wanted: DeviceShare, held: list[DeviceShare], memory_mib: int) -> str:
+def _conflict_reason(wanted: DeviceShare, held: list[DeviceShare], memory_mib: int) -> str:
     """Return why a device that other pods hold has not enough left; empty if it has."""
     if wanted.whole or any(share.whole for share in held):
         return f"device {wanted.uuid} is held by another pod"
-    if any(_kept_apart(share) != _kept_apart(wanted) for share in held):
-        return f"other pods share device {wanted.uuid}, and their shares do not go with this one"
+    if any(_isolation_group(share) != _isolation_group(wanted) for share in held):
+        return f"other pods have shares of device {wanted.uuid} that cannot run with this one"
     percent = sum(share.percent for share in held)
     if percent + wanted.percent > WHOLE_PERCENT:
-        return f"{percent}% of device {wanted.uuid} is held by other pods; {wanted.percent}% asked"
+        return (
+            f"{percent}% of device {wanted.uuid} is held by other pods; {wanted.percent}% requested"
+        )
     memory = sum(share.memory_mib for share in held)
     if memory + wanted.memory_mib > memory_mib:
         return (
             f"{memory} MiB of {memory_mib} MiB of device {wanted.uuid} are held by other pods; "
-            f"{wanted.memory_mib} MiB asked"
+            f"{wanted.memory_mib} MiB requested"
         )
     return ""
 
 
-def _kept_apart(share: DeviceShare) -> tuple[str, str]:
+def _isolation_group(share: DeviceShare) -> tuple[str, str]:
     return share.isolation, share.only_with
 
 
-def annotated(pod: PodView) -> tuple[DeviceShare, ...]:
+def annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:
     """Return the devices of a pod's annotation; none if the annotation is invalid or missing."""
     try:
         return decode_devices(pod.annotation or "")

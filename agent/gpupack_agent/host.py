@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"
 MAX_PORT: Final = 65535
-SIGN_SECONDS: Final = 1.0
+SIGN_OF_LIFE_SECONDS: Final = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ async def run(settings: Settings) -> None:
     """
     inventory = open_inventory(settings.inventory, node=settings.node)
     try:
-        await _with(inventory, settings)
+        await _serve(inventory, settings)
     finally:
         await inventory.close()
 
 
-async def _with(inventory: Inventory, settings: Settings) -> None:
+async def _serve(inventory: Inventory, settings: Settings) -> None:
     known_devices = KnownDevices(
         boot_id=boot_id(),
         hold_seconds=settings.inventory.hysteresis_seconds,
@@ -83,7 +83,7 @@ async def _with(inventory: Inventory, settings: Settings) -> None:
     try:
         known_devices.update(await inventory.scan())
     except DriverHangs as error:
-        known_devices.unseen(error)
+        known_devices.scan_failed(error)
     registry = prometheus_client.CollectorRegistry()
     registry.register(GpuMetrics(known_devices, PodStore(()), PodUse(), node=socket.gethostname()))
     server, thread = prometheus_client.start_http_server(settings.port, LOOPBACK, registry)
@@ -98,7 +98,7 @@ async def _with(inventory: Inventory, settings: Settings) -> None:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(watchdog.watchdog(), name="watchdog")
             parts.create_task(_scan_forever(inventory, known_devices), name="inventory")
-            parts.create_task(_sign_forever(settings.probe), name="sign of life")
+            parts.create_task(_write_sign_of_life_forever(settings.probe), name="sign of life")
     finally:
         server.shutdown()
         server.server_close()
@@ -111,11 +111,11 @@ async def _scan_forever(inventory: Inventory, known_devices: KnownDevices) -> No
         try:
             known_devices.update(await inventory.scan())
         except InventoryUnavailable as error:
-            known_devices.unseen(error)
-            log.error("%s; the GPUs known before stay", error)  # noqa: TRY400 - the text suffices
+            known_devices.scan_failed(error)
+            log.error("%s; the last known GPUs stay", error)  # noqa: TRY400 - the text suffices
 
 
-async def _sign_forever(path: pathlib.Path) -> None:
+async def _write_sign_of_life_forever(path: pathlib.Path) -> None:
     while True:
         liveness.write(path, registered=False)
-        await asyncio.sleep(SIGN_SECONDS)
+        await asyncio.sleep(SIGN_OF_LIFE_SECONDS)

@@ -31,26 +31,26 @@ class Root:
     def find(self, name: str) -> pathlib.Path | None:
         """Return the path of a host's file or folder in this process; None: it does not exist."""
         parts = _parts(name)
-        there, links = list[str](), 0
+        resolved, links = list[str](), 0
         while parts:
             part = parts.pop(0)
             if part == "..":
-                there = there[:-1]
+                resolved = resolved[:-1]
                 continue
-            found = self.path.joinpath(*there, part)
+            found = self.path.joinpath(*resolved, part)
             try:
                 target = str(found.readlink()) if found.is_symlink() else ""
             except OSError:
                 return None
             if not target:
-                there.append(part)
+                resolved.append(part)
                 continue
             links += 1
             if links > MAX_LINKS:
                 return None
-            there = [] if target.startswith("/") else there
+            resolved = [] if target.startswith("/") else resolved
             parts = _parts(target) + parts
-        found = self.path.joinpath(*there)
+        found = self.path.joinpath(*resolved)
         return found if _exists(found) else None
 
     def exists(self, name: str) -> bool:
@@ -79,7 +79,7 @@ class Root:
             return None
         return read if len(read) <= MAX_BYTES else None
 
-    def refused(self, name: str) -> bool:
+    def is_unreadable(self, name: str) -> bool:
         """Tell whether the permissions forbid reading a file, or seeing whether it exists."""
         found = self.find(name) or self.path / name.lstrip("/")
         try:

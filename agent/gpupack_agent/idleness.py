@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpupack_agent.holders import annotated
+from gpupack_agent.holders import annotated_devices
 from gpupack_agent.pods import PodView
 from gpupack_crds.gpunode import GpuDevice
 
@@ -38,7 +38,7 @@ class Idleness:
         self._quiet = dt.timedelta(seconds=quiet_seconds)
         self._idle: dict[str, _Idle] = {}
 
-    def see(
+    def update(
         self,
         devices: Iterable[GpuDevice],
         busy: Mapping[str, bool],
@@ -60,14 +60,14 @@ class Idleness:
             if held and _is_idle(device, busy, held):
                 idle[device.uuid] = self._since(device.uuid, held, now)
         self._idle = idle
-        return tuple(self._told(device, now) for device in devices)
+        return tuple(self._with_idle_since(device, now) for device in devices)
 
     def _since(self, uuid: str, held: Iterable[PodView], now: dt.datetime) -> _Idle:
         holders = frozenset(pod.uid for pod in held)
         before = self._idle.get(uuid)
         return before if before and before.holders == holders else _Idle(now, holders)
 
-    def _told(self, device: GpuDevice, now: dt.datetime) -> GpuDevice:
+    def _with_idle_since(self, device: GpuDevice, now: dt.datetime) -> GpuDevice:
         idle = self._idle.get(device.uuid)
         since = None
         if idle is not None and now - idle.since >= self._quiet:
@@ -80,7 +80,7 @@ def _holding(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
     found: dict[str, list[PodView]] = {}
     for pod in pods:
         if pod.started and not pod.finished:
-            for share in annotated(pod):
+            for share in annotated_devices(pod):
                 found.setdefault(share.uuid, []).append(pod)
     return found
 

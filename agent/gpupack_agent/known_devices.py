@@ -25,12 +25,14 @@ import msgspec
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import hysteresis, rules
 from gpupack_agent.grading.grade import is_worse
-from gpupack_agent.grading.hysteresis import written
+from gpupack_agent.grading.hysteresis import format_time
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.outages import Outage
 from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice, GpuNodeStatus
 
-GONE = "the driver no longer finds this GPU; if it was taken out, delete this GPUNode"
+GONE_CAUSE = (
+    "the driver no longer lists this GPU; if it was removed from the host, delete this GPUNode"
+)
 
 GONE_RULE = "Gone"
 NOT_SEEN_RULE = "NotLookedAt"
@@ -54,25 +56,25 @@ def merge(
         answered: UUIDs of GPUs that answered, partitioned or not.
     """
     seen = tuple(seen)
-    there = {*answered, *map(_gpu, seen)}
-    merged = {each.uuid: _gone(each) for each in known if _gpu(each) not in there}
+    present = {*answered, *map(_gpu, seen)}
+    merged = {each.uuid: _as_gone(each) for each in known if _gpu(each) not in present}
     merged |= {device.uuid: device for device in seen}
     return tuple(sorted(merged.values(), key=lambda device: (device.index, device.uuid)))
 
 
-def remembered(recorded: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
+def real_devices(recorded: Iterable[GpuDevice]) -> tuple[GpuDevice, ...]:
     """Return the devices that a new agent restores from GPUNode: all real ones."""
     return tuple(device for device in recorded if not device.simulated)
 
 
-def dated(
+def with_since(
     known: Mapping[str, GpuDevice], seen: Iterable[GpuDevice], *, now: dt.datetime
 ) -> tuple[GpuDevice, ...]:
     """Set the time since when each GPU has its present health and cause; none if Healthy."""
-    return tuple(_dated(device, known.get(device.uuid), now) for device in seen)
+    return tuple(_with_since(device, known.get(device.uuid), now) for device in seen)
 
 
-def unseen(
+def cordon_unseen(
     devices: Iterable[GpuDevice], since: dt.datetime, *, now: dt.datetime, reason: str
 ) -> tuple[GpuDevice, ...]:
     """Return the GPUs that no scan has reached since a time.
@@ -82,7 +84,7 @@ def unseen(
     """
     if (now - since).total_seconds() < STALE_SECONDS:
         return tuple(devices)
-    cause = f"not looked at since {written(since)}: {reason}"[:CAUSE_CHARACTERS]
+    cause = f"no successful scan since {format_time(since)}: {reason}"[:CAUSE_CHARACTERS]
     return tuple(
         msgspec.structs.replace(device, health="Draining", cause=cause, causes=(NOT_SEEN_RULE,))
         if not is_worse(device.health, "Degraded")
@@ -91,20 +93,20 @@ def unseen(
     )
 
 
-def _gone(device: GpuDevice) -> GpuDevice:
-    return msgspec.structs.replace(device, health="Failed", cause=GONE, causes=(GONE_RULE,))
+def _as_gone(device: GpuDevice) -> GpuDevice:
+    return msgspec.structs.replace(device, health="Failed", cause=GONE_CAUSE, causes=(GONE_RULE,))
 
 
-def _blamed(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
+def _with_xids(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
     """Count XIDs against a GPU that were reported earlier, such as before this agent started."""
     counted = tuple(sorted(xids.union(device.xids)))
-    past = rules.judge(None, counted)
-    if is_worse(past.health, device.health):
-        causes = tuple(dict.fromkeys(past.causes + device.causes))[:MAX_CAUSES]
+    earlier = rules.grade_gpu(None, counted)
+    if is_worse(earlier.health, device.health):
+        causes = tuple(dict.fromkeys(earlier.causes + device.causes))[:MAX_CAUSES]
         return msgspec.structs.replace(
-            device, xids=counted, health=past.health, cause=past.cause, causes=causes
+            device, xids=counted, health=earlier.health, cause=earlier.cause, causes=causes
         )
-    causes = tuple(dict.fromkeys(device.causes + past.causes))[:MAX_CAUSES]
+    causes = tuple(dict.fromkeys(device.causes + earlier.causes))[:MAX_CAUSES]
     return msgspec.structs.replace(device, xids=counted, causes=causes)
 
 
@@ -120,11 +122,11 @@ def _gpu(device: GpuDevice) -> str:
     return device.mig_parent or device.uuid
 
 
-def _dated(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> GpuDevice:
+def _with_since(device: GpuDevice, before: GpuDevice | None, now: dt.datetime) -> GpuDevice:
     since: str | None = None
     if device.health != "Healthy":
         same = before and (before.health, before.cause) == (device.health, device.cause)
-        since = before.since if before and same else written(now)
+        since = before.since if before and same else format_time(now)
     return msgspec.structs.replace(device, since=since)
 
 
@@ -146,9 +148,9 @@ class KnownDevices:
     ) -> None:
         self.boot_id = boot_id
         self._hold_seconds = hold_seconds
-        self._judged: dict[str, GpuDevice] = {}
+        self._last_graded: dict[str, GpuDevice] = {}
         """The devices after the last successful scan, or as the previous agent recorded them."""
-        self._held: dict[str, GpuDevice] = {}
+        self._worst_states: dict[str, GpuDevice] = {}
         """The worst state since a GPU became better than its shown grade, by UUID."""
         self.findings = Findings(devices=())
         self.busy: Mapping[str, bool] = {}
@@ -169,33 +171,33 @@ class KnownDevices:
         self.busy, self.outage = found.busy, None
         self._set(found, known=self.devices)
 
-    def unseen(self, error: InventoryUnavailable) -> None:
+    def scan_failed(self, error: InventoryUnavailable) -> None:
         """Apply a failed scan."""
         now = dt.datetime.now(dt.UTC)
         self.busy, since = {}, self.outage.since if self.outage else now
         self.outage = Outage(error.reason, str(error), since)
-        known = unseen(self.findings.devices, since, now=now, reason=str(error))
-        devices = dated(self.devices, known, now=now)
+        known = cordon_unseen(self.findings.devices, since, now=now, reason=str(error))
+        devices = with_since(self.devices, known, now=now)
         is_old = (now - since).total_seconds() >= STALE_SECONDS
         self._publish(
             dataclasses.replace(
                 self.findings,
                 devices=devices,
-                stale_since=written(since),
+                stale_since=format_time(since),
                 facts=() if is_old else self.findings.facts,
             )
         )
 
-    def unseen_seconds(self) -> float:
+    def seconds_without_scan(self) -> float:
         """Return the seconds for which no scan has succeeded; 0 if the last one did."""
         if self.outage is None:
             return 0.0
         return (dt.datetime.now(dt.UTC) - self.outage.since).total_seconds()
 
-    def recall(self, recorded: GpuNodeStatus) -> None:
+    def restore(self, recorded: GpuNodeStatus) -> None:
         """Restore what GPUNode recorded before this agent started."""
-        known = {device.uuid: device for device in remembered(recorded.devices)}
-        self._judged = {
+        known = {device.uuid: device for device in real_devices(recorded.devices)}
+        self._last_graded = {
             uuid: device for uuid, device in known.items() if NOT_SEEN_RULE not in device.causes
         }
         if "" in {recorded.boot_id, self.boot_id} or recorded.boot_id == self.boot_id:
@@ -208,9 +210,9 @@ class KnownDevices:
 
     def forget(self) -> None:
         """Keep only the GPUs that the last scan found, and drop their past errors."""
-        self._xids, self._judged, self._held = {}, {}, {}
+        self._xids, self._last_graded, self._worst_states = {}, {}, {}
         self._on_forget()
-        found = tuple(device for device in self.findings.devices if device.cause != GONE)
+        found = tuple(device for device in self.findings.devices if device.cause != GONE_CAUSE)
         self._publish(dataclasses.replace(self.findings, devices=found))
 
     @property
@@ -219,31 +221,32 @@ class KnownDevices:
         return self._changed
 
     def _set(self, found: Findings, *, known: Mapping[str, GpuDevice]) -> None:
-        blamed = [
-            _blamed(device, self._xids.get(_gpu(device), frozenset())) for device in found.devices
+        counted = [
+            _with_xids(device, self._xids.get(_gpu(device), frozenset()))
+            for device in found.devices
         ]
         # A restarted process that queries the driver knows no errors from before its start.
-        self._xids |= _xids_of(blamed)
+        self._xids |= _xids_of(counted)
         now = dt.datetime.now(dt.UTC)
-        steady = [self._steady(device, now) for device in blamed]
+        graded = [self._apply_hysteresis(device, now) for device in counted]
         answered = {facts.uuid for facts in found.facts}
-        devices = dated(known, merge(known.values(), steady, answered), now=now)
-        self._judged = {device.uuid: device for device in devices}
+        devices = with_since(known, merge(known.values(), graded, answered), now=now)
+        self._last_graded = {device.uuid: device for device in devices}
         self._publish(dataclasses.replace(found, devices=devices))
 
-    def _steady(self, seen: GpuDevice, now: dt.datetime) -> GpuDevice:
-        worst = self._held.pop(seen.uuid, seen)
+    def _apply_hysteresis(self, seen: GpuDevice, now: dt.datetime) -> GpuDevice:
+        worst = self._worst_states.pop(seen.uuid, seen)
         worst = worst if is_worse(worst.health, seen.health) else seen
-        said = hysteresis.steady(
+        shown = hysteresis.apply_hysteresis(
             seen,
-            self._judged.get(seen.uuid),
+            self._last_graded.get(seen.uuid),
             worst=worst,
             now=now,
             hold_seconds=self._hold_seconds,
         )
-        if said.well_since is not None:
-            self._held[seen.uuid] = worst if is_worse(said.health, worst.health) else seen
-        return said
+        if shown.well_since is not None:
+            self._worst_states[seen.uuid] = worst if is_worse(shown.health, worst.health) else seen
+        return shown
 
     def _publish(self, findings: Findings) -> None:
         """Replace the findings; set the event of a change, unless only figures differ."""

@@ -31,7 +31,7 @@ RUNTIME_ENDPOINT: Final = "/run/containerd/containerd.sock"
 DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
 """pluginapi.DevicePluginPath, a constant of the kubelet's code."""
 
-INSTALLED: Final = f"{ROOT_DIR}/config.yaml"
+KUBEADM_CONFIG: Final = f"{ROOT_DIR}/config.yaml"
 """The file where kubeadm writes the configuration, even if the kubelet does not run yet."""
 
 K3S_DROP_INS: Final = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d"
@@ -82,7 +82,7 @@ class KubeletConfig:
         """Return the path of the PodResources socket, which shows the devices of each pod."""
         return f"{self.root_dir.rstrip('/')}/pod-resources/kubelet.sock"
 
-    def under(self, settings: KubeletSettings) -> "KubeletConfig":
+    def with_settings(self, settings: KubeletSettings) -> "KubeletConfig":
         """Return the configuration with an administrator's settings, which take precedence."""
         return dataclasses.replace(
             self,
@@ -97,7 +97,7 @@ class KubeletConfig:
 class _Source:
     """The sources of one kubelet's configuration."""
 
-    words: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     config: str = ""
     drop_ins: str = ""
     endpoint: str = RUNTIME_ENDPOINT
@@ -108,7 +108,7 @@ def read_kubelet(root: Root) -> KubeletConfig:
     found = [each for each in host_processes.commands(root, PROGRAMS) if each.by_root]
     sources = tuple(dict.fromkeys(_source(root, command) for command in found))
     if not sources:
-        configured = _Configured(root, _Source(config=INSTALLED))
+        configured = _ConfiguredValues(root, _Source(config=KUBEADM_CONFIG))
         return KubeletConfig(
             cgroup_root=configured.text("cgroupRoot") or None,
             cgroup_driver=configured.text("cgroupDriver"),
@@ -116,13 +116,14 @@ def read_kubelet(root: Root) -> KubeletConfig:
         )
     if len(sources) > 1:
         return KubeletConfig(
-            runs=True, problems=(f"{len(sources)} kubelets run on this host, each its own way",)
+            runs=True,
+            problems=(f"{len(sources)} kubelets with different configurations run on this host",),
         )
     (source,) = sources
-    configured = _Configured(root, source)
+    configured = _ConfiguredValues(root, source)
     endpoint = configured.flag_or("--container-runtime-endpoint", "containerRuntimeEndpoint")
     return KubeletConfig(
-        root_dir=option(source.words, "--root-dir") or ROOT_DIR,
+        root_dir=option(source.arguments, "--root-dir") or ROOT_DIR,
         cgroup_root=configured.flag_or("--cgroup-root", "cgroupRoot") or CGROUP_ROOT,
         cgroup_driver=configured.flag_or("--cgroup-driver", "cgroupDriver"),
         runtime_endpoint=socket_path(endpoint) or source.endpoint,
@@ -136,7 +137,7 @@ def socket_path(endpoint: str) -> str:
     return re.sub(r"^/var/run/", "/run/", endpoint.removeprefix("unix://"))
 
 
-class _Configured:
+class _ConfiguredValues:
     """The values in the files and flags of one kubelet."""
 
     def __init__(self, root: Root, source: _Source) -> None:
@@ -153,7 +154,7 @@ class _Configured:
         return tuple(self._problems)
 
     def flag_or(self, flag: str, field: str) -> str:
-        return option(self._source.words, flag) or self.text(field)
+        return option(self._source.arguments, flag) or self.text(field)
 
     def text(self, field: str) -> str:
         """Return the text value of a field in the last file that has one; empty: none has it."""
@@ -163,13 +164,13 @@ class _Configured:
 
 def _table(root: Root, name: str) -> tuple[Mapping[str, Any], str]:
     """Return the content of a file and its problem; a missing file is empty, without a problem."""
-    if root.refused(name):
-        return {}, f"{name} may not be read"
+    if root.is_unreadable(name):
+        return {}, f"no permission to read {name}"
     try:
         found = yaml.safe_load(root.text(name) or "")
     # An invalid date, such as one with month 99, raises ValueError and no YAMLError.
     except (yaml.YAMLError, ValueError, RecursionError):
-        return {}, f"{name} is no YAML"
+        return {}, f"{name} is not valid YAML"
     return (found if isinstance(found, dict) else {}), ""
 
 
@@ -193,8 +194,8 @@ def _drop_ins(root: Root, folder: str, depth: int = 3) -> Iterator[str]:
 def _source(root: Root, command: Command) -> _Source:
     if command.name == "k3s":
         return _k3s(root)
-    words = command.words[1:] if command.name == "kubelet" else _microk8s(root)
-    return _Source(words, option(words, "--config"), option(words, "--config-dir"))
+    arguments = command.arguments[1:] if command.name == "kubelet" else _microk8s(root)
+    return _Source(arguments, option(arguments, "--config"), option(arguments, "--config-dir"))
 
 
 def _k3s(root: Root) -> _Source:
@@ -203,11 +204,11 @@ def _k3s(root: Root) -> _Source:
     It runs the kubelet in its own process, and overwrites its arguments with its own title.
     """
     table, _ = _table(root, K3S_CONFIG)
-    words = tuple(f"--{each}" for each in _texts(table.get("kubelet-arg")))
+    arguments = tuple(f"--{each}" for each in _texts(table.get("kubelet-arg")))
     return _Source(
-        words,
-        option(words, "--config"),
-        option(words, "--config-dir") or K3S_DROP_INS,
+        arguments,
+        option(arguments, "--config"),
+        option(arguments, "--config-dir") or K3S_DROP_INS,
         K3S_ENDPOINT,
     )
 
@@ -229,6 +230,6 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(each for each in found if isinstance(each, str))
 
 
-def on_host(host_root: pathlib.Path, path: str) -> pathlib.Path:
+def resolve_on_host(host_root: pathlib.Path, path: str) -> pathlib.Path:
     """Return the agent's path of a host's path; links are resolved within the host's root."""
     return Root(host_root).find(path) or host_root / path.lstrip("/")

@@ -21,7 +21,7 @@ from gpupack_agent import holders
 from gpupack_agent.errors import InventoryUnavailable, LayoutInvalid
 from gpupack_agent.holders import NodeView
 from gpupack_agent.inventory.base import Findings, Inventory
-from gpupack_agent.inventory.layout import MigGpu, Place, plan
+from gpupack_agent.inventory.layout import MigGpu, Place, place_slices
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.prestart import NodeState
 from gpupack_crds import mig
@@ -33,32 +33,34 @@ log = logging.getLogger(__name__)
 SETTLED_SECONDS: Final = 5.0
 """The time for which GPUNode must announce a partitioning before the GPU is partitioned."""
 
-AGAIN_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 60.0
 """The time until the next attempt after the driver refused to partition a GPU."""
 
 MESSAGE_CHARACTERS: Final = 256
 """The largest number of characters of a message that GPUNode accepts."""
 
-MODE = "it is not in MIG mode; turn that on where nothing uses it: nvidia-smi -i {} -mig 1"
-SIMULATED = "it is simulated, and no slices of it are: see agent.simulated"
-UNKNOWN = "this node has no such GPU"
-NOT_OURS = "another device plugin hands out this node's GPUs; cut them by its means"
-FORBIDDEN = "the chart's agent.migLayouts is false, so layouts stay as they are"
-SETTLES = "nobody holds its slices; it is cut in some seconds"
-WATCHES = "the pods of this node are not known yet"
+NO_MIG_MODE = (
+    "the GPU is not in MIG mode; enable it while no process uses the GPU: nvidia-smi -i {} -mig 1"
+)
+SIMULATED_WITHOUT_SLICES = "the GPU is simulated without MIG slices; add them in agent.simulated"
+UNKNOWN_GPU = "this node has no such GPU"
+OBSERVED_NODE = "another device plugin assigns this node's GPUs; change the layout with its tools"
+CHANGES_DISABLED = "layouts do not change: the chart's agent.migLayouts is false"
+PARTITIONED_SOON = "no pod holds its slices; it is partitioned in a few seconds"
+PODS_UNKNOWN = "the pods of this node are not known yet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Judged:
+class Decision:
     """A GPU's status, and the places of its new slices if the GPU is to be partitioned."""
 
-    said: mig.MigGpu
+    entry: mig.MigGpu
     places: tuple[Place, ...] | None = None
 
 
-def judge(
+def decide_layout(
     gpu: MigGpu, wanted: Sequence[str] | None, present: Iterable[str], held_by: Collection[str]
-) -> Judged:
+) -> Decision:
     """Decide whether a GPU in MIG mode is to be partitioned.
 
     Args:
@@ -68,20 +70,20 @@ def judge(
         held_by: pods that hold any of its slices.
     """
     named = [name for name in gpu.profiles if re.fullmatch(MIG_PROFILE, name)]
-    said = mig.MigGpu(gpu=gpu.uuid, profiles=tuple(named[: mig.MAX_PROFILES]))
+    entry = mig.MigGpu(gpu=gpu.uuid, profiles=tuple(named[: mig.MAX_PROFILES]))
     if wanted is None or Counter(wanted) == Counter(present):
-        return Judged(said)
+        return Decision(entry)
     try:
-        places = plan(gpu.profiles, wanted)
+        places = place_slices(gpu.profiles, wanted)
     except LayoutInvalid as error:
-        return Judged(_saying(said, str(error)))
+        return Decision(_with_message(entry, str(error)))
     if held_by:
-        text = f"{len(held_by)} pods hold its slices: {', '.join(sorted(held_by))}"
-        return Judged(_saying(said, text, changing=True))
-    return Judged(_saying(said, SETTLES, changing=True), places)
+        text = f"waiting for {len(held_by)} pods that hold its slices: {', '.join(sorted(held_by))}"
+        return Decision(_with_message(entry, text, changing=True))
+    return Decision(_with_message(entry, PARTITIONED_SOON, changing=True), places)
 
 
-def _saying(gpu: mig.MigGpu, text: str, *, changing: bool = False) -> mig.MigGpu:
+def _with_message(gpu: mig.MigGpu, text: str, *, changing: bool = False) -> mig.MigGpu:
     return mig.MigGpu(
         gpu=gpu.gpu,
         profiles=gpu.profiles,
@@ -116,26 +118,28 @@ class Layouts:
         """The time at which the driver refused to partition a GPU, and its reason."""
 
     @property
-    def are_watched(self) -> bool:
+    def may_change(self) -> bool:
         """Tell whether there are GPUs that may be partitioned again."""
         return self._allowed and bool(self._node.known_devices.findings.mig_gpus)
 
-    def want(self, layouts: Iterable[mig.MigLayout]) -> None:
+    def request(self, layouts: Iterable[mig.MigLayout]) -> None:
         """Store the layouts of GPUNode's spec."""
         self._wanted = {each.gpu: each.profiles for each in layouts}
 
     def status(self) -> tuple[mig.MigGpu, ...]:
         """Return the MIG GPUs for GPUNode's status."""
-        judged = self._judged()
-        strangers = (uuid for uuid in self._wanted if uuid not in judged)
-        said = [each.said for each in judged.values()]
-        said += [_saying(mig.MigGpu(gpu=uuid), self._stranger(uuid)) for uuid in strangers]
-        return tuple(sorted(said, key=lambda each: each.gpu)[:MAX_GPUS])
+        decisions = self._decisions()
+        others = (uuid for uuid in self._wanted if uuid not in decisions)
+        entry = [each.entry for each in decisions.values()]
+        entry += [
+            _with_message(mig.MigGpu(gpu=uuid), self._message_without_mig(uuid)) for uuid in others
+        ]
+        return tuple(sorted(entry, key=lambda each: each.gpu)[:MAX_GPUS])
 
-    def announced(self, stands: Iterable[mig.MigGpu]) -> None:
+    def record_announced(self, recorded: Iterable[mig.MigGpu]) -> None:
         """Record since when GPUNode announces the partitioning of each GPU."""
         now = self._now()
-        changing = (each.gpu for each in stands if each.changing)
+        changing = (each.gpu for each in recorded if each.changing)
         self._announced = {uuid: self._announced.get(uuid, now) for uuid in changing}
 
     async def round(self, inventory: Inventory) -> bool:
@@ -144,57 +148,57 @@ class Layouts:
         After the driver refused a GPU it is tried again later. GPUNode shows the reason.
         """
         due = {
-            uuid: judged.places
-            for uuid, judged in self._judged().items()
-            if judged.places is not None and self._has_settled(uuid)
+            uuid: decision.places
+            for uuid, decision in self._decisions().items()
+            if decision.places is not None and self._has_settled(uuid)
         }
         for uuid, places in due.items():
             wanted = ", ".join(place.profile for place in places) or "no slices"
-            log.info("GPU %s is cut into %s", uuid, wanted)
+            log.info("partitioning GPU %s into %s", uuid, wanted)
             try:
-                await inventory.cut(uuid, places)
+                await inventory.partition(uuid, places)
             except InventoryUnavailable as error:
-                log.error("GPU %s is not cut: %s", uuid, error)  # noqa: TRY400 - the text suffices
+                log.error("cannot partition GPU %s: %s", uuid, error)  # noqa: TRY400 - the text suffices
                 self._refused[uuid] = self._now(), str(error)
             self._announced.pop(uuid, None)
         return bool(due)
 
-    def _judged(self) -> dict[str, Judged]:
+    def _decisions(self) -> dict[str, Decision]:
         findings, view = self._node.known_devices.findings, self._node.observe()
-        return {gpu.uuid: self._judge(gpu, findings, view) for gpu in findings.mig_gpus}
+        return {gpu.uuid: self._decide(gpu, findings, view) for gpu in findings.mig_gpus}
 
-    def _judge(self, gpu: MigGpu, findings: Findings, view: NodeView) -> Judged:
+    def _decide(self, gpu: MigGpu, findings: Findings, view: NodeView) -> Decision:
         slices = {each.uuid: each for each in findings.devices if each.mig_parent == gpu.uuid}
         present = [each.mig_profile for each in slices.values()]
-        judged = judge(gpu, self._wanted.get(gpu.uuid), present, _holding(slices, view))
-        if not judged.said.changing:
+        decision = decide_layout(gpu, self._wanted.get(gpu.uuid), present, _holding(slices, view))
+        if not decision.entry.changing:
             self._refused.pop(gpu.uuid, None)
-            return judged
+            return decision
         if obstacle := self._obstacle(gpu.uuid):
-            return Judged(_saying(judged.said, obstacle))
+            return Decision(_with_message(decision.entry, obstacle))
         if not self._node.pods.synced:
-            return Judged(_saying(judged.said, WATCHES, changing=True))
-        return judged
+            return Decision(_with_message(decision.entry, PODS_UNKNOWN, changing=True))
+        return decision
 
     def _obstacle(self, uuid: str) -> str:
         """Return why a GPU is not partitioned for now, its slices usable; empty: no reason."""
         if not self._allowed:
-            return FORBIDDEN
+            return CHANGES_DISABLED
         if self._node_mode.mode == "observed":
-            return NOT_OURS
+            return OBSERVED_NODE
         at, refusal = self._refused.get(uuid, (float("-inf"), ""))
-        return refusal if self._now() - at < AGAIN_SECONDS else ""
+        return refusal if self._now() - at < RETRY_SECONDS else ""
 
-    def _stranger(self, uuid: str) -> str:
+    def _message_without_mig(self, uuid: str) -> str:
         """Return the message for a GPU that is not in MIG mode."""
         device = self._node.known_devices.devices.get(uuid)
         if device is None:
-            return UNKNOWN
-        return SIMULATED if device.simulated else MODE.format(uuid)
+            return UNKNOWN_GPU
+        return SIMULATED_WITHOUT_SLICES if device.simulated else NO_MIG_MODE.format(uuid)
 
     def _has_settled(self, uuid: str) -> bool:
-        announced = self._announced.get(uuid)
-        return announced is not None and self._now() - announced >= SETTLED_SECONDS
+        record_announced = self._announced.get(uuid)
+        return record_announced is not None and self._now() - record_announced >= SETTLED_SECONDS
 
 
 def _holding(slices: Collection[str], view: NodeView) -> set[str]:
@@ -207,5 +211,5 @@ def _holding(slices: Collection[str], view: NodeView) -> set[str]:
     return held | {
         pod.title
         for pod in view.pods.values()
-        if not pod.finished and any(each.uuid in slices for each in holders.annotated(pod))
+        if not pod.finished and any(each.uuid in slices for each in holders.annotated_devices(pod))
     }

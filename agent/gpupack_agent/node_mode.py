@@ -17,7 +17,7 @@ from gpupack_crds.gpunode import MAX_RESOURCES, GpuNodeStatus, Mode
 
 log = logging.getLogger(__name__)
 
-_REPLICA = "::"
+_REPLICA_SEPARATOR = "::"
 """The separator in NVIDIA's names of a GPU's replicas: UUID, separator, number."""
 
 
@@ -31,15 +31,15 @@ class NodeMode:
 
     def __init__(self, observed: tuple[str, ...], others: Collection[str] = ()) -> None:
         self._observed, self._others = observed, frozenset(others)
-        self._asked = not observed
-        self._theirs: tuple[str, ...] = ()
+        self._kubelet_answered = not observed
+        self._foreign: tuple[str, ...] = ()
         self._resource_of: dict[str, str] = {}
         """The resource of each GPU that other plugins have shown, by UUID."""
 
     @property
     def mode(self) -> Mode:
         """Return the mode, as GPUNode names it."""
-        return "observed" if self._theirs else "owned"
+        return "observed" if self._foreign else "owned"
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class NodeMode:
 
         They are in the order of the configuration.
         """
-        return self._theirs or (names.GPU,)
+        return self._foreign or (names.GPU,)
 
     @property
     def observes(self) -> bool:
@@ -69,27 +69,28 @@ class NodeMode:
 
         They may once the kubelet has answered and no other plugin serves GPUs of this node.
         """
-        return self._asked and self.mode == "owned"
+        return self._kubelet_answered and self.mode == "owned"
 
-    def see(self, served: Mapping[str, Collection[str]]) -> None:
+    def update(self, served: Mapping[str, Collection[str]]) -> None:
         """Apply the IDs of the devices that the kubelet has at this moment, by resource.
 
         A GPU that its plugin does not show for now keeps its resource.
         """
-        self._asked = True
+        self._kubelet_answered = True
         for name in self._observed:
-            if name in served and name not in self._theirs:
+            if name in served and name not in self._foreign:
                 log.warning(
-                    "another device plugin serves %s on this node, which is observed: gpupack "
-                    "hands out nothing here until that plugin is gone and this GPUNode deleted",
+                    "another device plugin serves %s on this node: the node is observed, and "
+                    "gpupack assigns no GPUs here until the plugin is removed and this GPUNode "
+                    "deleted",
                     name,
                 )
                 self._add(name)
-        for name in reversed(self._theirs):
-            uuids = (device.partition(_REPLICA)[0] for device in served.get(name, ()))
+        for name in reversed(self._foreign):
+            uuids = (device.partition(_REPLICA_SEPARATOR)[0] for device in served.get(name, ()))
             self._resource_of.update(dict.fromkeys(uuids, name))
 
-    def recall(self, recorded: GpuNodeStatus) -> None:
+    def restore(self, recorded: GpuNodeStatus) -> None:
         """Restore the mode that GPUNode recorded: an observed node stays observed."""
         if recorded.mode == "observed":
             self._add(*recorded.resources)
@@ -102,12 +103,12 @@ class NodeMode:
         If the node was observed, the kubelet must answer again before gpupack's plugins register.
         """
         if self.mode == "observed":
-            self._theirs, self._resource_of = (), {}
-            self._asked = not self._observed
+            self._foreign, self._resource_of = (), {}
+            self._kubelet_answered = not self._observed
 
     def _add(self, *resources: str) -> None:
         """Add resources, in the order of the configuration; those it no longer names come last."""
-        known = {*self._theirs, *resources}
+        known = {*self._foreign, *resources}
         ordered = [name for name in self._observed if name in known]
         ordered += sorted(known.difference(ordered))
-        self._theirs = tuple(ordered[:MAX_RESOURCES])
+        self._foreign = tuple(ordered[:MAX_RESOURCES])

@@ -42,8 +42,8 @@ class Observer:
         self._pods = pods
         self._kubelet = kubelet
         self._known_devices = known_devices
-        self._read: dict[str, GpuHolder] | None = None
-        self._answered = True
+        self._holders: dict[str, GpuHolder] | None = None
+        self._kubelet_answered = True
 
     @property
     def foreign(self) -> ForeignDevices:
@@ -53,9 +53,9 @@ class Observer:
     @property
     def holders(self) -> tuple[GpuHolder, ...] | None:
         """Return the pods that hold GPUs of an observed node; None before they were read."""
-        if self._read is None:
+        if self._holders is None:
             return None
-        return tuple(sorted(self._read.values(), key=lambda pod: (pod.namespace, pod.name)))
+        return tuple(sorted(self._holders.values(), key=lambda pod: (pod.namespace, pod.name)))
 
     async def run(self) -> None:
         """Observe every ROUND_SECONDS, until cancelled."""
@@ -68,45 +68,50 @@ class Observer:
         try:
             if self._node_mode.observes:
                 served = await self._kubelet.served()
-                self._node_mode.see(served)
+                self._node_mode.update(served)
                 observed = self._node_mode.resources if self._node_mode.mode == "observed" else ()
-                self._foreign.see(served, observed)
-            await self._read_back()
+                self._foreign.update(served, observed)
+            await self._read_holders()
         except (KubeletUnavailable, KubeletTooOld) as error:
-            self._complain(error)
+            self._log_once(error)
         else:
-            self._answered = True
+            self._kubelet_answered = True
 
-    async def _read_back(self) -> None:
+    async def _read_holders(self) -> None:
         """Read the devices of each pod once: a pod keeps its devices for life.
 
         Only pods that the API shows as started count. Their status comes from the kubelet, so the
         pod that it knows by this name (PodResources has no UIDs) is this pod and no predecessor.
         """
         if self._node_mode.mode == "owned" or not self._pods.synced:
-            self._read = None
+            self._holders = None
             return
         resources = self._node_mode.resources
         pods = self._pods.started(resources)
-        known = self._read or {}
+        known = self._holders or {}
         read = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
         for pod in pods:
             if pod.uid not in read:
-                listed = await self._kubelet.tickets(pod.namespace, pod.name, *resources)
+                listed = await self._kubelet.tokens(pod.namespace, pod.name, *resources)
                 if listed:
                     ids = frozenset[str]().union(*listed.values())
-                    theirs = {device.uuid: device for device in self._foreign.devices}
-                    read[pod.uid] = holder(pod, ids, theirs | self._known_devices.devices)
-        self._read = read
+                    foreign_devices = {device.uuid: device for device in self._foreign.devices}
+                    read[pod.uid] = describe_holder(
+                        pod, ids, foreign_devices | self._known_devices.devices
+                    )
+        self._holders = read
 
-    def _complain(self, error: AgentError) -> None:
+    def _log_once(self, error: AgentError) -> None:
         """Log the error once, until the kubelet answers again."""
-        if self._answered:
-            log.warning("cannot tell who hands out this node's GPUs, and to whom: %s", error)
-        self._answered = False
+        if self._kubelet_answered:
+            log.warning(
+                "cannot read which plugin serves this node's GPUs, and which pods hold them: %s",
+                error,
+            )
+        self._kubelet_answered = False
 
 
-def holder(pod: PodView, ids: Iterable[str], gpus: Mapping[str, GpuDevice]) -> GpuHolder:
+def describe_holder(pod: PodView, ids: Iterable[str], gpus: Mapping[str, GpuDevice]) -> GpuHolder:
     """Describe the devices of another plugin that a pod holds.
 
     NVIDIA's plugin names whole GPUs by their UUIDs. Other IDs (replicas of a time-sliced GPU) are

@@ -7,15 +7,15 @@ from typing import Final
 
 import msgspec
 
-from gpupack_agent.grading.hysteresis import written
+from gpupack_agent.grading.hysteresis import format_time
 from gpupack_crds.condition import Condition, ConditionStatus
 from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE, POD_CGROUPS_MISSING
 
 MAX_MESSAGE: Final = 4096
 """The largest number of characters of a condition's message."""
 
-OVER: Final = {
-    INVENTORY_UNAVAILABLE: ("InventoryAvailable", "the GPUs are looked at"),
+ENDED: Final = {
+    INVENTORY_UNAVAILABLE: ("InventoryAvailable", "the last scan of the GPUs succeeded"),
     POD_CGROUPS_MISSING: ("PodCgroupsFound", "the cgroups of pods are found"),
 }
 """The reason and message of each condition after its outage has ended."""
@@ -48,16 +48,16 @@ def with_condition(
         return recorded
     wanted = _wanted(kind, outage)
     if before is not None and before.status == wanted.status:
-        moment = before.last_transition_time
+        since = before.last_transition_time
     else:
-        moment = written(outage.since if outage else now)
-    stated = msgspec.structs.replace(wanted, last_transition_time=moment)
+        since = format_time(outage.since if outage else now)
+    condition = msgspec.structs.replace(wanted, last_transition_time=since)
     if before is None:
-        return (*recorded, stated)
-    return tuple(stated if each is before else each for each in recorded)
+        return (*recorded, condition)
+    return tuple(condition if each is before else each for each in recorded)
 
 
 def _wanted(kind: str, outage: Outage | None) -> Condition:
     status: ConditionStatus = "False" if outage is None else "True"
-    reason, message = (outage.reason, outage.message) if outage else OVER[kind]
+    reason, message = (outage.reason, outage.message) if outage else ENDED[kind]
     return Condition(kind, status, reason, message[:MAX_MESSAGE], "")

@@ -15,8 +15,8 @@ import grpc.aio
 
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.api import deviceplugin_pb2_grpc as service
-from gpupack_agent.errors import Abandoned, AgentError, StartRefused
-from gpupack_agent.tickets import Ticket, cdi_name
+from gpupack_agent.device_tokens import DeviceToken, cdi_name
+from gpupack_agent.errors import AgentError, CallAbandoned, StartRefused
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Prepare(Protocol):
     """The function that PreStartContainer calls, such as `PreStart.prepare`."""
 
     async def __call__(
-        self, resource: str, tickets: frozenset[str], *, active: Callable[[], bool]
+        self, resource: str, tokens: frozenset[str], *, active: Callable[[], bool]
     ) -> object:
         """Prepare one container start; raises AgentError."""
 
@@ -42,14 +42,14 @@ class PluginServicer(service.DevicePluginServicer):
         self.streams = 0
         """Number of open ListAndWatch calls; 0: the kubelet does not know this plugin."""
         self._prepare = prepare
-        self._tickets: tuple[Ticket, ...] = ()
+        self._tokens: tuple[DeviceToken, ...] = ()
         self._changed = asyncio.Event()
 
-    def publish(self, tickets: tuple[Ticket, ...]) -> None:
+    def publish(self, tokens: tuple[DeviceToken, ...]) -> None:
         """Send the device tokens to the kubelet, if they changed."""
-        if tickets == self._tickets:
+        if tokens == self._tokens:
             return
-        self._tickets = tickets
+        self._tokens = tokens
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -69,7 +69,7 @@ class PluginServicer(service.DevicePluginServicer):
         try:
             while True:
                 changed = self._changed
-                yield _listed(self._tickets)
+                yield _list_response(self._tokens)
                 await changed.wait()
         finally:
             self.streams -= 1
@@ -92,10 +92,10 @@ class PluginServicer(service.DevicePluginServicer):
         self, request: api.PreStartContainerRequest, context: Context
     ) -> api.PreStartContainerResponse:
         """Give the container its devices, or refuse with a reason."""
-        tickets = frozenset(request.devices_ids)
+        tokens = frozenset(request.devices_ids)
         try:
-            await self._prepare(self.resource, tickets, active=lambda: not context.done())
-        except Abandoned as error:
+            await self._prepare(self.resource, tokens, active=lambda: not context.done())
+        except CallAbandoned as error:
             log.info("%s", error)
         except StartRefused as error:
             await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, error)
@@ -110,10 +110,10 @@ class PluginServicer(service.DevicePluginServicer):
         await context.abort(code, f"gpupack: {error}")
 
 
-def _listed(tickets: tuple[Ticket, ...]) -> api.ListAndWatchResponse:
+def _list_response(tokens: tuple[DeviceToken, ...]) -> api.ListAndWatchResponse:
     return api.ListAndWatchResponse(
         devices=[
-            api.Device(ID=ticket.id, health="Healthy" if ticket.healthy else "Unhealthy")
-            for ticket in tickets
+            api.Device(ID=token.id, health="Healthy" if token.healthy else "Unhealthy")
+            for token in tokens
         ]
     )

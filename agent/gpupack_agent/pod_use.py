@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpupack_agent.cgroups import pod_of
-from gpupack_agent.holders import annotated
+from gpupack_agent.holders import annotated_devices
 from gpupack_agent.inventory.facts import GpuFacts, SliceFacts
 from gpupack_agent.pods import PodView
 from gpupack_crds.gpunode import GpuDevice
@@ -38,7 +38,7 @@ class PodUse:
         self._counters: dict[str, float] = {}
         """The energy counter of each GPU as last read, in joules, by UUID."""
 
-    def see(
+    def update(
         self,
         facts: Sequence[GpuFacts],
         pods: Iterable[PodView],
@@ -50,7 +50,7 @@ class PodUse:
         self.joules = self._joules(facts, slices, known)
         self.memory_bytes = self._memory(facts, {pod.uid for pod in known})
 
-    def unseen(self) -> None:
+    def forget_memory(self) -> None:
         """Drop the figures of memory, which are unknown when no scan has succeeded for a while."""
         self.memory_bytes = {}
 
@@ -60,10 +60,10 @@ class PodUse:
         slices: Mapping[str, GpuDevice],
         known: Sequence[PodView],
     ) -> dict[str, float]:
-        taken = self._taken(facts)
+        taken = self._energy_since_last_scan(facts)
         shares = defaultdict[str, list[tuple[str, int]]](list)
         for pod in known:
-            for share in () if pod.finished else annotated(pod):
+            for share in () if pod.finished else annotated_devices(pod):
                 cut = slices.get(share.uuid)
                 gpu, part = (cut.mig_parent, cut.mig_size or 1) if cut else (share.uuid, 1)
                 shares[gpu].append((pod.uid, share.percent * part))
@@ -76,7 +76,7 @@ class PodUse:
         metered = (uid for uuid in self._counters for uid, _ in shares[uuid])
         return dict.fromkeys(metered, 0.0) | joules
 
-    def _taken(self, facts: Iterable[GpuFacts]) -> dict[str, float]:
+    def _energy_since_last_scan(self, facts: Iterable[GpuFacts]) -> dict[str, float]:
         """Return each GPU's energy since the last scan, in joules.
 
         GPUs whose counter was reset, or was not read before, are left out.

@@ -35,7 +35,7 @@ class PodResources:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = service.PodResourcesListerStub(channel)
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -44,9 +44,7 @@ class PodResources:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=RECONNECT) as channel:
             yield cls(channel)
 
-    async def tickets(
-        self, namespace: str, name: str, *resources: str
-    ) -> dict[str, frozenset[str]]:
+    async def tokens(self, namespace: str, name: str, *resources: str) -> dict[str, frozenset[str]]:
         """Return device tokens of these resources by container; empty if the pod is unknown.
 
         Raises:
@@ -54,13 +52,13 @@ class PodResources:
             KubeletTooOld: the kubelet has no Get.
         """
         request = api.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        async with self._spaced():
+        async with self._rate_limited():
             try:
                 answer = await self._stub.Get(request, timeout=TIMEOUT_SECONDS)
             except grpc.aio.AioRpcError as error:
-                if _unknown_pod(error):
+                if _is_unknown_pod(error):
                     return {}
-                raise _no_answer("Get", error) from error
+                raise _call_error("Get", error) from error
         return _by_container(answer, resources)
 
     async def served(self) -> dict[str, frozenset[str]]:
@@ -71,31 +69,31 @@ class PodResources:
             KubeletTooOld: the kubelet has no GetAllocatableResources.
         """
         request = api.AllocatableResourcesRequest()
-        async with self._spaced():
+        async with self._rate_limited():
             try:
                 answer = await self._stub.GetAllocatableResources(request, timeout=TIMEOUT_SECONDS)
             except grpc.aio.AioRpcError as error:
-                raise _no_answer("GetAllocatableResources", error) from error
+                raise _call_error("GetAllocatableResources", error) from error
         found: dict[str, set[str]] = defaultdict(set)
         for devices in answer.devices:
             found[devices.resource_name].update(devices.device_ids)
         return {resource: frozenset(ids) for resource, ids in found.items()}
 
     @contextlib.asynccontextmanager
-    async def _spaced(self) -> AsyncIterator[None]:
-        async with self._turn:
+    async def _rate_limited(self) -> AsyncIterator[None]:
+        async with self._lock:
             try:
                 yield
             finally:
                 await asyncio.sleep(SPACING_SECONDS)
 
 
-def _unknown_pod(error: grpc.aio.AioRpcError) -> bool:
+def _is_unknown_pod(error: grpc.aio.AioRpcError) -> bool:
     """Tell whether the kubelet knows no such pod: an untyped error there, with code UNKNOWN."""
     return error.code() is grpc.StatusCode.UNKNOWN and "not found" in (error.details() or "")
 
 
-def _no_answer(call: str, error: grpc.aio.AioRpcError) -> AgentError:
+def _call_error(call: str, error: grpc.aio.AioRpcError) -> AgentError:
     if error.code() is grpc.StatusCode.UNIMPLEMENTED:
         return KubeletTooOld(
             f"the kubelet has no PodResources {call}: use Kubernetes 1.36 or newer, or 1.34 or "

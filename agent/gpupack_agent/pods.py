@@ -16,7 +16,7 @@ RESOURCES = frozenset({names.GPU, names.GPU_SHARE})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+class DeviceRequest:
     """One container's request for device tokens."""
 
     container: str
@@ -30,9 +30,10 @@ class PodView:
 
     Attributes:
         annotation: the text of the device annotation, or None.
-        asks: the requests of its containers in the order of the spec, then those of its sidecars.
-        early: plain init containers that request devices; the kubelet lists no device tokens of
-            them.
+        requests: the requests of its containers in the order of the spec, then those of its
+            sidecars.
+        plain_init_containers: plain init containers that request devices; the kubelet lists no
+            device tokens of them.
         finished: whether, by the API, no container of it runs or will run again.
         finished_at: when the agent first saw that, monotonic seconds; minus infinity if the pod had
             finished before the agent first saw it.
@@ -47,8 +48,8 @@ class PodView:
     name: str
     uid: str
     annotation: str | None = None
-    asks: tuple[Ask, ...] = ()
-    early: tuple[str, ...] = ()
+    requests: tuple[DeviceRequest, ...] = ()
+    plain_init_containers: tuple[str, ...] = ()
     finished: bool = False
     finished_at: float = -math.inf
     started: bool = False
@@ -71,43 +72,45 @@ class Start:
 
     Attributes:
         resource: the resource of the device tokens.
-        tickets: IDs of the device tokens that the kubelet handed out to this container.
+        tokens: IDs of the device tokens that the kubelet handed out to this container.
     """
 
     pod: PodView
     container: str
     resource: str
-    tickets: frozenset[str]
+    tokens: frozenset[str]
 
 
 def view(pod: NodePod, resources: Collection[str] = RESOURCES) -> PodView:
     """Reduce a pod to the properties that concern these resources."""
     sidecars = tuple(each for each in pod.spec.init_containers if _is_sidecar(each))
     plain = tuple(each for each in pod.spec.init_containers if not _is_sidecar(each))
-    asks = tuple(_asks((*pod.spec.containers, *sidecars), resources))
+    requests = tuple(_device_requests((*pod.spec.containers, *sidecars), resources))
     return PodView(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         uid=pod.metadata.uid,
         annotation=pod.metadata.annotations.get(names.DEVICES_ANNOTATION),
-        asks=asks,
-        early=tuple(dict.fromkeys(ask.container for ask in _asks(plain, resources))),
+        requests=requests,
+        plain_init_containers=tuple(
+            dict.fromkeys(request.container for request in _device_requests(plain, resources))
+        ),
         finished=pod.finished,
         job=pod.metadata.labels.get(names.JOB_LABEL, ""),
-        gang=_gang(pod, {ask.container for ask in asks}),
+        gang=_gang(pod, {request.container for request in requests}),
         is_shared=bool(pod.metadata.annotations.get(names.WORKERS_ANNOTATION)),
         simulates_idle=pod.metadata.annotations.get(names.SIMULATED_IDLE_ANNOTATION) == "true",
-        started=_has_started(pod, {ask.container for ask in asks}),
+        started=_has_started(pod, {request.container for request in requests}),
     )
 
 
-def _gang(pod: NodePod, asking: Collection[str]) -> str:
+def _gang(pod: NodePod, requesting: Collection[str]) -> str:
     """Return the gang with which a pod shares /dev/shm; empty: none.
 
     A pod whose /dev/shm is not gpupack's volume shares none.
     """
     gang = pod.metadata.annotations.get(names.GANG_MEMORY_ANNOTATION, "")
-    return gang if gang and has_shm(pod.spec, asking) else ""
+    return gang if gang and has_shm(pod.spec, requesting) else ""
 
 
 def _is_sidecar(container: objects.Container) -> bool:
@@ -115,22 +118,26 @@ def _is_sidecar(container: objects.Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _has_started(pod: objects.Pod, asking: Collection[str]) -> bool:
+def _has_started(pod: objects.Pod, requesting: Collection[str]) -> bool:
     """Tell whether a container with a request has run; if none has one, whether any has run.
 
     Sidecars may have requests, too. Their statuses are among those of init containers.
     """
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    judged = (status for status in statuses if not asking or status.name in asking)
+    judged = (status for status in statuses if not requesting or status.name in requesting)
     return any(map(_has_run, judged))
 
 
-def _asks(containers: Iterable[objects.Container], resources: Collection[str]) -> Iterator[Ask]:
+def _device_requests(
+    containers: Iterable[objects.Container], resources: Collection[str]
+) -> Iterator[DeviceRequest]:
     for container in containers:
         for resource, quantity in container.resources.limits.items():
-            ours = resource in resources or resource.startswith(names.MIG_PREFIX)
-            if ours and str(quantity).isdigit() and int(quantity) > 0:
-                yield Ask(container=container.name, resource=resource, count=int(quantity))
+            is_counted = resource in resources or resource.startswith(names.MIG_PREFIX)
+            if is_counted and str(quantity).isdigit() and int(quantity) > 0:
+                yield DeviceRequest(
+                    container=container.name, resource=resource, count=int(quantity)
+                )
 
 
 def _has_run(status: objects.ContainerStatus) -> bool:
@@ -172,16 +179,18 @@ class PodStore:
         if before and pod.finished:
             at = before.finished_at if before.finished else time.monotonic()
             pod = dataclasses.replace(pod, finished_at=at)
-        if pod.asks or pod.early or pod.annotation is not None:
+        if pod.requests or pod.plain_init_containers or pod.annotation is not None:
             self.by_uid[pod.uid] = pod
 
-    def asking(self, resource: str, count: int) -> list[PodView]:
+    def requesting(self, resource: str, count: int) -> list[PodView]:
         """Return the pods with a container that requests `count` device tokens of `resource`."""
         return [
             pod
             for pod in self.by_uid.values()
             if not pod.finished
-            and any(ask.resource == resource and ask.count == count for ask in pod.asks)
+            and any(
+                request.resource == resource and request.count == count for request in pod.requests
+            )
         ]
 
     def started(self, resources: Collection[str]) -> list[PodView]:
@@ -191,5 +200,5 @@ class PodStore:
             for pod in self.by_uid.values()
             if pod.started
             and not pod.finished
-            and any(ask.resource in resources for ask in pod.asks)
+            and any(request.resource in resources for request in pod.requests)
         ]

@@ -27,21 +27,21 @@ from gpupack_agent.admission import Wait, admit
 from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.errors import (
-    Abandoned,
     AgentError,
+    CallAbandoned,
+    ContainerUnidentified,
     InventoryUnavailable,
     KubeletUnavailable,
     StartRefused,
-    Unidentified,
 )
 from gpupack_agent.gang_memory import GangMemory
 from gpupack_agent.holders import NodeView, Record
-from gpupack_agent.identity import Identities
+from gpupack_agent.identity import ContainerFinder
 from gpupack_agent.inventory.base import Injection, Inventory
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.injection import is_limited, with_limits
-from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads
+from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads
 from gpupack_agent.pods import PodStore
 from gpupack_agent.settings import PreStartSettings
 
@@ -85,54 +85,56 @@ class PreStart:
     def __init__(
         self,
         node: NodeState,
-        identities: Identities,
+        container_finder: ContainerFinder,
         inventory: Inventory,
         settings: PreStartSettings,
         mps: MpsFolder | None = None,
         *,
-        sound_threads: SoundThreads = NOTHING_KNOWN,
+        sound_threads: SoundThreads = NO_SOUND_THREADS,
     ) -> None:
         self._node = node
         self._mps = mps
         self._sound_threads = sound_threads
-        self._identities = identities
+        self._container_finder = container_finder
         self._inventory = inventory
         self._settings = settings
         self.outcomes: collections.Counter[str] = collections.Counter()
 
     async def prepare(
-        self, resource: str, tickets: frozenset[str], *, active: Callable[[], bool]
+        self, resource: str, tokens: frozenset[str], *, active: Callable[[], bool]
     ) -> Record:
         """Give the container that holds these device tokens its devices.
 
         Args:
             resource: the resource of the device tokens.
-            tickets: the IDs of the device tokens that the kubelet handed out.
+            tokens: the IDs of the device tokens that the kubelet handed out.
             active: tells whether the kubelet still waits for the answer.
 
         Raises:
             StartRefused: there is an obstacle, which the text names.
             CdiUnwritable: the CDI spec could not be written; the container got no device.
             KubeletTooOld: the kubelet lacks a call that the agent needs.
-            Abandoned: the kubelet no longer waits.
+            CallAbandoned: the kubelet no longer waits.
         """
         began = time.monotonic()
         try:
-            record = await self._prepared(resource, tickets, active)
+            record = await self._prepare_within_limit(resource, tokens, active)
         except AgentError as error:
-            self.outcomes[_outcome(error)] += 1
+            self.outcomes[_outcome_of(error)] += 1
             raise
         self.outcomes["prepared"] += 1
-        _report(record, seconds=time.monotonic() - began)
+        _log_start(record, seconds=time.monotonic() - began)
         return record
 
-    async def _prepared(
-        self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
+    async def _prepare_within_limit(
+        self, resource: str, tokens: frozenset[str], active: Callable[[], bool]
     ) -> Record:
-        wait = Wait("kubelet or API server do not answer")
+        wait = Wait("the kubelet or the API server does not answer")
         try:
             async with asyncio.timeout(self._settings.wait_seconds):
-                while isinstance(outcome := await self._attempt(resource, tickets, active), Wait):
+                while isinstance(
+                    outcome := await self._try_prepare(resource, tokens, active), Wait
+                ):
                     wait = outcome
                     await asyncio.sleep(self._settings.poll_seconds)
         except TimeoutError:
@@ -142,53 +144,53 @@ class PreStart:
             ) from None
         return outcome
 
-    async def _attempt(
-        self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
+    async def _try_prepare(
+        self, resource: str, tokens: frozenset[str], active: Callable[[], bool]
     ) -> Record | Wait:
         try:
-            return await self._try(resource, tickets, active)
-        except (Unidentified, KubeletUnavailable, InventoryUnavailable) as error:
+            return await self._prepare_once(resource, tokens, active)
+        except (ContainerUnidentified, KubeletUnavailable, InventoryUnavailable) as error:
             return Wait(str(error), error.pods)
 
-    async def _try(
-        self, resource: str, tickets: frozenset[str], active: Callable[[], bool]
+    async def _prepare_once(
+        self, resource: str, tokens: frozenset[str], active: Callable[[], bool]
     ) -> Record | Wait:
-        start = await self._identities.find(resource, tickets)
+        start = await self._container_finder.find(resource, tokens)
         try:
             first = admit(start, self._node.observe())
         except StartRefused:
             # The refusal describes a pod, so only that pod's own call may get it.
-            await self._identities.confirm(start)
+            await self._container_finder.confirm(start)
             raise
         if isinstance(first, Wait):
             return first
-        if wait := self._want_limits(first):
+        if wait := self._request_limits(first):
             return wait
         uuids = [device.uuid for device in (*first.devices, *first.peers)]
         injection = await asyncio.to_thread(self._inventory.injection, uuids)
-        current = await self._identities.confirm(start)
+        current = await self._container_finder.confirm(start)
 
         node = self._node.observe()
-        verdict = admit(current, node)
-        if isinstance(verdict, Wait):
-            return verdict
-        if verdict != first:
+        decision = admit(current, node)
+        if isinstance(decision, Wait):
+            return decision
+        if decision != first:
             return Wait("the pod changed while its devices were checked", (first.title,))
         if not active():
-            raise Abandoned(f"the kubelet gave up starting pod {first.title}")
+            raise CallAbandoned(f"the kubelet gave up starting pod {first.title}")
         simulated = any(node.devices[uuid].simulated for uuid in uuids)
-        if self._mps and is_limited(verdict.devices[0]) and not simulated:
-            (share,) = verdict.devices
+        if self._mps and is_limited(decision.devices[0]) and not simulated:
+            (share,) = decision.devices
             model = node.devices[share.uuid].model
-            threads = self._sound_threads.at_most(share.percent, model)
+            threads = self._sound_threads.up_to(share.percent, model)
             injection = with_limits(injection, share, self._mps, threads)
-        if verdict.peers and not simulated:
-            injection = with_own_visible(injection, verdict)
-        injection = self._node.gang_memory.into(injection, verdict)
-        self._node.specs.write(verdict, injection, simulated=simulated)
-        return verdict
+        if decision.peers and not simulated:
+            injection = with_visible_devices(injection, decision)
+        injection = self._node.gang_memory.with_shared_memory(injection, decision)
+        self._node.specs.write(decision, injection, simulated=simulated)
+        return decision
 
-    def _want_limits(self, record: Record) -> Wait | None:
+    def _request_limits(self, record: Record) -> Wait | None:
         """Request the MPS daemon of a limited share; return a Wait until it is ready.
 
         Simulated shares are not limited.
@@ -197,33 +199,33 @@ class PreStart:
         if not is_limited(share) or (share.uuid in devices and devices[share.uuid].simulated):
             return None
         if self._mps is None or not self._mps.is_served():
-            return Wait("nothing limits shares on this node: the MPS supervisor is away")
+            return Wait("this node has no limited shares now: its MPS supervisor does not run")
         try:
-            self._mps.want(share.uuid)
+            self._mps.request(share.uuid)
         except OSError as error:
-            return Wait(f"the MPS supervisor cannot be asked: {error}")
+            return Wait(f"cannot request an MPS daemon: {error}")
         if self._mps.is_ready(share.uuid):
             return None
-        return Wait("the MPS daemon of the GPU is being started")
+        return Wait("the MPS daemon of the GPU is starting")
 
 
-def with_own_visible(injection: Injection, record: Record) -> Injection:
+def with_visible_devices(injection: Injection, record: Record) -> Injection:
     """Add the variable with the GPUs that CUDA shows: the container's own of those it can open."""
     own = ",".join(device.uuid for device in record.devices)
     variables = {**injection.environment, "CUDA_VISIBLE_DEVICES": own}
     return dataclasses.replace(injection, environment=variables)
 
 
-def _outcome(error: AgentError) -> str:
+def _outcome_of(error: AgentError) -> str:
     match error:
-        case Abandoned():
+        case CallAbandoned():
             return "abandoned"
         case StartRefused():
             return "held" if error.is_held else "refused"
     return "failed"
 
 
-def _report(record: Record, *, seconds: float) -> None:
+def _log_start(record: Record, *, seconds: float) -> None:
     uuids = ", ".join(device.uuid for device in record.devices)
     log.info(
         "container %s of pod %s (%s) starts with %s, after %.0f ms",

@@ -48,7 +48,7 @@ STREAM_SECONDS = 3.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Identity:
+class SocketIdentity:
     """The identity of a socket file, which differs from that of a successor of the same name."""
 
     inode: int
@@ -59,7 +59,7 @@ class Identity:
 class Registered:
     """A registration: the kubelet's socket, the plugin's socket, and the monotonic time."""
 
-    kubelet: Identity
+    kubelet: SocketIdentity
     socket: pathlib.Path
     at: float
 
@@ -93,46 +93,46 @@ class Registration:
     async def run(self) -> None:
         """Register, and repeat this whenever it is needed, until cancelled."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._sweep()
+        self._remove_stale_sockets()
         inotify = _watch(self._folder)
         with inotify or contextlib.nullcontext():
             try:
                 while True:
-                    await self._keep()
+                    await self._reconcile()
                     await _event(inotify)
             finally:
                 await self._stop()
 
-    async def _keep(self) -> None:
-        kubelet = identity(self._folder / KUBELET_SOCKET)
+    async def _reconcile(self) -> None:
+        kubelet = socket_identity(self._folder / KUBELET_SOCKET)
         if not self._allowed():
             await self._stop()
         elif kubelet is None:
             self._registered = None
-        elif not self._stands(kubelet):
+        elif not self._is_current(kubelet):
             await self._register(kubelet)
 
-    def _stands(self, kubelet: Identity) -> bool:
+    def _is_current(self, kubelet: SocketIdentity) -> bool:
         registered = self._registered
         if registered is None or registered.kubelet != kubelet or not registered.socket.exists():
             return False
         return self._plugin.streams > 0 or time.monotonic() - registered.at < STREAM_SECONDS
 
-    async def _register(self, kubelet: Identity) -> None:
+    async def _register(self, kubelet: SocketIdentity) -> None:
         await self._stop()
         socket = await self._listen()
         try:
-            await self._announce(socket)
+            await self._send_register(socket)
         except grpc.aio.AioRpcError as error:
             log.warning(
-                "the kubelet does not register %s: %s %s; trying again",
+                "cannot register %s with the kubelet: %s %s; trying again",
                 self._plugin.resource,
                 error.code().name,
                 error.details(),
             )
             return
         self._registered = Registered(kubelet=kubelet, socket=socket, at=time.monotonic())
-        log.info("registered %s at the kubelet as %s", self._plugin.resource, socket.name)
+        log.info("registered %s with the kubelet as %s", self._plugin.resource, socket.name)
 
     async def _listen(self) -> pathlib.Path:
         socket = self._folder / f"{self._prefix}{secrets.token_hex(4)}.sock"
@@ -143,7 +143,7 @@ class Registration:
         self._server = server
         return socket
 
-    async def _announce(self, socket: pathlib.Path) -> None:
+    async def _send_register(self, socket: pathlib.Path) -> None:
         request = api.RegisterRequest(
             version=VERSION,
             endpoint=socket.name,
@@ -162,7 +162,7 @@ class Registration:
             server, self._server = self._server, None
             await server.stop(grace=None)
 
-    def _sweep(self) -> None:
+    def _remove_stale_sockets(self) -> None:
         """Remove sockets that a killed agent left behind."""
         for path in self._folder.glob(f"{self._prefix}*.sock"):
             path.unlink(missing_ok=True)
@@ -177,13 +177,13 @@ class Registration:
         return f"gpupack.{name}."
 
 
-def identity(socket: pathlib.Path) -> Identity | None:
+def socket_identity(socket: pathlib.Path) -> SocketIdentity | None:
     """Identify a socket's file; return None if there is none."""
     try:
         stat = socket.stat()
     except FileNotFoundError:
         return None
-    return Identity(inode=stat.st_ino, changed_ns=stat.st_ctime_ns)
+    return SocketIdentity(inode=stat.st_ino, changed_ns=stat.st_ctime_ns)
 
 
 def _watch(folder: pathlib.Path) -> Inotify | None:

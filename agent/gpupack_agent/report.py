@@ -16,7 +16,7 @@ from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.observer import Observer
 from gpupack_agent.outages import Outage, with_condition
 from gpupack_agent.prestart import NodeState
-from gpupack_agent.usage import Usage, usage
+from gpupack_agent.usage import Usage, compute_usage
 from gpupack_crds import names
 from gpupack_crds.condition import Condition
 from gpupack_crds.gpunode import (
@@ -59,7 +59,7 @@ class Report:
             recorded.holders if held is None else held[:MAX_HOLDERS],
             foreign=self.observer.foreign.devices,
         )
-        devices = self.idleness.see(
+        devices = self.idleness.update(
             described.devices,
             self.node.known_devices.busy,
             self.node.pods.by_uid.values(),
@@ -67,7 +67,7 @@ class Report:
         )
         return msgspec.structs.replace(
             described,
-            devices=tuple(map(self._limiting, devices)),
+            devices=tuple(map(self._with_limits, devices)),
             boot_id=self.node.known_devices.boot_id,
             measured=recorded.measured,
             all_reduce=recorded.all_reduce,
@@ -79,25 +79,25 @@ class Report:
     def _conditions(self, recorded: tuple[Condition, ...]) -> tuple[Condition, ...]:
         now, problem = self.now(), self.node.cgroups.problem
         missing = Outage("PodCgroupsNotFound", problem, now) if problem else None
-        stated = with_condition(
+        conditions = with_condition(
             recorded, INVENTORY_UNAVAILABLE, self.node.known_devices.outage, now
         )
-        return with_condition(stated, POD_CGROUPS_MISSING, missing, now)
+        return with_condition(conditions, POD_CGROUPS_MISSING, missing, now)
 
-    def _limiting(self, device: GpuDevice) -> GpuDevice:
+    def _with_limits(self, device: GpuDevice) -> GpuDevice:
         """Set what limits shares of a real GPU; MIG slices have no shares."""
         if device.simulated or device.mig_parent or self.mps is None or not self.mps.is_served():
             return device
-        if self.observer.foreign.is_theirs(device):
+        if self.observer.foreign.is_foreign(device):
             return device
         return msgspec.structs.replace(device, limits="MPS")
 
-    def recall(self, recorded: GpuNodeStatus) -> None:
+    def restore(self, recorded: GpuNodeStatus) -> None:
         """Restore the state that an earlier agent wrote."""
-        is_theirs = self.observer.foreign.is_theirs
-        ours = tuple(device for device in recorded.devices if not is_theirs(device))
-        self.node.known_devices.recall(msgspec.structs.replace(recorded, devices=ours))
-        self.node_mode.recall(recorded)
+        is_foreign = self.observer.foreign.is_foreign
+        ours = tuple(device for device in recorded.devices if not is_foreign(device))
+        self.node.known_devices.restore(msgspec.structs.replace(recorded, devices=ours))
+        self.node_mode.restore(recorded)
 
     def forget(self) -> None:
         """Drop the state that only the deleted GPUNode recorded."""
@@ -108,12 +108,12 @@ class Report:
         if not self.node.pods.synced:
             return usage_in(recorded)
         pods = self.node.pods.by_uid.values()
-        return usage(described.devices, pods, described.holders)
+        return compute_usage(described.devices, pods, described.holders)
 
     def _holders(self) -> tuple[GpuHolder, ...] | None:
         if self.node_mode.mode == "observed":
             return self.observer.holders
-        return holders.lingering(self.node.observe()) if self.node.pods.synced else None
+        return holders.terminating_holders(self.node.observe()) if self.node.pods.synced else None
 
 
 def usage_in(status: GpuNodeStatus) -> Usage:

@@ -11,14 +11,14 @@ from gpupack_agent import liveness
 from gpupack_agent.dcgm import address
 from gpupack_agent.inventory.driver_root import AUTO, DriverSearch, parse_setting
 from gpupack_agent.kubelet_config import DEVICE_PLUGINS, KubeletSettings
-from gpupack_agent.mps.threads import NOTHING_KNOWN, SoundThreads, parse_sound_threads
+from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads, parse_sound_threads
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
 from gpupack_kube.environment import Environment, SettingsInvalid
 
 Backend = Literal["simulated", "nvml"]
 Overrun = Literal["Event", "End"]
-LONGEST_WAIT_SECONDS = 29
+MAX_WAIT_SECONDS = 29
 """The longest wait: the kubelet gives up a PreStartContainer call after 30 s."""
 SIMULATED_FILE = "/etc/gpupack/simulated.yaml"
 SIMULATED_CUTS = "/run/gpupack/simulated"
@@ -213,7 +213,7 @@ class LimitSettings:
     overrun_seconds: float = 2.0
     """GPUPACK_OVERRUN_SECONDS: the time for which a share may be exceeded before `End` acts."""
 
-    sound_threads: SoundThreads = NOTHING_KNOWN
+    sound_threads: SoundThreads = NO_SOUND_THREADS
     """GPUPACK_SOUND_THREADS: the percentages of a model's threads with which matrix products are
     correct."""
 
@@ -226,7 +226,7 @@ class LimitSettings:
             overrun=environment.choice("GPUPACK_OVERRUN", get_args(Overrun), "End"),
             overrun_seconds=environment.seconds("GPUPACK_OVERRUN_SECONDS", 2.0),
             sound_threads=environment.stated(
-                "GPUPACK_SOUND_THREADS", parse_sound_threads, NOTHING_KNOWN
+                "GPUPACK_SOUND_THREADS", parse_sound_threads, NO_SOUND_THREADS
             ),
         )
 
@@ -288,6 +288,6 @@ class PreStartSettings:
     def from_environ(cls, environ: Mapping[str, str]) -> "PreStartSettings":
         """Read the settings; raises SettingsInvalid."""
         wait_seconds = Environment(environ).seconds(
-            "GPUPACK_PRESTART_WAIT_SECONDS", 20.0, most=LONGEST_WAIT_SECONDS
+            "GPUPACK_PRESTART_WAIT_SECONDS", 20.0, most=MAX_WAIT_SECONDS
         )
         return cls(wait_seconds=wait_seconds)

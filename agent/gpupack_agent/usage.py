@@ -8,7 +8,7 @@ it.
 from collections.abc import Iterable
 from typing import TypedDict
 
-from gpupack_agent.holders import annotated
+from gpupack_agent.holders import annotated_devices
 from gpupack_agent.pods import PodView
 from gpupack_crds.gpunode import TAKES_WORK, GpuDevice, GpuHolder
 
@@ -32,7 +32,7 @@ class Usage(TypedDict):
     held_by: str
 
 
-def usage(
+def compute_usage(
     devices: Iterable[GpuDevice], pods: Iterable[PodView], holders: Iterable[GpuHolder]
 ) -> Usage:
     """Compute the use of the node's GPUs.
@@ -44,21 +44,21 @@ def usage(
     """
     held = {each.uid: (f"{each.namespace}/{each.name}", each.devices) for each in holders}
     for pod in pods:
-        if not pod.finished and (theirs := annotated(pod)):
-            held[pod.uid] = (pod.title, theirs)
-    shares = [share for _, theirs in held.values() for share in theirs]
+        if not pod.finished and (pod_devices := annotated_devices(pod)):
+            held[pod.uid] = (pod.title, pod_devices)
+    shares = [share for _, pod_devices in held.values() for share in pod_devices]
     whole = {share.uuid for share in shares if share.whole}
     used = {share.uuid for share in shares}
-    names = sorted({title for title, theirs in held.values() if theirs})
+    names = sorted({title for title, pod_devices in held.values() if pod_devices})
     return Usage(
         free=sum(each.health in TAKES_WORK and each.uuid not in used for each in devices),
         shared=len(used - whole),
         held=len(whole),
-        held_by=shortened(names),
+        held_by=shorten_names(names),
     )
 
 
-def shortened(names: list[str]) -> str:
+def shorten_names(names: list[str]) -> str:
     """Join the names; if they are too long, return the first ones and the number of the others."""
     shown: list[str] = []
     characters = 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run inside an agent's pod: print the tickets that the kubelet lists for the named pods.
+"""Run inside an agent's pod: print the device tokens that the kubelet lists for the named pods.
 
-Arguments: NAMESPACE/NAME ...; prints {"NAMESPACE/NAME": [ticket, ...]}.
+Arguments: NAMESPACE/NAME ...; prints {"NAMESPACE/NAME": [token, ...]}.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ async def main() -> None:
     async with PodResources.connect(SOCKET) as kubelet:
         for pod in sys.argv[1:]:
             namespace, name = pod.split("/")
-            by_container = await kubelet.tickets(namespace, name, "gpupack.dev/gpu")
-            listed[pod] = [ticket for ids in by_container.values() for ticket in ids]
+            by_container = await kubelet.tokens(namespace, name, "gpupack.dev/gpu")
+            listed[pod] = [token for ids in by_container.values() for token in ids]
     print(json.dumps(listed))
 
 

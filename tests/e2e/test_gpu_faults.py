@@ -101,7 +101,7 @@ def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_ke
     first, _ = kube.gpujob("gang")["status"]["attempts"]
     assert (first["outcome"], first["reason"]) == ("Infrastructure", "GpuFailed")
     assert first["fault"]["node"] == node
-    assert f"{lost[1]}: the driver no longer finds this GPU" in first["message"]
+    assert f"{lost[1]}: the driver no longer lists this GPU" in first["message"]
     pods = kube.pods("gang")
     assert {pod["spec"]["nodeName"] for pod in pods} == {other}
     started = max(moment(pod["status"]["startTime"]) for pod in pods)

@@ -98,7 +98,7 @@ def test_a_gpu_is_cut_anew_once_nobody_holds_its_slices_and_stays_so(
     said = wait_for(
         lambda: layout_of(system, node, gpu).get("message"), seconds=60, what="it is refused"
     )
-    assert f"no room for 7g.80gb, {SMALL}" in said
+    assert f"too few memory slots for 7g.80gb, {SMALL}" in said
 
     want(*[SMALL] * 7)
     wait_for(

@@ -17,7 +17,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
     def __init__(self, folder):
         self.folder = folder
         self.registrations = []
-        self.tickets = {}
+        self.tokens = {}
         """By pod: a list, which is its worker's, or a dictionary by container."""
         self.resource = names.GPU
         """What pods ask for; `resources` tells of pods that ask for something else."""
@@ -73,7 +73,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.gets += 1
         if self.error is not None:
             await context.abort(*self.error)
-        ids = self.tickets.get(request.pod_name)
+        ids = self.tokens.get(request.pod_name)
         if ids is None:
             await context.abort(grpc.StatusCode.UNKNOWN, f"pod {request.pod_name} not found")
         resource = self.resources.get(request.pod_name, self.resource)

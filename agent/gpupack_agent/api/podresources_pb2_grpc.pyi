@@ -9,7 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 The part of the kubelet's PodResources API, v1, that the agent speaks.
 The API is Kubernetes' (k8s.io/kubelet/pkg/apis/podresources/v1); this file is our own
 wire-compatible subset. List is left out on purpose: calling it while the kubelet allocates can
-make the kubelet hand out the same tickets twice (kubernetes#137534). Get and
+make the kubelet hand out the same device tokens twice (kubernetes#137534). Get and
 GetAllocatableResources only read (kubelet 1.36: pkg/kubelet/apis/podresources/server_v1.go).
 """
 

@@ -72,8 +72,8 @@ def url_of(pod: objects.Pod) -> str | None:
 
 
 def _port(metadata: objects.ObjectMeta) -> int | None:
-    said = metadata.annotations.get(names.DCGM_EXPORTER_ANNOTATION)
-    if said is not None:
-        is_port = said.isascii() and said.isdigit() and len(said) <= len("65535")
-        return int(said) if is_port and 0 < int(said) < 1 << 16 else None
+    annotation = metadata.annotations.get(names.DCGM_EXPORTER_ANNOTATION)
+    if annotation is not None:
+        is_port = annotation.isascii() and annotation.isdigit() and len(annotation) <= len("65535")
+        return int(annotation) if is_port and 0 < int(annotation) < 1 << 16 else None
     return PORT if any(metadata.labels.get(key) == value for key, value in LABELS) else None

@@ -21,11 +21,11 @@ from gpupack_agent.inventory.base import Findings
 
 log = logging.getLogger(__name__)
 
-ASK_SECONDS: Final = 15.0
+SCRAPE_SECONDS: Final = 15.0
 """The time between two requests: by default the exporter itself collects every 30 s."""
-LOOK_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
 """The time until the next attempt if there is no exporter's pod, or it did not answer."""
-ANSWER_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 STALE_SECONDS: Final = 60.0
 """The time for which an answer counts."""
 MAX_BYTES: Final = 4 << 20
@@ -33,12 +33,12 @@ MAX_BYTES: Final = 4 << 20
 OK: Final = 200
 
 
-class ExporterSilent(Exception):
+class ExporterUnavailable(Exception):
     """An error: the exporter gave no usable answer; the text is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class Scrape:
     """One answer of the exporter.
 
     Attributes:
@@ -68,21 +68,21 @@ class Exporter:
     ) -> None:
         self.pods = pods or ExporterPods(())
         self._url, self._now = url, now
-        self._told = Told({}, float("-inf"))
-        self._forgiven: dict[str, int] = {}
-        self._answered = True
-        self._answers = False
+        self._last_scrape = Scrape({}, float("-inf"))
+        self._ignored_xids: dict[str, int] = {}
+        self._is_available = True
+        self._did_answer = False
         """Whether the exporter answered the last request."""
 
     @property
     def figures(self) -> Figures:
         """Return the figures of the last answer; empty if it is too old."""
-        is_fresh = self._now() - self._told.at < STALE_SECONDS
-        return self._told.figures if is_fresh else {}
+        is_fresh = self._now() - self._last_scrape.at < STALE_SECONDS
+        return self._last_scrape.figures if is_fresh else {}
 
-    def merged(self, findings: Findings) -> Findings:
+    def merge(self, findings: Findings) -> Findings:
         """Return the findings of a scan with the exporter's additions."""
-        return fields.merged(findings, self.figures, self._forgiven)
+        return fields.merge(findings, self.figures, self._ignored_xids)
 
     def forget(self) -> None:
         """Forget the XIDs that the exporter shows, because the GPUs were repaired.
@@ -90,46 +90,50 @@ class Exporter:
         An XID counts again after the exporter has shown another value. The exporter shows the last
         XID until DCGM itself restarts.
         """
-        self._forgiven |= _xids(self._told.figures)
+        self._ignored_xids |= _xids(self._last_scrape.figures)
 
     async def run(self) -> None:
         """Query the exporter repeatedly, until cancelled."""
-        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
             while True:
-                await self.ask(session)
+                await self.scrape(session)
                 # An exporter that has just started has its address before it listens.
-                await asyncio.sleep(ASK_SECONDS if self._answers else LOOK_SECONDS)
+                await asyncio.sleep(SCRAPE_SECONDS if self._did_answer else RETRY_SECONDS)
 
-    async def ask(self, session: aiohttp.ClientSession) -> None:
+    async def scrape(self, session: aiohttp.ClientSession) -> None:
         """Query the exporter once; if it fails, the last answer counts until it is too old."""
-        url, self._answers = self._where(), False
+        url, self._did_answer = self._current_url(), False
         if not url:
             return
         try:
-            answer = await answered(session, url)
-        except ExporterSilent as error:
-            if self._answered:
-                log.warning("DCGM exporter at %s: %s; the driver's own figures count", url, error)
-            self._answered = False
+            figures = await fetch_figures(session, url)
+        except ExporterUnavailable as error:
+            if self._is_available:
+                log.warning(
+                    "cannot query DCGM exporter at %s: %s; only the driver's figures count",
+                    url,
+                    error,
+                )
+            self._is_available = False
             return
-        if not self._answered:
+        if not self._is_available:
             log.info("DCGM exporter at %s answers again", url)
-        self._answered = self._answers = True
-        self._take(answer)
+        self._is_available = self._did_answer = True
+        self._store(figures)
 
-    def _where(self) -> str | None:
+    def _current_url(self) -> str | None:
         return self.pods.url if self._url == AUTO else self._url
 
-    def _take(self, figures: Figures) -> None:
+    def _store(self, figures: Figures) -> None:
         shown = _xids(figures)
-        self._forgiven = {
-            uuid: number for uuid, number in self._forgiven.items() if shown.get(uuid) == number
+        self._ignored_xids = {
+            uuid: number for uuid, number in self._ignored_xids.items() if shown.get(uuid) == number
         }
-        self._told = Told(figures, self._now())
+        self._last_scrape = Scrape(figures, self._now())
 
 
-async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
+async def fetch_figures(session: aiohttp.ClientSession, url: str) -> Figures:
     """Return the figures of the exporter at a URL; raises ExporterSilent."""
     from gpupack_serving import scraped  # noqa: PLC0415 - the parser, loaded only if needed
 
@@ -138,18 +142,18 @@ async def answered(session: aiohttp.ClientSession, url: str) -> Figures:
             url, allow_redirects=False, headers={"Accept": "text/plain", "Accept-Encoding": ""}
         ) as response:
             if response.status != OK:
-                raise ExporterSilent(f"it answers with status {response.status}")
+                raise ExporterUnavailable(f"it answers with status {response.status}")
             body = bytearray()
             async for chunk in response.content.iter_any():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise ExporterSilent(f"its answer is larger than {MAX_BYTES >> 20} MiB")
-        told = bytes(body).decode(errors="replace")
-        return await asyncio.to_thread(scraped.figures, told, fields.NAMES)
+                    raise ExporterUnavailable(f"its answer is larger than {MAX_BYTES >> 20} MiB")
+        text = bytes(body).decode(errors="replace")
+        return await asyncio.to_thread(scraped.figures, text, fields.NAMES)
     except TimeoutError as error:
-        raise ExporterSilent(f"no answer within {ANSWER_SECONDS:.0f} s") from error
+        raise ExporterUnavailable(f"no answer within {TIMEOUT_SECONDS:.0f} s") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise ExporterSilent(str(error) or type(error).__name__) from error
+        raise ExporterUnavailable(str(error) or type(error).__name__) from error
 
 
 def _xids(figures: Figures) -> Mapping[str, int]:

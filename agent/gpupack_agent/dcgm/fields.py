@@ -27,7 +27,7 @@ Figures = Mapping[str, Mapping[str, float]]
 Source = Literal["NVML, else DCGM", "both"]
 MAX_XIDS: Final = 32
 """The largest number of XIDs that GPUNode accepts."""
-LARGEST: Final = 2.0**63
+MAX_FIGURE: Final = 2.0**63
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,22 +39,26 @@ class Field:
         dcgm: DCGM's name of the field, as the exporter shows it.
         source: the source that counts.
         why: the reason for this choice.
-        most: the largest valid figure; larger ones are ignored.
-        make: converts from DCGM's unit to the unit of the fact.
+        maximum: the largest valid figure; larger ones are ignored.
+        convert: converts from DCGM's unit to the unit of the fact.
     """
 
     fact: str
     dcgm: str
     source: Source
     why: str
-    most: float
-    make: Callable[[float], Any]
+    maximum: float
+    convert: Callable[[float], Any]
 
 
 def _row(
-    fact: str, dcgm: str, why: str, make: Callable[[float], Any] = int, most: float = LARGEST
+    fact: str,
+    dcgm: str,
+    why: str,
+    convert: Callable[[float], Any] = int,
+    maximum: float = MAX_FIGURE,
 ) -> Field:
-    return Field(fact, f"DCGM_FI_{dcgm}", "NVML, else DCGM", why, most, make)
+    return Field(fact, f"DCGM_FI_{dcgm}", "NVML, else DCGM", why, maximum, convert)
 
 
 def _percent(ratio: float) -> float:
@@ -69,17 +73,19 @@ def _joules(millijoules: float) -> float:
     return millijoules / 1000
 
 
-_PROFILED: Final = "NVML's is of the time between two scans; boards before Hopper have none there"
-_NOW: Final = "NVML is asked at the scan; the exporter's figure is up to 30 s old"
-_COUNTED: Final = "the same counter of the driver's; NVML's is the newer one"
-_HEALTH: Final = "it decides over a grade: the driver itself is asked first"
+_PROFILED: Final = (
+    "NVML covers the time between two scans; boards before Hopper have no such figure"
+)
+_NOW: Final = "NVML is queried at the scan; the exporter's figure is up to 30 s old"
+_COUNTED: Final = "both show the same counter of the driver; NVML's value is newer"
+_HEALTH: Final = "it decides a grade, so the driver itself takes precedence"
 
 FIELDS: Final[tuple[Field, ...]] = (
     Field(
         "xids",
         "DCGM_FI_DEV_XID_ERRORS",
         "both",
-        "events from before a listener began are not told to it; the exporter shows the last one",
+        "a listener gets no events from before its start; the exporter shows the last one",
         1023,
         int,
     ),
@@ -87,15 +93,15 @@ FIELDS: Final[tuple[Field, ...]] = (
     _row("load.sm_active_percent", "PROF_SM_ACTIVE", _PROFILED, _percent, 1),
     _row("load.tensor_active_percent", "PROF_PIPE_TENSOR_ACTIVE", _PROFILED, _percent, 1),
     _row("load.dram_active_percent", "PROF_DRAM_ACTIVE", _PROFILED, _percent, 1),
-    _row("load.utilization_percent", "DEV_GPU_UTIL", _NOW, most=100),
-    _row("load.memory_utilization_percent", "DEV_MEM_COPY_UTIL", _NOW, most=100),
+    _row("load.utilization_percent", "DEV_GPU_UTIL", _NOW, maximum=100),
+    _row("load.memory_utilization_percent", "DEV_MEM_COPY_UTIL", _NOW, maximum=100),
     _row("load.memory_used_bytes", "DEV_FB_USED", _NOW, _bytes, 2**24),
     _row("load.memory_reserved_bytes", "DEV_FB_RESERVED", _NOW, _bytes, 2**24),
-    _row("load.sm_clock_mhz", "DEV_SM_CLOCK", _NOW, most=100_000),
-    _row("load.memory_clock_mhz", "DEV_MEM_CLOCK", _NOW, most=100_000),
+    _row("load.sm_clock_mhz", "DEV_SM_CLOCK", _NOW, maximum=100_000),
+    _row("load.memory_clock_mhz", "DEV_MEM_CLOCK", _NOW, maximum=100_000),
     _row("load.power_watts", "DEV_POWER_USAGE", _NOW, float, 100_000),
-    _row("load.temperature_celsius", "DEV_GPU_TEMP", _NOW, most=1000),
-    _row("load.memory_temperature_celsius", "DEV_MEMORY_TEMP", _NOW, most=1000),
+    _row("load.temperature_celsius", "DEV_GPU_TEMP", _NOW, maximum=1000),
+    _row("load.memory_temperature_celsius", "DEV_MEMORY_TEMP", _NOW, maximum=1000),
     _row("load.energy_joules", "DEV_TOTAL_ENERGY_CONSUMPTION", _COUNTED, _joules),
     _row("errors.ecc_corrected_volatile", "DEV_ECC_SBE_VOL_TOTAL", _COUNTED),
     _row("errors.ecc_uncorrected_volatile", "DEV_ECC_DBE_VOL_TOTAL", _HEALTH),
@@ -115,35 +121,38 @@ XIDS: Final = FIELDS[0]
 NAMES: Final = frozenset(field.dcgm for field in FIELDS)
 
 
-def merged(findings: Findings, told: Figures, forgiven: Mapping[str, int]) -> Findings:
+def merge(findings: Findings, figures_by_gpu: Figures, ignored_xids: Mapping[str, int]) -> Findings:
     """Return the findings of a scan with the exporter's additions.
 
     Args:
         findings: the driver's findings; GPUs that are not in them are not added.
-        told: the exporter's figures.
-        forgiven: the XID that the exporter showed when the GPU was repaired, by UUID.
+        figures_by_gpu: the exporter's figures.
+        ignored_xids: the XID that the exporter showed when the GPU was repaired, by UUID.
     """
-    if not told:
+    if not figures_by_gpu:
         return findings
-    facts = {gpu.uuid: _filled(gpu, told.get(gpu.uuid, {})) for gpu in findings.facts}
+    facts = {
+        gpu.uuid: _add_missing_facts(gpu, figures_by_gpu.get(gpu.uuid, {}))
+        for gpu in findings.facts
+    }
     devices = tuple(
-        _judged(device, facts.get(uuid), xid_of(told, uuid, forgiven))
+        _with_grade(device, facts.get(uuid), active_xid(figures_by_gpu, uuid, ignored_xids))
         for device in findings.devices
         for uuid in [device.mig_parent or device.uuid]
     )
     return dataclasses.replace(findings, devices=devices, facts=tuple(facts.values()))
 
 
-def xid_of(told: Figures, uuid: str, forgiven: Mapping[str, int]) -> int | None:
+def active_xid(figures_by_gpu: Figures, uuid: str, ignored_xids: Mapping[str, int]) -> int | None:
     """Return the XID of the exporter that counts against a GPU; None: there is none."""
-    number = _value(XIDS, told.get(uuid, {}))
-    if number is None or number == forgiven.get(uuid) or not catalogue.matters(number):
+    number = _value(XIDS, figures_by_gpu.get(uuid, {}))
+    if number is None or number == ignored_xids.get(uuid) or not catalogue.affects_grade(number):
         return None
     found: int = number
     return found
 
 
-def _filled(gpu: GpuFacts, figures: Mapping[str, float]) -> GpuFacts:
+def _add_missing_facts(gpu: GpuFacts, figures: Mapping[str, float]) -> GpuFacts:
     parts: dict[str, dict[str, Any]] = {"load": {}, "errors": {}}
     for field in FIELDS:
         part, _, name = field.fact.partition(".")
@@ -160,13 +169,13 @@ def _filled(gpu: GpuFacts, figures: Mapping[str, float]) -> GpuFacts:
 
 def _value(field: Field, figures: Mapping[str, float]) -> Any:
     value = figures.get(field.dcgm)
-    return None if value is None or value > field.most else field.make(value)
+    return None if value is None or value > field.maximum else field.convert(value)
 
 
-def _judged(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDevice:
+def _with_grade(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDevice:
     """Return the device with further causes; its grade never improves."""
     numbers = () if xid is None else (xid,)
-    grade = rules.judge(facts, numbers)
+    grade = rules.grade_gpu(facts, numbers)
     xids = tuple(dict.fromkeys((*device.xids, *numbers)))[:MAX_XIDS]
     if is_worse(grade.health, device.health):
         causes = (*grade.causes, *device.causes)
@@ -178,12 +187,12 @@ def _judged(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDe
     )
 
 
-def rendered() -> str:
+def render_table() -> str:
     """Return the table in Markdown, as in docs/dcgm.md."""
-    return "\n".join(_rendered())
+    return "\n".join(_table_lines())
 
 
-def _rendered() -> Iterator[str]:
+def _table_lines() -> Iterator[str]:
     yield "| fact | DCGM's field | which counts | why |"
     yield "|---|---|---|---|"
     for field in FIELDS:

@@ -20,7 +20,7 @@ from gpupack_agent.grading.grade import Finding
 from gpupack_crds.gpunode import Health
 
 
-class Class(enum.StrEnum):
+class XidClass(enum.StrEnum):
     """The kinds of XIDs; the value is the name of their common rule."""
 
     APPLICATION = "XidApplication"
@@ -34,18 +34,21 @@ class Class(enum.StrEnum):
     RESTART = "XidRestartHost"
 
 
-_RESET: Final = "reset the GPU, then delete this GPUNode, or boot the node"
+_RESET: Final = "reset the GPU, then delete this GPUNode, or reboot the node"
 
-MEANING: Final[Mapping[Class, tuple[Health, str]]] = {
-    Class.APPLICATION: ("Healthy", ""),
-    Class.RECORD: ("Healthy", ""),
-    Class.RECOVERY: ("Healthy", ""),
-    Class.CONTAINED: ("Draining", "reset the GPU when convenient"),
-    Class.NVLINK: ("Draining", "look at its links; reset all GPUs of the node if it comes again"),
-    Class.MECHANICAL: ("Degraded", "look at its power connectors and cooling"),
-    Class.CAPACITY: ("Degraded", "part of its memory is lost; have it looked at"),
-    Class.RESET: ("Failed", _RESET),
-    Class.RESTART: ("Failed", "restart the host"),
+CLASS_GRADES: Final[Mapping[XidClass, tuple[Health, str]]] = {
+    XidClass.APPLICATION: ("Healthy", ""),
+    XidClass.RECORD: ("Healthy", ""),
+    XidClass.RECOVERY: ("Healthy", ""),
+    XidClass.CONTAINED: ("Draining", "reset the GPU when convenient"),
+    XidClass.NVLINK: (
+        "Draining",
+        "check its links; reset all GPUs of the node if it happens again",
+    ),
+    XidClass.MECHANICAL: ("Degraded", "check its power connectors and cooling"),
+    XidClass.CAPACITY: ("Degraded", "part of its memory is lost; have it inspected"),
+    XidClass.RESET: ("Failed", _RESET),
+    XidClass.RESTART: ("Failed", "restart the host"),
 }
 
 
@@ -54,7 +57,7 @@ class Xid:
     """One XID of the catalogue."""
 
     number: int
-    kind: Class
+    kind: XidClass
     name: str
 
 
@@ -62,20 +65,20 @@ def _entries() -> Iterator[Xid]:
     for kind, named in _NAMED.items():
         for number, name in named.items():
             yield Xid(number, kind, name)
-    for kind, numbers in _PLAIN.items():
+    for kind, numbers in _UNNAMED.items():
         for number in numbers:
             yield Xid(number, kind, "")
 
 
-_NAMED: Final[Mapping[Class, Mapping[int, str]]] = {
-    Class.RECOVERY: {154: "the recovery action changed"},
-    Class.CONTAINED: {
+_NAMED: Final[Mapping[XidClass, Mapping[int, str]]] = {
+    XidClass.RECOVERY: {154: "the recovery action changed"},
+    XidClass.CONTAINED: {
         94: "contained memory error",
         156: "a resource was retired",
-        171: "uncorrectable error of its memory",
-        172: "uncorrectable error of its SRAM",
+        171: "uncorrectable memory error",
+        172: "uncorrectable SRAM error",
     },
-    Class.NVLINK: {
+    XidClass.NVLINK: {
         74: "NVLink error",
         144: "NVLink error (SAW)",
         145: "NVLink error (RLW)",
@@ -83,34 +86,34 @@ _NAMED: Final[Mapping[Class, Mapping[int, str]]] = {
         149: "NVLink error (NETIR)",
         150: "NVLink error (MSE)",
     },
-    Class.MECHANICAL: {54: "its clocks are held down for lack of power"},
-    Class.CAPACITY: {157: "a resource could not be retired", 168: "less memory than it has"},
-    Class.RESET: {
-        46: "it stopped processing",
+    XidClass.MECHANICAL: {54: "clocks reduced for lack of power"},
+    XidClass.CAPACITY: {157: "a resource could not be retired", 168: "reduced memory capacity"},
+    XidClass.RESET: {
+        46: "GPU stopped processing",
         48: "double-bit memory error",
-        62: "its power controller halted",
-        64: "a row could not be remapped",
+        62: "power controller halted",
+        64: "row remapping failed",
         95: "uncontained memory error",
         110: "security fault",
         119: "GSP time-out",
         120: "GSP error",
         136: "link training failed",
         140: "unrecovered memory error",
-        143: "it could not be initialised",
-        155: "NVLink error defined by software",
+        143: "GPU initialisation failed",
+        155: "NVLink software-defined error",
         158: "fatal time-out",
-        167: "fatal time-out of PCIe",
-        169: "its security processor halted",
+        167: "fatal PCIe time-out",
+        169: "security processor halted",
     },
-    Class.RESTART: {79: "it fell off the bus", 151: "key rotation error"},
+    XidClass.RESTART: {79: "GPU has fallen off the bus", 151: "key rotation error"},
 }
 
-_PLAIN: Final[Mapping[Class, tuple[int, ...]]] = {
-    Class.APPLICATION: (
+_UNNAMED: Final[Mapping[XidClass, tuple[int, ...]]] = {
+    XidClass.APPLICATION: (
         *(8, 11, 13, 25, 31, 32, *range(39, 42), 45, 60, *range(68, 73), *range(75, 78), 80),
         *(*range(82, 87), 88, 89, *range(96, 106), 109, *range(126, 136), 139),
     ),
-    Class.RECORD: (
+    XidClass.RECORD: (
         *(14, 37, 38, 43, 44, 63, 66, 67, 78, 92, 93, 106, 107, 108, 121, 137, 141, 142),
         *(147, 148, 152, 153, 159, 160, 161, 162, 163, 164, 165, 166, 170),
     ),
@@ -124,12 +127,12 @@ def finding(number: int) -> Finding | None:
     known = CATALOGUE.get(number)
     if known is None:
         return None
-    health, advice = MEANING[known.kind]
+    health, advice = CLASS_GRADES[known.kind]
     if health == "Healthy":
         return None
     return Finding(known.kind.value, health, f"XID {number}: {known.name}: {advice}")
 
 
-def matters(number: int) -> bool:
+def affects_grade(number: int) -> bool:
     """Tell whether an XID changes the grade of a GPU."""
     return finding(number) is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpupack_crds.gpunode import MAX_CAUSES, Health
 
-ORDER: tuple[Health, ...] = ("Healthy", "Degraded", "Draining", "Failed")
+HEALTH_ORDER: tuple[Health, ...] = ("Healthy", "Degraded", "Draining", "Failed")
 """The grades from the best to the worst. `Draining` means cordoned: nothing is evicted."""
 
 
@@ -40,9 +40,9 @@ class Grade:
     causes: tuple[str, ...] = ()
 
 
-def graded(findings: Iterable[Finding]) -> Grade:
+def worst_grade(findings: Iterable[Finding]) -> Grade:
     """Return the grade of some findings: the worst one counts, and the first of equal ones."""
-    worst_first = sorted(findings, key=lambda each: -ORDER.index(each.health))
+    worst_first = sorted(findings, key=lambda each: -HEALTH_ORDER.index(each.health))
     if not worst_first:
         return Grade()
     rules = tuple(dict.fromkeys(each.rule for each in worst_first))[:MAX_CAUSES]
@@ -51,4 +51,4 @@ def graded(findings: Iterable[Finding]) -> Grade:
 
 def is_worse(one: Health, other: Health) -> bool:
     """Tell whether the first is worse than the second."""
-    return ORDER.index(one) > ORDER.index(other)
+    return HEALTH_ORDER.index(one) > HEALTH_ORDER.index(other)

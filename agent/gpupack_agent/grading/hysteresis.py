@@ -14,7 +14,7 @@ from gpupack_agent.grading.grade import is_worse
 from gpupack_crds.gpunode import GpuDevice
 
 
-def steady(
+def apply_hysteresis(
     seen: GpuDevice,
     before: GpuDevice | None,
     *,
@@ -33,29 +33,31 @@ def steady(
     """
     if before is None or not is_worse(before.health, seen.health):
         return seen
-    since = moment(before.well_since) or now
+    since = parse_time(before.well_since) or now
     if (now - since).total_seconds() < hold_seconds:
-        return _held(seen, before, since)
+        return _with_grade_of(seen, before, since)
     # It has been at least as good as `worst` for long enough, and is better only now.
-    return _held(seen, worst, now) if worst and is_worse(worst.health, seen.health) else seen
-
-
-def _held(seen: GpuDevice, said: GpuDevice, since: dt.datetime) -> GpuDevice:
-    return structs.replace(
-        seen,
-        health=said.health,
-        cause=said.cause,
-        causes=said.causes,
-        well_since=written(since),
+    return (
+        _with_grade_of(seen, worst, now) if worst and is_worse(worst.health, seen.health) else seen
     )
 
 
-def written(moment: dt.datetime) -> str:
+def _with_grade_of(seen: GpuDevice, source: GpuDevice, since: dt.datetime) -> GpuDevice:
+    return structs.replace(
+        seen,
+        health=source.health,
+        cause=source.cause,
+        causes=source.causes,
+        well_since=format_time(since),
+    )
+
+
+def format_time(moment: dt.datetime) -> str:
     """Format a time as in the API: whole seconds, UTC."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def moment(text: str | None) -> dt.datetime | None:
+def parse_time(text: str | None) -> dt.datetime | None:
     """Parse a time of the API; None: there is none, or the text is no time."""
     try:
         return dt.datetime.fromisoformat(text) if text else None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from gpupack_agent.grading import catalogue
-from gpupack_agent.grading.grade import Finding, Grade, graded
+from gpupack_agent.grading.grade import Finding, Grade, worst_grade
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_crds.gpunode import Health
 
@@ -28,26 +28,27 @@ class Rule:
         name: name in CamelCase, as in GPUNode's causes.
         health: how far a GPU may be used to which the rule applies.
         source: NVIDIA's document with the rule.
-        says: returns the text if the rule applies; empty: it does not, or the fact is not known.
+        describe: returns the text if the rule applies; empty: it does not, or the fact is not
+            known.
     """
 
     name: str
     health: Health
     source: str
-    says: Callable[[GpuFacts], str]
+    describe: Callable[[GpuFacts], str]
 
 
 _NVML: Final = "https://docs.nvidia.com/deploy/nvml-api"
 _MEMORY: Final = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt"
 
 RECOVERY_ACTIONS: Final[dict[int, tuple[Health, str]]] = {
-    1: ("Failed", "the driver asks for a reset of the GPU"),
-    2: ("Failed", "the driver asks for a reboot of the node"),
-    3: ("Draining", "the driver asks to drain peer-to-peer work"),
-    4: ("Draining", "the driver asks to drain the GPU, then to reset it"),
-    5: ("Draining", "the driver asks to recover the IMEX domain"),
-    6: ("Failed", "the driver asks for a reset of the bus"),
-    7: ("Failed", "the driver asks for a reboot of the system"),
+    1: ("Failed", "the driver requests a GPU reset"),
+    2: ("Failed", "the driver requests a reboot of the node"),
+    3: ("Draining", "the driver requests to drain peer-to-peer work"),
+    4: ("Draining", "the driver requests to drain the GPU, then to reset it"),
+    5: ("Draining", "the driver requests a recovery of the IMEX domain"),
+    6: ("Failed", "the driver requests a bus reset"),
+    7: ("Failed", "the driver requests a system reboot"),
 }
 """The grades by NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0: no action.
 
@@ -55,38 +56,38 @@ Source: nvml.h, nvmlDeviceGpuRecoveryAction_t.
 """
 
 SLOWDOWNS: Final = {
-    "HwThermalSlowdown": "it is too hot: look at its cooling",
-    "SwThermalSlowdown": "it is close to too hot: look at its cooling",
-    "HwPowerBrakeSlowdown": "its power supply asked it to slow down: look at the host's power",
+    "HwThermalSlowdown": "the GPU is too hot: check its cooling",
+    "SwThermalSlowdown": "the GPU is close to its temperature limit: check its cooling",
+    "HwPowerBrakeSlowdown": "the power supply requests a slowdown: check the host's power",
 }
 """The reasons, by NVML's names, for clocks that the GPU's surroundings reduce."""
 
 
-def _slowed(reason: str) -> Rule:
-    def says(facts: GpuFacts) -> str:
+def _slowdown_rule(reason: str) -> Rule:
+    def describe(facts: GpuFacts) -> str:
         held = reason in facts.load.throttled_by
-        return f"its clocks are held down, {SLOWDOWNS[reason]}" if held else ""
+        return f"clocks reduced: {SLOWDOWNS[reason]}" if held else ""
 
     source = f"{_NVML}/group__nvmlClocksEventReasons.html"
-    return Rule(f"Throttled{reason}", "Degraded", source, says)
+    return Rule(f"Throttled{reason}", "Degraded", source, describe)
 
 
 def _uncorrected(facts: GpuFacts) -> str:
     count = facts.errors.ecc_uncorrected_volatile or 0
-    return f"{count} uncorrected memory errors since it was reset: reset the GPU" if count else ""
+    return f"{count} uncorrected memory errors since the last reset: reset the GPU" if count else ""
 
 
 def _remap_failed(facts: GpuFacts) -> str:
-    return "a row of its memory could not be remapped: replace it" if _failed(facts) else ""
+    return "a memory row could not be remapped: replace the GPU" if _has_remap_failed(facts) else ""
 
 
-def _failed(facts: GpuFacts) -> bool:
+def _has_remap_failed(facts: GpuFacts) -> bool:
     return facts.errors.remap_failed is True
 
 
 def _remap_pending(facts: GpuFacts) -> str:
-    pending = facts.errors.remap_pending is True and not _failed(facts)
-    return "a row of its memory is remapped at the next reset: reset the GPU" if pending else ""
+    pending = facts.errors.remap_pending is True and not _has_remap_failed(facts)
+    return "a memory row is remapped at the next reset: reset the GPU" if pending else ""
 
 
 def _links_down(facts: GpuFacts) -> str:
@@ -94,14 +95,14 @@ def _links_down(facts: GpuFacts) -> str:
     # All links are down if nothing is connected to them.
     if not down or not any(links):
         return ""
-    return f"NVLink {', '.join(map(str, down))} of {len(links)} is down: look at its links"
+    return f"NVLink {', '.join(map(str, down))} of {len(links)} is down: check the links"
 
 
-def _narrow(facts: GpuFacts) -> str:
-    width, most = facts.links.pcie_width, facts.board.pcie_width_most
-    if not width or not most or width >= most:
+def _pcie_link_narrow(facts: GpuFacts) -> str:
+    width, maximum = facts.links.pcie_width, facts.board.max_pcie_width
+    if not width or not maximum or width >= maximum:
         return ""
-    return f"its PCIe link has {width} of {most} lanes: seat it anew"
+    return f"the PCIe link has {width} of {maximum} lanes: reseat the GPU"
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -109,28 +110,30 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("RowRemapPending", "Draining", f"{_MEMORY}/row-remapping.html", _remap_pending),
     Rule("EccUncorrected", "Draining", f"{_MEMORY}/error-containment.html", _uncorrected),
     Rule("NvlinkDown", "Degraded", f"{_NVML}/group__NvLink.html", _links_down),
-    Rule("PcieLinkNarrow", "Degraded", f"{_NVML}/group__nvmlDeviceQueries.html", _narrow),
-    *(_slowed(reason) for reason in SLOWDOWNS),
+    Rule("PcieLinkNarrow", "Degraded", f"{_NVML}/group__nvmlDeviceQueries.html", _pcie_link_narrow),
+    *(_slowdown_rule(reason) for reason in SLOWDOWNS),
 )
 
 
-def judge(facts: GpuFacts | None, xids: Iterable[int]) -> Grade:
+def grade_gpu(facts: GpuFacts | None, xids: Iterable[int]) -> Grade:
     """Return the grade of a GPU; if `facts` is None, only its XIDs are known."""
-    return graded([*_of_facts(facts), *_of_xids(xids)] if facts else list(_of_xids(xids)))
+    return worst_grade(
+        [*_fact_findings(facts), *_xid_findings(xids)] if facts else list(_xid_findings(xids))
+    )
 
 
-def _of_facts(facts: GpuFacts) -> Iterator[Finding]:
+def _fact_findings(facts: GpuFacts) -> Iterator[Finding]:
     action = facts.errors.recovery_action
     if action:
-        unknown: tuple[Health, str] = ("Draining", f"the driver asks for unknown action {action}")
+        unknown: tuple[Health, str] = ("Draining", f"the driver requests unknown action {action}")
         health, text = RECOVERY_ACTIONS.get(action, unknown)
         yield Finding("RecoveryAction", health, text)
     for rule in RULES:
-        if text := rule.says(facts):
+        if text := rule.describe(facts):
             yield Finding(rule.name, rule.health, text)
 
 
-def _of_xids(xids: Iterable[int]) -> Iterator[Finding]:
+def _xid_findings(xids: Iterable[int]) -> Iterator[Finding]:
     for number in sorted(xids):
         if found := catalogue.finding(number):
             yield found

@@ -9,7 +9,7 @@ misses nothing. Allocated memory alone is no activity. A GPU with MIG slices has
 from collections.abc import Mapping
 from typing import Any
 
-MAX_IN_VAIN = 3
+MAX_EMPTY_SCANS = 3
 """Number of scans in a row without new samples after which the activity is unknown."""
 
 
@@ -24,20 +24,22 @@ class Activity:
         self._nvml = nvml
         self._read_to: dict[str, int] = {}
         """The time of the last sample that was read, microseconds since the epoch, by UUID."""
-        self._told: dict[str, bool] = {}
+        self._last_busy: dict[str, bool] = {}
         """The last result, by UUID; a scan soon after another one finds no new samples."""
-        self._in_vain: dict[str, int] = {}
+        self._empty_scans: dict[str, int] = {}
         """Number of scans in a row without new samples, by UUID."""
 
     def busy(self, handles: Mapping[str, Any]) -> dict[str, bool]:
         """Return whether each GPU ran anything since the last call, without unknown ones."""
         self._read_to = {uuid: at for uuid, at in self._read_to.items() if uuid in handles}
-        told = {uuid: self._used(uuid, handle) for uuid, handle in handles.items()}
-        self._told = {uuid: used for uuid, used in told.items() if used is not None}
-        self._in_vain = {uuid: times for uuid, times in self._in_vain.items() if uuid in handles}
-        return self._told
+        busy_by_uuid = {uuid: self._is_busy(uuid, handle) for uuid, handle in handles.items()}
+        self._last_busy = {uuid: used for uuid, used in busy_by_uuid.items() if used is not None}
+        self._empty_scans = {
+            uuid: count for uuid, count in self._empty_scans.items() if uuid in handles
+        }
+        return self._last_busy
 
-    def _used(self, uuid: str, handle: Any) -> bool | None:
+    def _is_busy(self, uuid: str, handle: Any) -> bool | None:
         kind, since = self._nvml.NVML_GPU_UTILIZATION_SAMPLES, self._read_to.get(uuid, 0)
         try:
             _, samples = self._nvml.nvmlDeviceGetSamples(handle, kind, since)
@@ -45,8 +47,8 @@ class Activity:
             samples = []
         except self._nvml.NVMLError:
             return None
-        self._in_vain[uuid] = 0 if samples else self._in_vain.get(uuid, 0) + 1
+        self._empty_scans[uuid] = 0 if samples else self._empty_scans.get(uuid, 0) + 1
         if not samples:
-            return self._told.get(uuid) if self._in_vain[uuid] <= MAX_IN_VAIN else None
+            return self._last_busy.get(uuid) if self._empty_scans[uuid] <= MAX_EMPTY_SCANS else None
         self._read_to[uuid] = max(sample.timeStamp for sample in samples)
         return any(sample.sampleValue.uiVal > 0 for sample in samples)

@@ -18,7 +18,7 @@ from gpupack_crds.gpunode import GpuDevice
 log = logging.getLogger(__name__)
 
 RESOURCE = "amd.com/gpu"
-SIZES = ("vram_size", "vram_size_mb")
+MEMORY_FIELDS = ("vram_size", "vram_size_mb")
 """The fields with the memory in MiB; the second one is that of ROCm 6.0 and 6.1."""
 
 
@@ -27,12 +27,13 @@ class AmdReader:
 
     Args:
         smi: the module `amdsmi`, or an object with its functions.
-        asks: called with the index of the GPU that the next calls concern; None: no single GPU.
+        report_gpu: called with the index of the GPU that the next calls concern; None: no single
+            GPU.
     """
 
-    def __init__(self, smi: Any, asks: Callable[[int | None], None] = lambda _: None) -> None:
-        self._smi, self._asks = smi, asks
-        self._begun = False
+    def __init__(self, smi: Any, report_gpu: Callable[[int | None], None] = lambda _: None) -> None:
+        self._smi, self._report_gpu = smi, report_gpu
+        self._initialized = False
 
     def scan(self) -> Findings:
         """Read every GPU that answers.
@@ -40,11 +41,11 @@ class AmdReader:
         Raises:
             InventoryUnavailable: there is no driver, or it does not list its GPUs.
         """
-        self._asks(None)
+        self._report_gpu(None)
         try:
-            if not self._begun:
+            if not self._initialized:
                 self._smi.amdsmi_init()
-                self._begun = True
+                self._initialized = True
             handles = self._smi.amdsmi_get_processor_handles()
         except self._smi.AmdSmiException as error:
             raise InventoryUnavailable(f"AMD SMI: {error}") from error
@@ -52,7 +53,7 @@ class AmdReader:
         return Findings(devices=tuple(device for device in found if device is not None))
 
     def _device(self, index: int, handle: Any) -> GpuDevice | None:
-        self._asks(index)
+        self._report_gpu(index)
         try:
             asic = self._smi.amdsmi_get_gpu_asic_info(handle)
             memory = _memory(self._smi.amdsmi_get_gpu_vram_info(handle))
@@ -61,7 +62,7 @@ class AmdReader:
             log.warning("AMD's GPU %d does not answer: %s", index, error)
             return None
         if memory is None:
-            log.warning("AMD's GPU %d at %s does not tell its memory", index, address)
+            log.warning("AMD's GPU %d at %s does not report its memory", index, address)
             return None
         return GpuDevice(
             uuid=address,
@@ -84,5 +85,5 @@ class AmdReader:
 
 def _memory(info: Mapping[str, Any]) -> int | None:
     """Return the memory in MiB; None if the driver does not know it: then it is the text `N/A`."""
-    told = next((info[name] for name in SIZES if name in info), None)
-    return told if isinstance(told, int) and told > 0 else None
+    value = next((info[name] for name in MEMORY_FIELDS if name in info), None)
+    return value if isinstance(value, int) and value > 0 else None

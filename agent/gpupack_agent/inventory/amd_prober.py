@@ -25,7 +25,7 @@ MODULE = "amdsmi"
 COMMAND = (sys.executable, "-m", "gpupack_agent.inventory.amd_prober")
 
 
-def is_there() -> bool:
+def is_installed() -> bool:
     """Tell whether this image has AMD's module."""
     return importlib.util.find_spec(MODULE) is not None
 

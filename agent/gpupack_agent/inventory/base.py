@@ -68,7 +68,7 @@ class Inventory(Protocol):
     def forget(self) -> None:
         """Forget all past errors."""
 
-    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+    async def partition(self, uuid: str, places: Sequence[Place]) -> None:
         """Replace the slices of a GPU in MIG mode by these.
 
         No pod may hold one of its slices, because the slice is destroyed.

@@ -24,14 +24,14 @@ from gpupack_crds.gpunode import GpuDevice
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 300.0
+RETRY_SECONDS = 300.0
 """The time until a GPU whose driver call hung is tried again."""
 
-LEAST_SECONDS = 0.5
+MIN_SCAN_INTERVAL_SECONDS = 0.5
 """The least time between two scans, however many events there are: failing programs raise many."""
 
 HANGS_RULE = "DriverHangs"
-HANGS = "a call to the driver about this GPU does not come back; look at the host's kernel log"
+HANGS_CAUSE = "an NVML call for this GPU timed out; see the host's kernel log"
 
 
 class DriverInventory:
@@ -63,17 +63,17 @@ class DriverInventory:
         """The last known devices of each GPU, by index; several if it has slices."""
         self._minors: Mapping[str, int] = {}
         self._instances: Mapping[str, tuple[int, int]] = {}
-        self._forgets = False
+        self._forget_pending = False
         self._scanned_at = float("-inf")
 
     async def scan(self) -> Findings:
         """Read every GPU that answers; those that hang are Failed."""
         while True:
-            if self._forgets:
-                self._forgets = False
+            if self._forget_pending:
+                self._forget_pending = False
                 await self._process.forget()
             try:
-                findings = await self._process.scan(self._skipped())
+                findings = await self._process.scan(self._indices_to_skip())
             except DriverHangs as hang:
                 if hang.index is None:
                     raise
@@ -81,8 +81,8 @@ class DriverInventory:
                 self._hung[hang.index] = time.monotonic()
             else:
                 self._scanned_at = time.monotonic()
-                if not self._forgets:
-                    return self._merged(findings)
+                if not self._forget_pending:
+                    return self._merge(findings)
 
     def injection(self, uuids: Sequence[str]) -> Injection:
         """Return device nodes of these GPUs and the driver's libraries; only files are read.
@@ -93,8 +93,8 @@ class DriverInventory:
         minors, instances = self._minors, self._instances
         if unknown := [uuid for uuid in uuids if uuid not in minors]:
             raise InventoryUnavailable(
-                f"the driver does not tell the device node of {', '.join(unknown)}: it was not "
-                "found by the last scan, or gives no minor number"
+                f"the device node of {', '.join(unknown)} is not known: the last scan did not find "
+                "the GPU, or the driver reports no minor number"
             )
         made = driver_files.injection(self._search, {minors[uuid] for uuid in uuids})
         slices = [uuid for uuid in uuids if uuid in instances]
@@ -112,32 +112,32 @@ class DriverInventory:
         return replace(
             made,
             device_nodes=tuple(nodes),
-            host_nodes={**made.host_nodes, **driver_files.elsewhere(found, caps)},
+            host_nodes={**made.host_nodes, **driver_files.host_node_paths(found, caps)},
             environment=environment,
         )
 
     def forget(self) -> None:
         """Forget past XIDs; the driver's recovery action still counts."""
-        self._forgets = True
+        self._forget_pending = True
         self._wake.set()
 
-    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+    async def partition(self, uuid: str, places: Sequence[Place]) -> None:
         """Let the driver partition the GPU."""
-        await self._process.cut(uuid, places)
+        await self._process.partition(uuid, places)
 
     async def changed(self) -> None:
         """Return at the next driver event, or when a scan is due."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._scan_seconds):
                 await self._wake.wait()
-        await asyncio.sleep(self._scanned_at + LEAST_SECONDS - time.monotonic())
+        await asyncio.sleep(self._scanned_at + MIN_SCAN_INTERVAL_SECONDS - time.monotonic())
         self._wake.clear()
 
     async def close(self) -> None:
         """End the process that queries the driver."""
         await self._process.close()
 
-    def _skipped(self) -> tuple[int, ...]:
+    def _indices_to_skip(self) -> tuple[int, ...]:
         """Return the indices of GPUs to skip.
 
         No GPU is tried again while a process that hung because of a GPU has not ended.
@@ -146,11 +146,11 @@ class DriverInventory:
         return tuple(
             index
             for index, at in sorted(self._hung.items())
-            if is_stuck or now - at < AGAIN_SECONDS
+            if is_stuck or now - at < RETRY_SECONDS
         )
 
-    def _merged(self, findings: Findings) -> Findings:
-        skipped = self._skipped()
+    def _merge(self, findings: Findings) -> Findings:
+        skipped = self._indices_to_skip()
         self._hung = {index: at for index, at in self._hung.items() if index in skipped}
         found: dict[int, list[GpuDevice]] = {}
         for device in findings.devices:
@@ -160,7 +160,9 @@ class DriverInventory:
         # A new process may number GPUs differently: one that answers at another index is fine.
         answered = {facts.uuid for facts in findings.facts}
         silent = [
-            msgspec.structs.replace(device, health="Failed", cause=HANGS, causes=(HANGS_RULE,))
+            msgspec.structs.replace(
+                device, health="Failed", cause=HANGS_CAUSE, causes=(HANGS_RULE,)
+            )
             for index in self._hung
             for device in self._known.get(index, ())
             if (device.mig_parent or device.uuid) not in answered

@@ -28,14 +28,14 @@ SHARED_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 CONTAINER_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 """The folders that the loaders of the Debian and Red Hat families search."""
 
-SMI = "nvidia-smi"
+NVIDIA_SMI = "nvidia-smi"
 DEVICES: Final = pathlib.Path("/dev")
 
 NVIDIA_PCI = "0x10de"
 DISPLAY_CLASS = "0x03"
 """NVIDIA's `vendor` and the prefix of `class` in sysfs; data centre GPUs are 3D controllers."""
 
-TRITON_FOLDER = "TRITON_LIBCUDA_PATH"
+TRITON_VARIABLE = "TRITON_LIBCUDA_PATH"
 """The variable without which Triton, and torch.compile with it, searches libcuda in the cache."""
 
 
@@ -46,13 +46,13 @@ def injection(search: DriverSearch, minors: Iterable[int]) -> Injection:
     nodes = [*(f"nvidia{minor}" for minor in sorted(minors)), *shared]
     return Injection(
         device_nodes=tuple(f"/dev/{node}" for node in nodes),
-        host_nodes=elsewhere(driver, nodes),
+        host_nodes=host_node_paths(driver, nodes),
         mounts=tuple(_mounts(driver)),
-        environment={TRITON_FOLDER: CONTAINER_FOLDERS[0]},
+        environment={TRITON_VARIABLE: CONTAINER_FOLDERS[0]},
     )
 
 
-def elsewhere(driver: HostDriver, nodes: Iterable[str]) -> dict[str, str]:
+def host_node_paths(driver: HostDriver, nodes: Iterable[str]) -> dict[str, str]:
     """Return the host's paths of those nodes of /dev that are not in the host's own /dev."""
     found = ((f"/dev/{node}", driver.node(node)) for node in nodes)
     return {node: path for node, path in found if path and path != node}
@@ -67,7 +67,8 @@ def has_nvidia_gpu(root: pathlib.Path) -> bool | None:
     if not devices:
         return None
     return any(
-        _line(device / "vendor") == NVIDIA_PCI and _line(device / "class").startswith(DISPLAY_CLASS)
+        _read_line(device / "vendor") == NVIDIA_PCI
+        and _read_line(device / "class").startswith(DISPLAY_CLASS)
         for device in devices
     )
 
@@ -89,7 +90,7 @@ def preload(search: DriverSearch, name: str) -> bool:
         return False
 
 
-def make_nodes(search: DriverSearch, into: pathlib.Path = DEVICES) -> None:
+def create_device_nodes(search: DriverSearch, into: pathlib.Path = DEVICES) -> None:
     """Create the driver's device nodes that this container lacks.
 
     A container has the nodes that its host had when the container started. The driver may be
@@ -99,8 +100,8 @@ def make_nodes(search: DriverSearch, into: pathlib.Path = DEVICES) -> None:
         return
     for name, path in search.find().nodes().items():
         with contextlib.suppress(OSError):  # the driver's own error shows what is missing
-            is_there, device = (into / name).exists(), path.stat()
-            if not is_there and stat.S_ISCHR(device.st_mode):
+            exists, device = (into / name).exists(), path.stat()
+            if not exists and stat.S_ISCHR(device.st_mode):
                 (into / name).parent.mkdir(exist_ok=True)
                 os.mknod(into / name, device.st_mode, device.st_rdev)
 
@@ -110,12 +111,12 @@ def _mounts(driver: HostDriver) -> Iterator[Mount]:
         host_path = f"/{path.relative_to(driver.host)}"
         for folder in CONTAINER_FOLDERS:
             yield Mount(host_path=host_path, container_path=f"{folder}/{name}")
-    if program := driver.program(SMI):
+    if program := driver.program(NVIDIA_SMI):
         host_path = f"/{program.relative_to(driver.host)}"
-        yield Mount(host_path=host_path, container_path=f"/usr/bin/{SMI}")
+        yield Mount(host_path=host_path, container_path=f"/usr/bin/{NVIDIA_SMI}")
 
 
-def _line(path: pathlib.Path) -> str:
+def _read_line(path: pathlib.Path) -> str:
     try:
         return path.read_text().strip().lower()
     except OSError:

@@ -21,11 +21,11 @@ from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.layout import Place
 from gpupack_agent.inventory.messages import (
     REPLIES,
-    Cut,
     Done,
     Event,
     Forget,
     Found,
+    Partition,
     Reading,
     Request,
     Scan,
@@ -40,7 +40,7 @@ Answer = Reading | Found | Done | Unavailable
 MAX_STUCK = 3
 """The largest number of killed processes that have not ended."""
 
-CUT_SECONDS = 60.0
+PARTITION_SECONDS = 60.0
 """The time limit for all slices of a GPU; the driver creates one in some tenths of a second."""
 
 LINE_BYTES = 4 * 1024 * 1024
@@ -93,26 +93,28 @@ class DriverProcess:
             InventoryUnavailable: the answer contains no list of GPUs, or the process has ended.
         """
         try:
-            reply = await self._asked(Scan(tuple(skip)), self._seconds)
+            reply = await self._request(Scan(tuple(skip)), self._seconds)
         except InventoryUnavailable:
             # The driver may be replaced by another one; only a new process loads its library.
-            await self._abandon()
+            await self._kill()
             raise
         if not isinstance(reply, Found):
-            await self._abandon()
-            raise InventoryUnavailable("the process that asks the driver answers something else")
+            await self._kill()
+            raise InventoryUnavailable(
+                "the process that queries the driver sent an unexpected reply"
+            )
         return reply.findings
 
-    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+    async def partition(self, uuid: str, places: Sequence[Place]) -> None:
         """Give a GPU these MIG slices.
 
         Raises:
             DriverHangs: the driver did not finish in time.
             InventoryUnavailable: the driver refuses.
         """
-        await self._asked(Cut(uuid, tuple(places)), CUT_SECONDS)
+        await self._request(Partition(uuid, tuple(places)), PARTITION_SECONDS)
 
-    async def _asked(self, request: Request, seconds: float) -> Found | Done:
+    async def _request(self, request: Request, seconds: float) -> Found | Done:
         """Send a request and return the answer; each GPU has `seconds` for its part."""
         await self._send(request)
         reading: int | None = None
@@ -121,7 +123,7 @@ class DriverProcess:
                 async with asyncio.timeout(seconds):
                     reply = await self._replies.get()
             except TimeoutError:
-                await self._abandon()
+                await self._kill()
                 raise DriverHangs(seconds, index=reading, vendor=self._vendor) from None
             match reply:
                 case Reading(index=reading):
@@ -131,8 +133,8 @@ class DriverProcess:
                 case Unavailable(message=message, reason=reason):
                     raise InventoryUnavailable(message, reason=reason)
                 case None:
-                    await self._abandon()
-                    raise InventoryUnavailable("the process that asks the driver has ended")
+                    await self._kill()
+                    raise InventoryUnavailable("the process that queries the driver has ended")
 
     async def forget(self) -> None:
         """Forget all past errors; a process that does not run yet knows none."""
@@ -142,7 +144,7 @@ class DriverProcess:
     async def close(self) -> None:
         """End the process, and forget those that hang."""
         if self._process is not None:
-            await self._abandon()
+            await self._kill()
         self._stuck.clear()
 
     async def _send(self, request: Request) -> None:
@@ -155,8 +157,8 @@ class DriverProcess:
     async def _start(self) -> Process:
         if self.stuck >= MAX_STUCK:
             raise InventoryUnavailable(
-                f"{self.stuck} calls to the {self._vendor} driver hang and cannot be ended: look "
-                "at the host's kernel log, and restart the host"
+                f"{self.stuck} calls to the {self._vendor} driver hang and cannot be ended: see "
+                "the host's kernel log, and restart the host"
             )
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
@@ -175,10 +177,10 @@ class DriverProcess:
                 else:
                     replies.put_nowait(reply)
         except (msgspec.MsgspecError, ValueError) as error:
-            log.error("the process that asks the driver said nonsense: %s", error)  # noqa: TRY400
+            log.error("the process that queries the driver sent an invalid reply: %s", error)  # noqa: TRY400
         replies.put_nowait(None)
 
-    async def _abandon(self) -> None:
+    async def _kill(self) -> None:
         process, self._process = self._process, None
         if self._listening is not None:
             self._listening.cancel()

@@ -107,18 +107,18 @@ class HostDriver:
     def node(self, name: str) -> str | None:
         """Return the host's path of a device node such as `nvidia0`; None: it does not exist."""
         paths = (f"{folder}/{name}" for folder in self._node_folders())
-        return next((path for path in paths if self._here(path).exists()), None)
+        return next((path for path in paths if self._process_path(path).exists()), None)
 
     def nodes(self) -> dict[str, pathlib.Path]:
         """Return all device nodes: names below /dev, and this process's paths of the files."""
         found: dict[str, pathlib.Path] = {}
         for folder in self._node_folders():
-            here = self._here(folder)
-            for path in (*here.glob("nvidia*"), *here.glob("nvidia-caps/*")):
-                found.setdefault(str(path.relative_to(here)), path)
+            process_path = self._process_path(folder)
+            for path in (*process_path.glob("nvidia*"), *process_path.glob("nvidia-caps/*")):
+                found.setdefault(str(path.relative_to(process_path)), path)
         return found
 
-    def _here(self, path: str) -> pathlib.Path:
+    def _process_path(self, path: str) -> pathlib.Path:
         return self.host / path.lstrip("/")
 
     def _node_folders(self) -> tuple[str, ...]:
@@ -148,12 +148,12 @@ class DriverSearch:
         module = module_version(Root(self.host))
         found = list[HostDriver]()
         for folder in self.folders:
-            found += self._below(folder)
+            found += self._find_below(folder)
             if found and (not module or found[-1].version in {"", module}):
                 return found[-1]
         return found[0] if found else HostDriver(self.host)
 
-    def _below(self, folder: str) -> tuple[HostDriver, ...]:
+    def _find_below(self, folder: str) -> tuple[HostDriver, ...]:
         cached: Iterable[tuple[str, ...]] = ()
         if folder == "/":
             cached = (loader_cache.folders_of(Root(self.host), name) for name in CACHED)
@@ -163,9 +163,9 @@ class DriverSearch:
         return ()
 
     def _libraries(self, folder: str, place: str) -> Iterator[tuple[str, pathlib.Path]]:
-        here = _resolved(self.host, folder, place)
-        there = Root(here).names("/") if here else []
-        names = (fnmatch.filter(there, pattern) for pattern in LIBRARIES)
+        process_path = _resolved(self.host, folder, place)
+        files = Root(process_path).names("/") if process_path else []
+        names = (fnmatch.filter(files, pattern) for pattern in LIBRARIES)
         for name in itertools.chain.from_iterable(names):
             if file := _resolved(self.host, folder, f"{place}/{name}"):
                 yield name, file

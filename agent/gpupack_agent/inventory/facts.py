@@ -27,15 +27,15 @@ class Board:
     architecture: str | None = None
     compute_capability: str | None = None
     pci_bus_id: str | None = None
-    pcie_generation_most: int | None = None
-    pcie_width_most: int | None = None
+    max_pcie_generation: int | None = None
+    max_pcie_width: int | None = None
     numa_node: int | None = None
     cpus: tuple[int, ...] = ()
     compute_mode: str | None = None
     ecc_enabled: bool | None = None
     power_limit_watts: float | None = None
     slowdown_celsius: int | None = None
-    sm_clock_most_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

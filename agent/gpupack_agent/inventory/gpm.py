@@ -40,11 +40,11 @@ class Gpm:
         """
         before = self._samples.pop(uuid, None)
         try:
-            sample = self._sampled(handle, instance)
+            sample = self._take_sample(handle, instance)
             if sample is None:
                 return {}
             self._samples[uuid] = sample
-            return self._between(before, sample) if before is not None else {}
+            return self._compute_metrics(before, sample) if before is not None else {}
         except self._nvml.NVMLError:
             return {}
         finally:
@@ -56,7 +56,7 @@ class Gpm:
         for uuid in self._samples.keys() - set(uuids):
             self._nvml.nvmlGpmSampleFree(self._samples.pop(uuid))
 
-    def _sampled(self, handle: Any, instance: int | None) -> Any:
+    def _take_sample(self, handle: Any, instance: int | None) -> Any:
         if not self._nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
             return None
         sample = self._nvml.nvmlGpmSampleAlloc()
@@ -68,16 +68,16 @@ class Gpm:
             self._nvml.nvmlGpmSampleFree(sample)
             raise
 
-    def _between(self, first: Any, second: Any) -> dict[str, float]:
-        asked = self._nvml.c_nvmlGpmMetricsGet_t()
-        asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = len(METRICS)
-        asked.sample1, asked.sample2 = first, second
+    def _compute_metrics(self, first: Any, second: Any) -> dict[str, float]:
+        query = self._nvml.c_nvmlGpmMetricsGet_t()
+        query.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        query.numMetrics = len(METRICS)
+        query.sample1, query.sample2 = first, second
         for position, name in enumerate(METRICS):
-            asked.metrics[position].metricId = getattr(self._nvml, name)
-        told = self._nvml.nvmlGpmMetricsGet(asked).metrics
+            query.metrics[position].metricId = getattr(self._nvml, name)
+        metrics = self._nvml.nvmlGpmMetricsGet(query).metrics
         return {
             name: float(each.value)
-            for name, each in zip(METRICS, told, strict=False)
+            for name, each in zip(METRICS, metrics, strict=False)
             if each.nvmlReturn == self._nvml.NVML_SUCCESS
         }

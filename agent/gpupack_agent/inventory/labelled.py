@@ -34,12 +34,12 @@ PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", r
 _PCI_ID: Final = re.compile(r"[0-9a-f]{4}")
 _SIZE: Final = re.compile(r"(\d+)(?:([GM])i?B?)?", re.IGNORECASE)
 _MIB: Final = {"G": 1024, "M": 1}
-_LEAST_BYTES: Final = 1 << 24
+_MIN_BYTES: Final = 1 << 24
 """A number without a unit is in bytes from here on (16 MiB), and in MiB below it (16 TiB)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class ModelCount:
     """GPUs of one model; if `count` is None, all GPUs of the node, or all others."""
 
     model: str
@@ -51,19 +51,19 @@ def devices(
     vendor: Vendor, resource: str, ids: Iterable[str], labels: Labels
 ) -> tuple[GpuDevice, ...]:
     """Return the GPUs with these IDs; none if no label names a model."""
-    kinds = list(_spread(_kinds(vendor, labels)))
-    if not kinds:
+    model_counts = list(_repeat_by_count(_model_counts(vendor, labels)))
+    if not model_counts:
         return ()
     # All further GPUs are of the last kind.
-    of_each = itertools.chain(kinds, itertools.repeat(kinds[-1]))
-    ordered = sorted(ids, key=_natural)[:MAX_GPUS]
+    of_each = itertools.chain(model_counts, itertools.repeat(model_counts[-1]))
+    ordered = sorted(ids, key=_natural_sort_key)[:MAX_GPUS]
     return tuple(
         _device(kind, resource, each, index)
         for index, (each, kind) in enumerate(zip(ordered, of_each, strict=False))
     )
 
 
-def _device(kind: Kind, resource: str, name: str, index: int) -> GpuDevice:
+def _device(kind: ModelCount, resource: str, name: str, index: int) -> GpuDevice:
     return GpuDevice(
         uuid=name[-MAX_UUID:],
         index=index,
@@ -74,24 +74,28 @@ def _device(kind: Kind, resource: str, name: str, index: int) -> GpuDevice:
     )
 
 
-def _kinds(vendor: Vendor, labels: Labels) -> Sequence[Kind]:
-    named = _told(labels, vendor.model_labels)
-    sizes = {size for value, _ in _told(labels, vendor.memory_labels) if (size := _mib(value))}
+def _model_counts(vendor: Vendor, labels: Labels) -> Sequence[ModelCount]:
+    named = _label_values(labels, vendor.model_labels)
+    sizes = {
+        size
+        for value, _ in _label_values(labels, vendor.memory_labels)
+        if (size := _parse_mib(value))
+    }
     size = sizes.pop() if len(sizes) == 1 else 0
     if named:
-        return [_of_label(vendor, value, size, count) for value, count in named]
-    by_pci = _by_pci(vendor, labels) or list(_by_nfd(vendor, labels))
-    return [Kind(model.name, size or model.memory_mib, count) for model, count in by_pci]
+        return [_kind_from_label(vendor, value, size, count) for value, count in named]
+    by_pci = _models_by_pci_id(vendor, labels) or list(_models_by_nfd(vendor, labels))
+    return [ModelCount(model.name, size or model.memory_mib, count) for model, count in by_pci]
 
 
-def _of_label(vendor: Vendor, value: str, size: int, count: int | None) -> Kind:
+def _kind_from_label(vendor: Vendor, value: str, size: int, count: int | None) -> ModelCount:
     known = vendor.model_of_label(value)
-    said = known is not None and value.casefold() in map(str.casefold, known.labels)
-    name = known.name if known and said else value.replace("_", " ")
-    return Kind(name, size or (known.memory_mib if known else 0), count)
+    is_product_name = known is not None and value.casefold() in map(str.casefold, known.labels)
+    name = known.name if known and is_product_name else value.replace("_", " ")
+    return ModelCount(name, size or (known.memory_mib if known else 0), count)
 
 
-def _told(labels: Labels, keys: Iterable[str]) -> list[tuple[str, int | None]]:
+def _label_values(labels: Labels, keys: Iterable[str]) -> list[tuple[str, int | None]]:
     """Return the values of the first of these keys that is present, each with a number of GPUs.
 
     A number of None stands for all GPUs.
@@ -109,20 +113,20 @@ def _told(labels: Labels, keys: Iterable[str]) -> list[tuple[str, int | None]]:
     return []
 
 
-def _by_pci(vendor: Vendor, labels: Labels) -> list[tuple[VendorModel, int | None]]:
+def _models_by_pci_id(vendor: Vendor, labels: Labels) -> list[tuple[VendorModel, int | None]]:
     """Return the models from labels with PCI IDs.
 
     A label may have the class before the ID, and further text after it.
     """
     return [
         (model, count)
-        for value, count in _told(labels, vendor.pci_labels)
+        for value, count in _label_values(labels, vendor.pci_labels)
         for each in _PCI_ID.findall(value.lower())
         if (model := vendor.model_of_pci(each))
     ]
 
 
-def _by_nfd(vendor: Vendor, labels: Labels) -> Iterator[tuple[VendorModel, int | None]]:
+def _models_by_nfd(vendor: Vendor, labels: Labels) -> Iterator[tuple[VendorModel, int | None]]:
     """Iterate over the models from labels of Node Feature Discovery.
 
     Its deviceLabelFields must contain vendor and device.
@@ -135,13 +139,13 @@ def _by_nfd(vendor: Vendor, labels: Labels) -> Iterator[tuple[VendorModel, int |
                 yield model, None
 
 
-def _spread(kinds: Iterable[Kind]) -> Iterator[Kind]:
+def _repeat_by_count(model_counts: Iterable[ModelCount]) -> Iterator[ModelCount]:
     """Repeat each counted kind once per GPU; then list the kinds whose number is not known."""
-    for kind in sorted(kinds, key=lambda each: each.count is None):
+    for kind in sorted(model_counts, key=lambda each: each.count is None):
         yield from [kind] * (1 if kind.count is None else kind.count)
 
 
-def _mib(value: str) -> int:
+def _parse_mib(value: str) -> int:
     """Return a size in MiB; 0: the value is no size."""
     found = _SIZE.fullmatch(value)
     if not found:
@@ -149,10 +153,10 @@ def _mib(value: str) -> int:
     number, unit = int(found[1]), found[2]
     if unit:
         return number * _MIB[unit.upper()]
-    return number // BYTES_PER_MIB if number >= _LEAST_BYTES else number
+    return number // BYTES_PER_MIB if number >= _MIN_BYTES else number
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
+def _natural_sort_key(text: str) -> list[tuple[int, str]]:
     """Return a sort key that orders numbers by value: Ascend910-10 comes after Ascend910-9."""
     parts = re.split(r"(\d+)", text)
     return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

@@ -20,13 +20,13 @@ class Profile:
         number: the driver's number of the profile.
         size: number of memory slots of a slice.
         starts: slots at which a slice may start.
-        most: the largest number of such slices on one GPU.
+        max_count: the largest number of such slices on one GPU.
     """
 
     number: int
     size: int
     starts: tuple[int, ...]
-    most: int
+    max_count: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class MigGpu:
     profiles: Mapping[str, Profile]
 
 
-def plan(profiles: Mapping[str, Profile], wanted: Sequence[str]) -> tuple[Place, ...]:
+def place_slices(profiles: Mapping[str, Profile], wanted: Sequence[str]) -> tuple[Place, ...]:
     """Find a place for each slice, independent of their order.
 
     Args:
@@ -61,19 +61,19 @@ def plan(profiles: Mapping[str, Profile], wanted: Sequence[str]) -> tuple[Place,
             raise LayoutInvalid(
                 f"the GPU has no MIG profile {name}; it has {', '.join(profiles) or 'none'}"
             )
-        if number > profiles[name].most:
+        if number > profiles[name].max_count:
             raise LayoutInvalid(
-                f"{number} slices {name} are wanted; there can be {profiles[name].most}"
+                f"{number} slices {name} are requested; the maximum is {profiles[name].max_count}"
             )
     # The largest slices have the fewest places.
     ordered = sorted(wanted, key=lambda name: (-profiles[name].size, profiles[name].starts))
-    found = _placed(profiles, ordered, frozenset())
+    found = _search_places(profiles, ordered, frozenset())
     if found is None:
-        raise LayoutInvalid(f"the GPU has no room for {', '.join(wanted)} together")
+        raise LayoutInvalid(f"the GPU has too few memory slots for {', '.join(wanted)} together")
     return found
 
 
-def _placed(
+def _search_places(
     profiles: Mapping[str, Profile], wanted: Sequence[str], taken: frozenset[int]
 ) -> tuple[Place, ...] | None:
     """Search the places by backtracking, which is fast: there are at most eight slots."""
@@ -85,7 +85,7 @@ def _placed(
         slots = frozenset(range(start, start + rule.size))
         if slots & taken:
             continue
-        others = _placed(profiles, rest, taken | slots)
+        others = _search_places(profiles, rest, taken | slots)
         if others is not None:
             return (Place(name, start, rule.size), *others)
     return None

@@ -17,14 +17,14 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
     """The request to forget all past errors."""
 
 
-class Cut(msgspec.Struct, frozen=True, tag=True):
+class Partition(msgspec.Struct, frozen=True, tag=True):
     """The request to give the GPU of this UUID these MIG slices, and no others."""
 
     uuid: str
     places: tuple[Place, ...]
 
 
-Request = Scan | Forget | Cut
+Request = Scan | Forget | Partition
 
 
 class Reading(msgspec.Struct, frozen=True, tag=True):

@@ -61,7 +61,7 @@ def _read(nvml: Any, gpu: Any, handle: Any, total: int) -> Slice:
     number = nvml.nvmlDeviceGetGpuInstanceId(handle)
     info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(gpu, number))
     attributes = nvml.nvmlDeviceGetAttributes(handle)
-    name = _told(nvml, gpu, info.profileId) or profile_name(
+    name = _driver_profile_name(nvml, gpu, info.profileId) or profile_name(
         attributes.gpuInstanceSliceCount, attributes.memorySizeMB, total
     )
     part = attributes.computeInstanceSliceCount
@@ -75,7 +75,7 @@ def _read(nvml: Any, gpu: Any, handle: Any, total: int) -> Slice:
     )
 
 
-def _told(nvml: Any, gpu: Any, profile: int) -> str:
+def _driver_profile_name(nvml: Any, gpu: Any, profile: int) -> str:
     """Return the driver's name of a profile, by the number in an instance; empty: not known."""
     for kind in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:

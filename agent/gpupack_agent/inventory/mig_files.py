@@ -44,9 +44,9 @@ def _node(driver: HostDriver, access: pathlib.Path) -> str:
     try:
         found = _MINOR.search(access.read_text())
     except OSError as error:
-        raise InventoryUnavailable(f"the driver does not tell of a MIG slice: {error}") from error
+        raise InventoryUnavailable(f"the driver does not show a MIG slice: {error}") from error
     if found is None:
-        raise InventoryUnavailable(f"{access} names no DeviceFileMinor")
+        raise InventoryUnavailable(f"{access} contains no DeviceFileMinor")
     node = f"nvidia-caps/nvidia-cap{found[1]}"
     if driver.node(node) is None:
         raise InventoryUnavailable(

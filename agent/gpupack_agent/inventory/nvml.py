@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import rules
-from gpupack_agent.inventory import driver_files, mig, mig_cutting
+from gpupack_agent.inventory import driver_files, mig, mig_partitioning
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.driver_root import DriverSearch
@@ -76,28 +76,29 @@ class NvmlReader:
         Raises:
             InventoryUnavailable: the driver does not list its GPUs.
         """
-        with self._unavailable():
+        with self._inventory_errors():
             count = self._nvml.nvmlDeviceGetCount()
             driver = self._nvml.nvmlSystemGetDriverVersion()
             # Not _v2, which fails if libcuda is not on this process's search path.
             cuda = self._nvml.nvmlSystemGetCudaDriverVersion()
-        asked = (index for index in range(count) if index not in skip)
-        gpus = [gpu for index in asked if (gpu := self._guarded(self._open, index))]
+        indices = (index for index in range(count) if index not in skip)
+        gpus = [gpu for index in indices if (gpu := self._retried(self._open, index))]
         self._xids.watch({gpu.uuid: gpu.handle for gpu in gpus})
         minors = {
             gpu.uuid: minor
             for gpu in gpus
-            if (minor := self._told(self._nvml.nvmlDeviceGetMinorNumber, gpu.handle)) is not None
+            if (minor := self._optional(self._nvml.nvmlDeviceGetMinorNumber, gpu.handle))
+            is not None
         }
         self._readings.retain({gpu.uuid for gpu in gpus} | self._instances.keys())
         read = [
-            (gpu, facts) for gpu in gpus if (facts := self._guarded(self._facts, gpu)) is not None
+            (gpu, facts) for gpu in gpus if (facts := self._retried(self._facts, gpu)) is not None
         ]
         self._instances = {}
         self._mig_gpus = {
             gpu.uuid: known for gpu in gpus if (known := self._mig_gpus.get(gpu.uuid))
         }
-        described = list(self._described(read))
+        described = list(self._describe_all(read))
         devices = tuple(device for _, of_gpu in described for device in of_gpu)
         minors |= {
             each.uuid: minors[each.mig_parent] for each in devices if each.mig_parent in minors
@@ -117,16 +118,16 @@ class NvmlReader:
         name = self._nvml.nvmlDeviceGetName(gpu.handle)
         return self._readings.facts(gpu.handle, uuid=gpu.uuid, index=gpu.index, name=name)
 
-    def _described(
+    def _describe_all(
         self, read: Sequence[tuple[_Gpu, GpuFacts]]
     ) -> Iterator[tuple[GpuFacts, list[GpuDevice]]]:
         """Iterate over the GPUs that answered every necessary call.
 
         A GPU with facts is not gone, whether it has slices or not.
         """
-        self._peers.see({gpu.index: (gpu.handle, facts) for gpu, facts in read})
+        self._peers.update({gpu.index: (gpu.handle, facts) for gpu, facts in read})
         for gpu, facts in read:
-            described = self._guarded(self._read, gpu, facts)
+            described = self._retried(self._describe, gpu, facts)
             if described is not None:
                 yield described
 
@@ -134,10 +135,10 @@ class NvmlReader:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         return _Gpu(handle=handle, index=index, uuid=self._nvml.nvmlDeviceGetUUID(handle))
 
-    def _read(self, gpu: _Gpu, facts: GpuFacts) -> tuple[GpuFacts, list[GpuDevice]]:
+    def _describe(self, gpu: _Gpu, facts: GpuFacts) -> tuple[GpuFacts, list[GpuDevice]]:
         """Describe a GPU, or its slices if it is in MIG mode."""
-        xids = self._xids.seen(gpu.uuid)
-        grade = rules.judge(facts, xids)
+        xids = self._xids.xids_of(gpu.uuid)
+        grade = rules.grade_gpu(facts, xids)
         describe = functools.partial(
             GpuDevice,
             index=gpu.index,
@@ -164,14 +165,14 @@ class NvmlReader:
             )
             return facts, [whole]
         if gpu.uuid not in self._mig_gpus:
-            profiles = mig_cutting.profiles(self._nvml, gpu.handle)
+            profiles = mig_partitioning.profiles(self._nvml, gpu.handle)
             self._mig_gpus[gpu.uuid] = MigGpu(gpu.uuid, profiles)
         found, of_slices = [], []
         for each in slices:
             identity = self._identity(each.handle)
             self._instances[identity["uuid"]] = (each.gpu, each.compute)
             of_slices.append(
-                self._readings.of_slice(
+                self._readings.slice_facts(
                     gpu.handle, each.handle, instance=each.gpu, profile=each.profile
                 )
             )
@@ -193,14 +194,14 @@ class NvmlReader:
             "memory_mib": self._nvml.nvmlDeviceGetMemoryInfo(handle).total // BYTES_PER_MIB,
         }
 
-    def _told(self, call: Callable[..., T], *arguments: Any) -> T | None:
+    def _optional(self, call: Callable[..., T], *arguments: Any) -> T | None:
         """Call a function that not every driver or board supports; None: no value."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError:
             return None
 
-    def _guarded(self, call: Callable[..., T], *arguments: Any) -> T | None:
+    def _retried(self, call: Callable[..., T], *arguments: Any) -> T | None:
         """Call a function without whose result a GPU counts as gone, so that its jobs restart.
 
         Errors that say that the GPU is gone count at once. After other errors the call is repeated
@@ -213,21 +214,21 @@ class NvmlReader:
             except (nvml.NVMLError_GpuIsLost, nvml.NVMLError_NotFound):
                 raise
             except nvml.NVMLError as error:
-                log.warning("a GPU is asked again (%s): %s", arguments[0], error)
+                log.warning("repeating a call for a GPU (%s): %s", arguments[0], error)
                 return call(*arguments)
         except nvml.NVMLError as error:
             log.warning("a GPU does not answer (%s): %s", arguments[0], error)
             return None
 
     @contextlib.contextmanager
-    def _unavailable(self) -> Iterator[None]:
+    def _inventory_errors(self) -> Iterator[None]:
         try:
             yield
         except self._nvml.NVMLError as error:
             raise InventoryUnavailable(f"NVML: {error}") from error
 
 
-def too_old(nvml: Any) -> str:
+def driver_too_old(nvml: Any) -> str:
     """Return the message for NVMLLibraryMismatchError, which is no NVMLError.
 
     It says that the driver lacks a function.
@@ -248,7 +249,7 @@ def open_nvml(nvml: Any, search: DriverSearch) -> None:
     Raises:
         InventoryUnavailable: the host has no driver, or its library cannot be used.
     """
-    driver_files.make_nodes(search)
+    driver_files.create_device_nodes(search)
     driver_files.preload(search, NVML)
     try:
         nvml.nvmlInit()
@@ -256,12 +257,12 @@ def open_nvml(nvml: Any, search: DriverSearch) -> None:
         driver = search.find()
         if not driver.libraries:
             raise InventoryUnavailable(
-                f"there is no {NVML} on this host, in the usual places below "
+                f"cannot find {NVML} on this host, in the usual places below "
                 f"{' and '.join(search.folders)}: install NVIDIA's driver, or set agent.driverRoot "
-                "to the folder that holds it",
+                "to its folder",
                 reason="DriverNotFound",
             ) from error
         raise InventoryUnavailable(
-            f"NVML of the driver below {driver.folder} cannot be used: {error}; look at the host's "
+            f"NVML of the driver below {driver.folder} cannot be used: {error}; see the host's "
             "kernel log, and run nvidia-smi there"
         ) from error

@@ -15,7 +15,7 @@ from gpupack_agent.inventory.facts import GpuFacts
 
 Reaches = Callable[[int, int], bool]
 
-AGAIN_SECONDS: Final = 60.0
+REFRESH_SECONDS: Final = 60.0
 
 P2P_READ: Final = 0
 """NVML_P2P_CAPS_INDEX_READ, which nvidia-ml-py has as the tuple (0,): ctypes refuses that."""
@@ -31,7 +31,7 @@ class Peers:
 
     def __init__(self, nvml: Any, *, now: Callable[[], float] = time.monotonic) -> None:
         self._nvml, self._now = nvml, now
-        self._known: Any = None
+        self._read_for: Any = None
         """The GPUs and their links at the time when the matrix was read."""
         self._read_at = 0.0
         self.nvlink: Mapping[int, int] = {}
@@ -39,19 +39,19 @@ class Peers:
         self.p2p: Mapping[int, int] = {}
         """The clique over NVLink or PCIe of each GPU, by index."""
 
-    def see(self, gpus: Mapping[int, tuple[Any, GpuFacts]]) -> None:
+    def update(self, gpus: Mapping[int, tuple[Any, GpuFacts]]) -> None:
         """Update the cliques for these GPUs: NVML's handles and facts, by index."""
         known = tuple((index, gpu.uuid, gpu.links.nvlinks) for index, (_, gpu) in gpus.items())
-        if known == self._known and self._now() - self._read_at < AGAIN_SECONDS:
+        if known == self._read_for and self._now() - self._read_at < REFRESH_SECONDS:
             return
 
-        def asks(capability: int) -> Reaches:
+        def reaches(capability: int) -> Reaches:
             return lambda low, high: self._is_ok(gpus[low][0], gpus[high][0], capability)
 
         indices = sorted(gpus)
-        self.nvlink = connected(indices, asks(self._nvml.NVML_P2P_CAPS_INDEX_NVLINK))
-        self.p2p = complete(indices, asks(P2P_READ))
-        self._known, self._read_at = known, self._now()
+        self.nvlink = connected_groups(indices, reaches(self._nvml.NVML_P2P_CAPS_INDEX_NVLINK))
+        self.p2p = complete_groups(indices, reaches(P2P_READ))
+        self._read_for, self._read_at = known, self._now()
 
     def _is_ok(self, first: Any, second: Any, capability: int) -> bool:
         try:
@@ -61,7 +61,7 @@ class Peers:
         return bool(status == self._nvml.NVML_P2P_STATUS_OK)
 
 
-def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
+def connected_groups(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
     """Group GPUs that reach each other over NVLink, directly or through others, by union-find.
 
     gpupack_core.cliques does the same for the client; its import here would load numpy.
@@ -91,7 +91,7 @@ def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
     return {index: root(index) for index in sorted(grouped)}
 
 
-def complete(indices: Sequence[int], reaches: Reaches) -> dict[int, int]:
+def complete_groups(indices: Sequence[int], reaches: Reaches) -> dict[int, int]:
     """Group GPUs so that all members reach each other: over PCIe no GPU forwards for others.
 
     A GPU joins the first group of which it reaches all members.

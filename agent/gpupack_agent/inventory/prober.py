@@ -14,25 +14,25 @@ import threading
 from typing import Any, BinaryIO
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.inventory import driver_files, mig_cutting
-from gpupack_agent.inventory.asking import Asking
+from gpupack_agent.inventory import driver_files, mig_partitioning
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.driver_root import AUTO, DriverSearch
 from gpupack_agent.inventory.layout import Place
 from gpupack_agent.inventory.messages import (
     REQUESTS,
-    Cut,
     Done,
     Event,
     Forget,
     Found,
+    Partition,
     Reading,
     Reply,
     Scan,
     Unavailable,
     line,
 )
-from gpupack_agent.inventory.nvml import NvmlReader, open_nvml, too_old
+from gpupack_agent.inventory.nvml import NvmlReader, driver_too_old, open_nvml
+from gpupack_agent.inventory.reporting_nvml import ReportingNvml
 from gpupack_agent.inventory.xids import XidWatcher
 
 
@@ -48,7 +48,7 @@ class Prober:
     def __init__(self, nvml: Any, search: DriverSearch, output: BinaryIO) -> None:
         self._search, self._output = search, output
         self._lock = threading.Lock()
-        self._nvml = Asking(nvml, lambda index: self._reply(Reading(index)))
+        self._nvml = ReportingNvml(nvml, lambda index: self._reply(Reading(index)))
         self._xids = XidWatcher(self._nvml, notify=lambda: self._reply(Event()))
         self._reader: NvmlReader | None = None
 
@@ -60,11 +60,11 @@ class Prober:
                     self._reply(self._scan(skip))
                 case Forget():
                     self._xids.forget()
-                case Cut(uuid=uuid, places=places):
-                    self._reply(self._cut(uuid, places))
+                case Partition(uuid=uuid, places=places):
+                    self._reply(self._partition(uuid, places))
 
     def _scan(self, skip: tuple[int, ...]) -> Reply:
-        self._nvml.begin()
+        self._nvml.start_request()
         try:
             if self._reader is None:
                 open_nvml(self._nvml, self._search)
@@ -76,19 +76,21 @@ class Prober:
                 return Found(Findings(devices=()))
             return Unavailable(str(error), error.reason)
         except self._nvml.NVMLLibraryMismatchError:
-            return Unavailable(too_old(self._nvml))
+            return Unavailable(driver_too_old(self._nvml))
         return Found(findings)
 
-    def _cut(self, uuid: str, places: tuple[Place, ...]) -> Reply:
-        self._nvml.begin()
+    def _partition(self, uuid: str, places: tuple[Place, ...]) -> Reply:
+        self._nvml.start_request()
         try:
-            mig_cutting.cut(self._nvml, self._nvml.nvmlDeviceGetHandleByUUID(uuid), places)
+            mig_partitioning.partition(
+                self._nvml, self._nvml.nvmlDeviceGetHandleByUUID(uuid), places
+            )
         except InventoryUnavailable as error:
             return Unavailable(str(error))
         except self._nvml.NVMLError as error:
             return Unavailable(f"NVML: {error}")
         except self._nvml.NVMLLibraryMismatchError:
-            return Unavailable(too_old(self._nvml))
+            return Unavailable(driver_too_old(self._nvml))
         return Done()
 
     def _reply(self, reply: Reply) -> None:

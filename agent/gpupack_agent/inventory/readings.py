@@ -124,32 +124,32 @@ class Readings:
         )
 
     def _board(self, handle: Any) -> Board:
-        nvml, ask = self._nvml, self._told
-        capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
-        pci = ask("nvmlDeviceGetPciInfo", handle)
+        nvml, read = self._nvml, self._optional
+        capability = read("nvmlDeviceGetCudaComputeCapability", handle)
+        pci = read("nvmlDeviceGetPciInfo", handle)
         bus_id = _text(pci.busId)[-12:].lower() if pci is not None else None
-        ecc = ask("nvmlDeviceGetEccMode", handle)
+        ecc = read("nvmlDeviceGetEccMode", handle)
         return Board(
-            serial=_or_none(_text, ask("nvmlDeviceGetSerial", handle)),
-            architecture=ARCHITECTURES.get(ask("nvmlDeviceGetArchitecture", handle)),
+            serial=_or_none(_text, read("nvmlDeviceGetSerial", handle)),
+            architecture=ARCHITECTURES.get(read("nvmlDeviceGetArchitecture", handle)),
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
             pci_bus_id=bus_id,
-            pcie_generation_most=ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
-            pcie_width_most=ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+            max_pcie_generation=read("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            max_pcie_width=read("nvmlDeviceGetMaxPcieLinkWidth", handle),
             numa_node=self._numa_node(bus_id),
-            cpus=tuple(_bits(ask("nvmlDeviceGetCpuAffinity", handle, MAX_CPUS // CPUS_PER_WORD))),
-            compute_mode=COMPUTE_MODES.get(ask("nvmlDeviceGetComputeMode", handle)),
+            cpus=tuple(_bits(read("nvmlDeviceGetCpuAffinity", handle, MAX_CPUS // CPUS_PER_WORD))),
+            compute_mode=COMPUTE_MODES.get(read("nvmlDeviceGetComputeMode", handle)),
             ecc_enabled=bool(ecc[0]) if ecc is not None else None,
-            power_limit_watts=_milli(ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
-            slowdown_celsius=ask(
+            power_limit_watts=_milli(read("nvmlDeviceGetEnforcedPowerLimit", handle)),
+            slowdown_celsius=read(
                 "nvmlDeviceGetTemperatureThreshold",
                 handle,
                 nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
             ),
-            sm_clock_most_mhz=ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            max_sm_clock_mhz=read("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
         )
 
-    def of_slice(self, gpu: Any, handle: Any, *, instance: int, profile: str) -> SliceFacts:
+    def slice_facts(self, gpu: Any, handle: Any, *, instance: int, profile: str) -> SliceFacts:
         """Read the facts of a MIG slice.
 
         Args:
@@ -159,7 +159,7 @@ class Readings:
             profile: name of its profile.
         """
         uuid = _text(self._nvml.nvmlDeviceGetUUID(handle))
-        worked = _worked(self._memory(handle), self._gpm.percents(uuid, gpu, instance))
+        worked = _with_activity(self._memory(handle), self._gpm.percents(uuid, gpu, instance))
         return SliceFacts(
             uuid=uuid,
             profile=profile,
@@ -182,7 +182,7 @@ class Readings:
         """
         read_at, joules = self._energy.get(uuid, (float("-inf"), None))
         if in_use or uuid in self._in_use or self._now() - read_at >= ENERGY_SECONDS:
-            joules = _milli(self._told("nvmlDeviceGetTotalEnergyConsumption", handle))
+            joules = _milli(self._optional("nvmlDeviceGetTotalEnergyConsumption", handle))
             self._energy[uuid] = self._now(), joules
         if in_use:
             self._in_use.add(uuid)
@@ -197,24 +197,24 @@ class Readings:
         active: Mapping[str, float],
         energy_joules: float | None,
     ) -> Load:
-        nvml, ask = self._nvml, self._told
-        used = ask("nvmlDeviceGetUtilizationRates", handle)
+        nvml, read = self._nvml, self._optional
+        used = read("nvmlDeviceGetUtilizationRates", handle)
         return dataclasses.replace(
-            _worked(self._memory(handle), active),
+            _with_activity(self._memory(handle), active),
             utilization_percent=used.gpu if used is not None else None,
             memory_utilization_percent=used.memory if used is not None else None,
-            sm_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=ask("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
-            throttled_by=self._throttles(ask("nvmlDeviceGetCurrentClocksEventReasons", handle)),
-            power_watts=_milli(ask("nvmlDeviceGetPowerUsage", handle)),
+            sm_clock_mhz=read("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=read("nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            throttled_by=self._throttles(read("nvmlDeviceGetCurrentClocksEventReasons", handle)),
+            power_watts=_milli(read("nvmlDeviceGetPowerUsage", handle)),
             energy_joules=energy_joules,
-            temperature_celsius=ask("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+            temperature_celsius=read("nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
             memory_temperature_celsius=_int(fields.get("memory_temperature_celsius")),
         )
 
     def _memory(self, handle: Any) -> Load:
         """Read the memory; version 2 of the call shows the driver's reserved part separately."""
-        memory = self._told("nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
+        memory = self._optional("nvmlDeviceGetMemoryInfo", handle, self._nvml.nvmlMemory_v2)
         if memory is None:
             return Load()
         return Load(
@@ -224,11 +224,11 @@ class Readings:
         )
 
     def _errors(self, handle: Any, fields: Mapping[str, int | float]) -> Errors:
-        nvml, ask = self._nvml, self._told
+        nvml, read = self._nvml, self._optional
 
         def ecc(kind: int, counter: int) -> int | None:
-            told: int | None = ask("nvmlDeviceGetTotalEccErrors", handle, kind, counter)
-            return told
+            value: int | None = read("nvmlDeviceGetTotalEccErrors", handle, kind, counter)
+            return value
 
         corrected = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
         uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -242,7 +242,7 @@ class Readings:
             remapped_uncorrected=_int(fields.get("remapped_uncorrected")),
             remap_pending=_or_none(bool, fields.get("remap_pending")),
             remap_failed=_or_none(bool, fields.get("remap_failed")),
-            pcie_replays=ask("nvmlDeviceGetPcieReplayCounter", handle),
+            pcie_replays=read("nvmlDeviceGetPcieReplayCounter", handle),
             nvlink_crc=_int(fields.get("nvlink_crc")),
             nvlink_replays=_int(fields.get("nvlink_replays")),
             nvlink_recoveries=_int(fields.get("nvlink_recoveries")),
@@ -251,12 +251,12 @@ class Readings:
 
     def _links(self, handle: Any, fields: Mapping[str, int | float]) -> Links:
         count = min(int(fields.get("links", 0)), MAX_LINKS)
-        states = [self._told("nvmlDeviceGetNvLinkState", handle, link) for link in range(count)]
-        told = tuple(None if state is None else bool(state) for state in states)
+        states = [self._optional("nvmlDeviceGetNvLinkState", handle, link) for link in range(count)]
+        value = tuple(None if state is None else bool(state) for state in states)
         return Links(
-            pcie_generation=self._told("nvmlDeviceGetCurrPcieLinkGeneration", handle),
-            pcie_width=self._told("nvmlDeviceGetCurrPcieLinkWidth", handle),
-            nvlinks=told if any(each is not None for each in told) else (),
+            pcie_generation=self._optional("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            pcie_width=self._optional("nvmlDeviceGetCurrPcieLinkWidth", handle),
+            nvlinks=value if any(each is not None for each in value) else (),
         )
 
     def _processes(self, handle: Any) -> tuple[GpuProcess, ...]:
@@ -267,9 +267,9 @@ class Readings:
             "nvmlDeviceGetMPSComputeRunningProcesses",
             "nvmlDeviceGetGraphicsRunningProcesses",
         ):
-            for process in self._told(call, handle) or ():
-                told, before = process.usedGpuMemory, found.get(process.pid)
-                found[process.pid] = before if told is None else max(told, before or 0)
+            for process in self._optional(call, handle) or ():
+                value, before = process.usedGpuMemory, found.get(process.pid)
+                found[process.pid] = before if value is None else max(value, before or 0)
         return tuple(GpuProcess(pid, memory) for pid, memory in sorted(found.items()))
 
     def _throttles(self, mask: int | None) -> frozenset[str]:
@@ -279,7 +279,7 @@ class Readings:
 
     def _fields(self, handle: Any) -> dict[str, int | float]:
         ids = [getattr(self._nvml, name) for name in FIELDS.values()]
-        values = self._told("nvmlDeviceGetFieldValues", handle, ids) or ()
+        values = self._optional("nvmlDeviceGetFieldValues", handle, ids) or ()
         return {
             name: getattr(value.value, VALUE_MEMBERS[value.valueType])
             for name, value in zip(FIELDS, values, strict=False)
@@ -297,7 +297,7 @@ class Readings:
             return None
         return node if node >= 0 else None
 
-    def _told(self, name: str, *arguments: Any) -> Any:
+    def _optional(self, name: str, *arguments: Any) -> Any:
         """Call a function that not every driver or board supports; None: no value."""
         try:
             return getattr(self._nvml, name)(*arguments)
@@ -305,7 +305,7 @@ class Readings:
             return None
 
 
-def _worked(load: Load, active: Mapping[str, float]) -> Load:
+def _with_activity(load: Load, active: Mapping[str, float]) -> Load:
     return dataclasses.replace(
         load,
         graphics_active_percent=active.get("NVML_GPM_METRIC_GRAPHICS_UTIL"),
@@ -322,17 +322,17 @@ def _bits(words: Iterable[int] | None) -> Iterable[int]:
                 yield position * CPUS_PER_WORD + bit
 
 
-def _text(told: str | bytes) -> str:
-    return told.decode() if isinstance(told, bytes) else told
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
-def _int(told: float | None) -> int | None:
-    return None if told is None else int(told)
+def _int(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
-def _milli(told: int | None) -> float | None:
-    return None if told is None else told / MILLI
+def _milli(value: int | None) -> float | None:
+    return None if value is None else value / MILLI
 
 
-def _or_none(make: Callable[[Any], T], told: Any) -> T | None:
-    return None if told is None else make(told)
+def _or_none(make: Callable[[Any], T], value: Any) -> T | None:
+    return None if value is None else make(value)

@@ -27,11 +27,6 @@ from gpupack_agent.inventory.layout import MigGpu, Place, Profile
 from gpupack_crds.gpunode import GpuDevice, Health
 from gpupack_crds.wire import Wire
 
-MAX_CUTS = 100
-"""The number of layout changes after which their counter restarts from 0.
-
-UUIDs of slices contain the counter and have a bounded length."""
-
 
 class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
     """Identical GPUs of a node.
@@ -66,12 +61,12 @@ class SimulatedFile(Wire, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[SimulatedNodes, ...]
 
 
-class SimulatedCut(msgspec.Struct, frozen=True):
+class SimulatedLayout(msgspec.Struct, frozen=True):
     """A changed MIG layout of a GPU.
 
     Attributes:
         of: the GPU's layout in the file at that time; if the file differs now, the change is void.
-        number: number of changes, modulo MAX_CUTS.
+        number: number of changes; 0: the file's own layout.
         places: the present slices.
     """
 
@@ -87,15 +82,15 @@ class SimulatedInventory:
         path: the file.
         node: name of the node.
         scan_seconds: time between two scans.
-        cuts: the file that records changed MIG layouts, because a real GPU keeps its slices when
+        layouts: the file that records changed MIG layouts, because a real GPU keeps its slices when
             its agent restarts.
     """
 
     def __init__(
-        self, path: pathlib.Path, *, node: str, scan_seconds: float, cuts: pathlib.Path
+        self, path: pathlib.Path, *, node: str, scan_seconds: float, layouts: pathlib.Path
     ) -> None:
-        self._path, self._cuts = path, cuts
-        self._cuts_in_use = threading.Lock()
+        self._path, self._layouts_path = path, layouts
+        self._layouts_lock = threading.Lock()
         """Guards the file of changed layouts: a scan and a change each read and write it."""
         self._node = node
         self._scan_seconds = scan_seconds
@@ -111,9 +106,9 @@ class SimulatedInventory:
     def forget(self) -> None:
         """Do nothing: the file describes the state."""
 
-    async def cut(self, uuid: str, places: Sequence[Place]) -> None:
+    async def partition(self, uuid: str, places: Sequence[Place]) -> None:
         """Record the new layout."""
-        await asyncio.to_thread(self._keep, uuid, tuple(places))
+        await asyncio.to_thread(self._record_layout, uuid, tuple(places))
 
     async def changed(self) -> None:
         """Wait until the file is due to be read again."""
@@ -125,14 +120,14 @@ class SimulatedInventory:
     def _scan(self) -> Findings:
         devices, mig_gpus = list[GpuDevice](), list[MigGpu]()
         gpus = list(self._gpus())
-        cuts = self._still_valid({whole.uuid: group.mig for whole, group in gpus})
+        layouts = self._valid_layouts({whole.uuid: group.mig for whole, group in gpus})
         for whole, group in gpus:
             if not group.mig:
                 devices.append(whole)
                 continue
-            cut = cuts.get(whole.uuid) or self._cut_by_file(whole, group.mig)
+            layout = layouts.get(whole.uuid) or self._layout_from_file(whole, group.mig)
             mig_gpus.append(MigGpu(whole.uuid, _profiles(whole)))
-            devices += _slices(whole, cut)
+            devices += _slices(whole, layout)
         return Findings(devices=tuple(devices), mig_gpus=tuple(mig_gpus))
 
     def _gpus(self) -> Iterator[tuple[GpuDevice, SimulatedGroup]]:
@@ -162,45 +157,51 @@ class SimulatedInventory:
         except (OSError, msgspec.MsgspecError) as error:
             raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
 
-    def _kept(self) -> dict[str, SimulatedCut]:
+    def _read_layouts(self) -> dict[str, SimulatedLayout]:
         try:
-            return msgspec.json.decode(self._cuts.read_bytes(), type=dict[str, SimulatedCut])
+            return msgspec.json.decode(
+                self._layouts_path.read_bytes(), type=dict[str, SimulatedLayout]
+            )
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as error:
-            raise InventoryUnavailable(f"simulated cuts {self._cuts}: {error}") from error
+            raise InventoryUnavailable(f"simulated cuts {self._layouts_path}: {error}") from error
 
-    def _still_valid(self, by_file: Mapping[str, tuple[str, ...]]) -> dict[str, SimulatedCut]:
+    def _valid_layouts(self, by_file: Mapping[str, tuple[str, ...]]) -> dict[str, SimulatedLayout]:
         """Return the changed layouts of GPUs whose layout in the file is the same as then.
 
         The others are deleted.
         """
-        with self._cuts_in_use:
-            kept = self._kept()
-            valid = {uuid: cut for uuid, cut in kept.items() if by_file.get(uuid) == cut.of}
-            if valid != kept:
-                self._write(valid)
+        with self._layouts_lock:
+            recorded = self._read_layouts()
+            valid = {
+                uuid: partition
+                for uuid, partition in recorded.items()
+                if by_file.get(uuid) == partition.of
+            }
+            if valid != recorded:
+                self._write_layouts(valid)
         return valid
 
-    def _keep(self, uuid: str, places: tuple[Place, ...]) -> None:
+    def _record_layout(self, uuid: str, places: tuple[Place, ...]) -> None:
         group = next((group for whole, group in self._gpus() if whole.uuid == uuid), None)
         if group is None or not group.mig:
             raise InventoryUnavailable(f"{uuid} is no simulated GPU in MIG mode")
-        with self._cuts_in_use:
-            cuts = self._kept()
-            number = cuts[uuid].number + 1 if uuid in cuts else 1
-            cuts[uuid] = SimulatedCut(of=group.mig, number=number % MAX_CUTS, places=places)
-            self._write(cuts)
+        with self._layouts_lock:
+            layouts = self._read_layouts()
+            number = layouts[uuid].number + 1 if uuid in layouts else 1
+            layouts[uuid] = SimulatedLayout(of=group.mig, number=number, places=places)
+            self._write_layouts(layouts)
 
-    def _write(self, cuts: Mapping[str, SimulatedCut]) -> None:
-        made = self._cuts.with_suffix(".new")
+    def _write_layouts(self, layouts: Mapping[str, SimulatedLayout]) -> None:
+        temporary = self._layouts_path.with_suffix(".new")
         try:
-            made.write_bytes(msgspec.json.encode(cuts))
-            made.replace(self._cuts)
+            temporary.write_bytes(msgspec.json.encode(layouts))
+            temporary.replace(self._layouts_path)
         except OSError as error:
-            raise InventoryUnavailable(f"simulated cuts {self._cuts}: {error}") from error
+            raise InventoryUnavailable(f"simulated cuts {self._layouts_path}: {error}") from error
 
-    def _cut_by_file(self, whole: GpuDevice, wanted: tuple[str, ...]) -> SimulatedCut:
+    def _layout_from_file(self, whole: GpuDevice, wanted: tuple[str, ...]) -> SimulatedLayout:
         # Core loads numpy, which an agent with real GPUs does not need.
         from gpupack_core import InvalidInventory, MiB, mig  # noqa: PLC0415
 
@@ -209,7 +210,7 @@ class SimulatedInventory:
         except InvalidInventory as error:
             raise InventoryUnavailable(f"simulated inventory {self._path}: {error}") from error
         places = tuple(Place(slot.profile, slot.start, slot.size) for slot in layout)
-        return SimulatedCut(of=wanted, number=0, places=places)
+        return SimulatedLayout(of=wanted, number=0, places=places)
 
 
 def _profiles(whole: GpuDevice) -> dict[str, Profile]:
@@ -219,22 +220,20 @@ def _profiles(whole: GpuDevice) -> dict[str, Profile]:
     family = mig.family_of(MiB(whole.memory_mib))
     rules = family.profiles.items() if family else ()
     return {
-        name: Profile(number=number, size=rule.size, starts=rule.starts, most=rule.most)
+        name: Profile(number=number, size=rule.size, starts=rule.starts, max_count=rule.most)
         for number, (name, rule) in enumerate(rules)
     }
 
 
-def _slices(whole: GpuDevice, cut: SimulatedCut) -> Iterator[GpuDevice]:
+def _slices(whole: GpuDevice, layout: SimulatedLayout) -> Iterator[GpuDevice]:
     """Iterate over the slices of a GPU; they have no shares and no NVLink."""
     from gpupack_core import MiB, mig  # noqa: PLC0415
 
     family = mig.family_of(MiB(whole.memory_mib))
-    for number, place in enumerate(cut.places):
-        # As with real GPUs, a slice that is created again has another UUID.
-        again = f"-{cut.number}" if cut.number else ""
+    for number, place in enumerate(layout.places):
         yield msgspec.structs.replace(
             whole,
-            uuid=f"MIG{whole.uuid.removeprefix('GPU')}{again}-{number}",
+            uuid=f"{_slice_prefix(whole.uuid, layout.number)}-{number}",
             model=f"{whole.model} MIG {place.profile}",
             memory_mib=whole.memory_mib * place.size // (family.slots if family else place.size),
             nvlink_clique=None,
@@ -244,6 +243,16 @@ def _slices(whole: GpuDevice, cut: SimulatedCut) -> Iterator[GpuDevice]:
             mig_start=place.start,
             mig_size=place.size,
         )
+
+
+def _slice_prefix(gpu: str, layout_number: int) -> str:
+    """Return the beginning of the slices' UUIDs, which differs for each layout as on real GPUs.
+
+    After a change it is a hash: a UUID has at most 63 characters, whatever the number is.
+    """
+    if layout_number == 0:
+        return f"MIG{gpu.removeprefix('GPU')}"
+    return f"MIG-sim-{hashlib.sha256(f'{gpu}/{layout_number}'.encode()).hexdigest()[:32]}"
 
 
 def simulated_uuid(node: str, index: int) -> str:

@@ -34,36 +34,38 @@ class XidWatcher:
         self._notify = notify
         self._events: Any = None
         self._watched: set[str] = set()
-        self._seen: dict[str, set[int]] = collections.defaultdict(set)
+        self._xids: dict[str, set[int]] = collections.defaultdict(set)
         self._lock = threading.Lock()
 
-    def seen(self, uuid: str) -> frozenset[int]:
+    def xids_of(self, uuid: str) -> frozenset[int]:
         """Return the XIDs of one GPU."""
         with self._lock:
-            return frozenset(self._seen[uuid])
+            return frozenset(self._xids[uuid])
 
     def forget(self) -> None:
         """Forget all XIDs, because the GPUs were repaired."""
         with self._lock:
-            self._seen.clear()
+            self._xids.clear()
 
     def watch(self, handles: Mapping[str, Any]) -> None:
         """Register GPUs that are new or were absent; the first call starts the thread."""
-        if self._events is None and not self._begin():
+        if self._events is None and not self._start():
             return
         self._watched &= handles.keys()
         for uuid in handles.keys() - self._watched:
             try:
                 self._register(handles[uuid])
             except self._nvml.NVMLError as error:
-                log.info("GPU %s gives no events (%s): only scans tell its health", uuid, error)
+                log.info("GPU %s supports no events (%s): only scans show its health", uuid, error)
             self._watched.add(uuid)
 
-    def _begin(self) -> bool:
+    def _start(self) -> bool:
         try:
             self._events = self._nvml.nvmlEventSetCreate()
         except self._nvml.NVMLError as error:
-            log.warning("the driver gives no events (%s): only scans tell health", error)
+            log.warning(
+                "the driver supports no events (%s): only scans show the health of GPUs", error
+            )
             return False
         threading.Thread(target=self._run, name="nvml-events", daemon=True).start()
         return True
@@ -80,11 +82,11 @@ class XidWatcher:
             try:
                 event = self._nvml.nvmlEventSetWait_v2(self._events, WAIT_MILLISECONDS)
             except self._nvml.NVMLError as error:
-                self._no_event(error)
+                self._handle_wait_error(error)
             else:
-                self._note(event)
+                self._handle_event(event)
 
-    def _no_event(self, error: Exception) -> None:
+    def _handle_wait_error(self, error: Exception) -> None:
         """Handle an error of the wait.
 
         A time-out is normal. After a GPU is lost every call fails at once.
@@ -95,13 +97,13 @@ class XidWatcher:
         self._notify()
         time.sleep(WAIT_MILLISECONDS / 1000)
 
-    def _note(self, event: Any) -> None:
+    def _handle_event(self, event: Any) -> None:
         if event.eventType == self._nvml.nvmlEventTypeXidCriticalError:
             uuid = self._uuid(event.device)
             log.warning("GPU %s raised XID %d", uuid, event.eventData)
-            if catalogue.matters(event.eventData):
+            if catalogue.affects_grade(event.eventData):
                 with self._lock:
-                    self._seen[uuid].add(event.eventData)
+                    self._xids[uuid].add(event.eventData)
         self._notify()
 
     def _uuid(self, handle: Any) -> str:

@@ -28,14 +28,14 @@ class Excess:
         share: the container's share.
         used_mib: memory of the GPU that the pod's processes use.
         pids: PIDs of these processes.
-        has_left: whether one of them uses the GPU without MPS.
+        has_left_mps: whether one of them uses the GPU without MPS.
     """
 
     record: Record
     share: DeviceShare
     used_mib: int
     pids: tuple[int, ...]
-    has_left: bool
+    has_left_mps: bool
 
 
 def limited(records: Iterable[Record]) -> Iterator[tuple[Record, DeviceShare]]:
@@ -68,10 +68,10 @@ def excesses(
     return tuple(each for each in found if each)
 
 
-def _excess(record: Record, share: DeviceShare, theirs: list[DeviceProcess]) -> Excess | None:
-    used = sum(process.bytes for process in theirs) // BYTES_PER_MIB
-    has_left = any(not process.is_client for process in theirs)
-    if used <= share.memory_mib + SLACK_MIB and not has_left:
+def _excess(record: Record, share: DeviceShare, of_share: list[DeviceProcess]) -> Excess | None:
+    used = sum(process.bytes for process in of_share) // BYTES_PER_MIB
+    has_left_mps = any(not process.is_client for process in of_share)
+    if used <= share.memory_mib + SLACK_MIB and not has_left_mps:
         return None
-    pids = tuple(sorted(process.pid for process in theirs))
-    return Excess(record, share, used, pids, has_left)
+    pids = tuple(sorted(process.pid for process in of_share))
+    return Excess(record, share, used, pids, has_left_mps)

@@ -26,7 +26,7 @@ STALE_SECONDS = 30.0
 """The age of the supervisor's last sign of life from which it counts as gone. It writes one in each
 round, about twice a second."""
 
-KEPT_SECONDS = 40.0
+MIN_REQUEST_SECONDS = 40.0
 """The least time for which a requested daemon stays: a container start that waits for it holds
 nothing yet, and waits for less time."""
 
@@ -42,12 +42,12 @@ class Fault(msgspec.Struct, frozen=True):
     Attributes:
         at: the time, seconds since the epoch.
         clients: PIDs of the clients that failed, in the host's namespace.
-        left: PIDs of the clients that ended within the seconds before.
+        exited: PIDs of the clients that ended within the seconds before.
     """
 
     at: float
     clients: tuple[int, ...]
-    left: tuple[int, ...] = ()
+    exited: tuple[int, ...] = ()
 
 
 class MpsFolder:
@@ -62,30 +62,30 @@ class MpsFolder:
             return time.time() - (self._path / "alive").stat().st_mtime < STALE_SECONDS
         return False
 
-    def beat(self) -> None:
+    def write_sign_of_life(self) -> None:
         """Write the supervisor's sign of life."""
         self._path.mkdir(parents=True, exist_ok=True)
         (self._path / "alive").touch()
 
-    def rest(self) -> None:
+    def remove_sign_of_life(self) -> None:
         """Remove the supervisor's sign of life."""
         (self._path / "alive").unlink(missing_ok=True)
 
-    def want(self, uuid: str) -> None:
+    def request(self, uuid: str) -> None:
         """Request a daemon for this GPU."""
         folder = self._path / "wanted"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _named(uuid)).touch()
+        (folder / _check_uuid(uuid)).touch()
 
     def retain(self, uuids: Iterable[str]) -> None:
         """Withdraw the requests for all other GPUs, except those requested just now."""
-        for uuid in self.wanted() - set(uuids):
+        for uuid in self.requested() - set(uuids):
             path = self._path / "wanted" / uuid
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime >= KEPT_SECONDS:
+                if time.time() - path.stat().st_mtime >= MIN_REQUEST_SECONDS:
                     path.unlink()
 
-    def wanted(self) -> set[str]:
+    def requested(self) -> set[str]:
         """Return the GPUs for which a daemon is requested."""
         try:
             found = {path.name for path in (self._path / "wanted").iterdir()}
@@ -95,7 +95,7 @@ class MpsFolder:
 
     def pipe(self, uuid: str) -> pathlib.Path:
         """Return the folder with the sockets of a GPU's daemon."""
-        return self._path / "gpus" / _named(uuid)
+        return self._path / "gpus" / _check_uuid(uuid)
 
     def control(self, uuid: str) -> pathlib.Path:
         """Return the path of the daemon's socket for programs."""
@@ -113,11 +113,11 @@ class MpsFolder:
     def _ending(self, uuid: str) -> pathlib.Path:
         return self.pipe(uuid) / "ending"
 
-    def ends(self, uuid: str) -> None:
+    def mark_ending(self, uuid: str) -> None:
         """Mark a GPU's daemon as ended or ending."""
         self._ending(uuid).touch()
 
-    def goes_on(self, uuid: str) -> None:
+    def unmark_ending(self, uuid: str) -> None:
         """Remove the mark of a daemon that does not end after all."""
         self._ending(uuid).unlink(missing_ok=True)
 
@@ -129,9 +129,9 @@ class MpsFolder:
         """Record a fault."""
         path = self._faults(uuid)
         path.parent.mkdir(exist_ok=True)
-        kept = (*self.faults(uuid), fault)[-MAX_FAULTS:]
+        faults = (*self.faults(uuid), fault)[-MAX_FAULTS:]
         temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(b"\n".join(map(msgspec.json.encode, kept)))
+        temporary.write_bytes(b"\n".join(map(msgspec.json.encode, faults)))
         temporary.replace(path)
 
     def _faults(self, uuid: str) -> pathlib.Path:
@@ -139,7 +139,7 @@ class MpsFolder:
 
         It outlives the daemon, which may end before the faults are reported.
         """
-        return self._path / "faults" / _named(uuid)
+        return self._path / "faults" / _check_uuid(uuid)
 
     def faults(self, uuid: str) -> tuple[Fault, ...]:
         """Return the recorded faults, the oldest first; none if they cannot be read."""
@@ -150,7 +150,7 @@ class MpsFolder:
             return ()
 
 
-def _named(uuid: str) -> str:
+def _check_uuid(uuid: str) -> str:
     if not _UUID.fullmatch(uuid):
         raise ValueError(f"{uuid!r} is no GPU's UUID")
     return uuid

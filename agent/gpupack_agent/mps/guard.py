@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 DRAIN_SECONDS = 1.5
 """The time for kernels of stopped programs to finish; a matrix product of 8192 takes 3 ms."""
-TELL_SECONDS = 2.0
+EVENT_SECONDS = 2.0
 """The time limit for the write of an Event."""
-TOLD_AGAIN_SECONDS = 60.0
+EVENT_INTERVAL_SECONDS = 60.0
 """The time between two Events that one pod exceeds its share of one GPU."""
 ACTIONS = ("told", "ended")
 """The actions after a share is exceeded: an Event, or the end of its processes."""
 REMEMBERED_SECONDS = 60.0
 """The time for which the pod of an ended process is remembered."""
 
-Tell = Callable[[Record, Said], Awaitable[None]]
+WriteEvent = Callable[[Record, Said], Awaitable[None]]
 
 
 class Reader(Protocol):
@@ -63,7 +63,7 @@ class Guard:
         node: the state of pods and devices.
         folder: the folder with the supervisor's faults.
         reader: lists the processes that use some GPUs.
-        tell: writes an Event about a pod.
+        write_event: writes an Event about a pod.
         settings: the action after a share is exceeded.
         pod_of: returns the UID of a process's pod.
 
@@ -76,20 +76,20 @@ class Guard:
         node: NodeState,
         folder: MpsFolder,
         reader: Reader,
-        tell: Tell,
+        write_event: WriteEvent,
         settings: LimitSettings,
         *,
         pod_of: Callable[[int], str | None] = cgroups.pod_of,
     ) -> None:
         self._node, self._folder, self._reader = node, folder, reader
-        self._tell, self._settings, self._pod_of = tell, settings, pod_of
+        self._write_event, self._settings, self._pod_of = write_event, settings, pod_of
         self._since: dict[tuple[str, str], float] = {}
         """The monotonic time since when a pod exceeds its share, by pod UID and GPU UUID."""
-        self._whose: dict[int, tuple[Record, float]] = {}
+        self._record_of: dict[int, tuple[Record, float]] = {}
         """The record of each process and the time when it was last seen, by PID."""
-        self._told_at: dict[tuple[str, str], float] = {}
+        self._last_event_at: dict[tuple[str, str], float] = {}
         """The monotonic time of the last Event, by pod UID and GPU UUID."""
-        self._told_until = time.time()
+        self._reported_until = time.time()
         self.overruns: collections.Counter[str] = collections.Counter()
 
     async def run(self) -> None:
@@ -104,20 +104,20 @@ class Guard:
         uuids = {share.uuid for _, share in limited(records)}
         if not uuids:
             # Clients that fail together may also end together.
-            await self._tell_faults(self._left())
+            await self._report_faults(self._recently_used_gpus())
             self._since.clear()
             await self._reader.stop()
             return
         try:
             found = await self._reader.read(uuids)
         except InventoryUnavailable as error:
-            log.warning("limited shares are not watched, the driver does not answer: %s", error)
+            log.warning("cannot check limited shares, the driver does not answer: %s", error)
             return
         self._remember(records, found)
-        await self._tell_faults(uuids | self._left())
-        await self._judge(excesses(records, found, self._pod_of))
+        await self._report_faults(uuids | self._recently_used_gpus())
+        await self._enforce(excesses(records, found, self._pod_of))
 
-    async def _judge(self, found: tuple[Excess, ...]) -> None:
+    async def _enforce(self, found: tuple[Excess, ...]) -> None:
         now = time.monotonic()
         seen = {(each.record.uid, each.share.uuid): each for each in found}
         self._since = {key: at for key, at in self._since.items() if key in seen}
@@ -126,36 +126,40 @@ class Guard:
             if key not in self._since:
                 self._since[key] = now
                 self.overruns["told"] += 1
-                await self._warn(key, excess, seconds)
+                await self._report_excess(key, excess, seconds)
             elif seconds is not None and now - self._since[key] >= seconds:
-                await self._end(excess)
+                await self._end_processes(excess)
 
-    async def _warn(self, key: tuple[str, str], excess: Excess, seconds: float | None) -> None:
+    async def _report_excess(
+        self, key: tuple[str, str], excess: Excess, seconds: float | None
+    ) -> None:
         """Write an Event, unless there was one recently: a program can exceed its share often."""
         now = time.monotonic()
-        self._told_at = {
-            each: at for each, at in self._told_at.items() if now - at < TOLD_AGAIN_SECONDS
+        self._last_event_at = {
+            each: at
+            for each, at in self._last_event_at.items()
+            if now - at < EVENT_INTERVAL_SECONDS
         }
-        if key not in self._told_at:
-            self._told_at[key] = now
-            await self._say(excess.record, texts.exceeded(excess, seconds=seconds))
+        if key not in self._last_event_at:
+            self._last_event_at[key] = now
+            await self._try_write_event(excess.record, texts.exceeded(excess, seconds=seconds))
 
-    async def _end(self, excess: Excess) -> None:
+    async def _end_processes(self, excess: Excess) -> None:
         log.warning(
-            "pod %s (%s): %d MiB of %d MiB of %s, left MPS: %s; ends %s",
+            "pod %s (%s): %d MiB of %d MiB of %s, left MPS: %s; ending %s",
             excess.record.title,
             excess.record.uid,
             excess.used_mib,
             excess.share.memory_mib,
             excess.share.uuid,
-            excess.has_left,
+            excess.has_left_mps,
             excess.pids,
         )
         self._signal(excess, signal.SIGSTOP)
         await asyncio.sleep(DRAIN_SECONDS)
         self._signal(excess, signal.SIGKILL)
         self.overruns["ended"] += 1
-        await self._say(excess.record, texts.ended(excess))
+        await self._try_write_event(excess.record, texts.ended(excess))
 
     def _signal(self, excess: Excess, number: signal.Signals) -> None:
         """Send a signal to the processes that still belong to the pod: PIDs can be reused."""
@@ -168,46 +172,46 @@ class Guard:
         now, by_uid = time.time(), {record.uid: record for record in records}
         for pid in {process.pid for process in found}:
             if record := by_uid.get(self._pod_of(pid) or ""):
-                self._whose[pid] = record, now
-        self._whose = {
+                self._record_of[pid] = record, now
+        self._record_of = {
             pid: (record, at)
-            for pid, (record, at) in self._whose.items()
+            for pid, (record, at) in self._record_of.items()
             if now - at <= REMEMBERED_SECONDS
         }
 
-    def _left(self) -> set[str]:
+    def _recently_used_gpus(self) -> set[str]:
         """Return the GPUs whose limited shares had processes within REMEMBERED_SECONDS."""
         since = time.time() - REMEMBERED_SECONDS
-        records = (record for record, at in self._whose.values() if at >= since)
+        records = (record for record, at in self._record_of.values() if at >= since)
         return {share.uuid for _, share in limited(records)}
 
-    async def _say(self, record: Record, said: Said) -> None:
+    async def _try_write_event(self, record: Record, event: Said) -> None:
         """Write an Event with a time limit: limits do not depend on the API server."""
         try:
-            async with asyncio.timeout(TELL_SECONDS):
-                await self._tell(record, said)
+            async with asyncio.timeout(EVENT_SECONDS):
+                await self._write_event(record, event)
         except TimeoutError:
-            log.warning("pod %s is not told: %s", record.title, said.note)
+            log.warning("no Event for pod %s could be written: %s", record.title, event.note)
 
-    async def _tell_faults(self, uuids: Iterable[str]) -> None:
+    async def _report_faults(self, uuids: Iterable[str]) -> None:
         faults = [fault for uuid in sorted(uuids) for fault in self._folder.faults(uuid)]
         for fault in faults:
-            if fault.at > self._told_until:
-                await self._tell_fault(fault)
-        self._told_until = max([self._told_until, *(fault.at for fault in faults)])
+            if fault.at > self._reported_until:
+                await self._report_fault(fault)
+        self._reported_until = max([self._reported_until, *(fault.at for fault in faults)])
 
-    async def _tell_fault(self, fault: Fault) -> None:
-        failed, left = self._pods(fault.clients), self._pods(fault.left)
-        left = {uid: record for uid, record in left.items() if uid not in failed}
+    async def _report_fault(self, fault: Fault) -> None:
+        failed, exited = self._records_of(fault.clients), self._records_of(fault.exited)
+        exited = {uid: record for uid, record in exited.items() if uid not in failed}
         for uid, record in failed.items():
             others = [each for other, each in failed.items() if other != uid]
-            if left:
-                await self._say(record, texts.was_taken_along(record, left.values()))
+            if exited:
+                await self._try_write_event(record, texts.failed_by_exit(record, exited.values()))
             elif others:
-                await self._say(record, texts.failed_together(record, others))
-        for record in left.values() if failed else ():
-            await self._say(record, texts.took_along(record, failed.values()))
+                await self._try_write_event(record, texts.failed_together(record, others))
+        for record in exited.values() if failed else ():
+            await self._try_write_event(record, texts.made_others_fail(record, failed.values()))
 
-    def _pods(self, pids: Iterable[int]) -> dict[str, Record]:
-        known = (self._whose.get(pid) for pid in pids)
+    def _records_of(self, pids: Iterable[int]) -> dict[str, Record]:
+        known = (self._record_of.get(pid) for pid in pids)
         return {found[0].uid: found[0] for found in known if found}

@@ -12,7 +12,7 @@ from collections import deque
 
 from gpupack_agent.mps.folder import Fault
 
-LEFT_SECONDS = 2.0
+EXIT_WINDOW_SECONDS = 2.0
 """The time before a fault within which an ended client may be its cause.
 
 On an H200 the error of the others came 0.05 to 0.2 s after the end of the client that caused it.
@@ -20,15 +20,15 @@ On an H200 the error of the others came 0.05 to 0.2 s after the end of the clien
 
 _FATAL = re.compile(r"Client \{PID: (\d+), Context: \d+\} encountered a fatal GPU error")
 _TORN_DOWN = re.compile(r"Client \{PID: (\d+), Context ID: \d+\} on device \d+ to be torn down")
-_LEFT = re.compile(r"Client \{PID: (\d+), Context ID: \d+\} exiting")
-_LAST = "client process have a sticky error set"
+_EXITED = re.compile(r"Client \{PID: (\d+), Context ID: \d+\} exiting")
+_LAST_LINE = "client process have a sticky error set"
 
 
 class LogReader:
     """The reader of one daemon's log, line by line."""
 
     def __init__(self) -> None:
-        self._left: deque[tuple[float, int]] = deque(maxlen=64)
+        self._exited: deque[tuple[float, int]] = deque(maxlen=64)
         self._clients: dict[int, None] = {}
 
     def read(self, line: str, *, now: float) -> Fault | None:
@@ -40,13 +40,13 @@ class LogReader:
         """
         if found := _FATAL.search(line) or _TORN_DOWN.search(line):
             self._clients[int(found[1])] = None
-        elif not self._clients and (found := _LEFT.search(line)):
-            self._left.append((now, int(found[1])))
-        elif self._clients and _LAST in line:
+        elif not self._clients and (found := _EXITED.search(line)):
+            self._exited.append((now, int(found[1])))
+        elif self._clients and _LAST_LINE in line:
             return self._fault(now)
         return None
 
     def _fault(self, now: float) -> Fault:
         clients, self._clients = tuple(self._clients), {}
-        left = {pid: None for at, pid in self._left if now - at <= LEFT_SECONDS}
-        return Fault(now, clients, tuple(pid for pid in left if pid not in clients))
+        exited = {pid: None for at, pid in self._exited if now - at <= EXIT_WINDOW_SECONDS}
+        return Fault(now, clients, tuple(pid for pid in exited if pid not in clients))

@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 0.5
 QUIT_SECONDS = 5.0
-LAST_WORDS_SECONDS = 1.0
-AGAIN_SECONDS = 5.0
+LOG_SECONDS = 1.0
+RESTART_SECONDS = 5.0
 """The time until a daemon that ended by itself is started again."""
 
-LOOK_SECONDS = 60.0
+SEARCH_SECONDS = 60.0
 """The time until a host without MPS programs is searched again."""
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -69,43 +69,46 @@ class Supervisor:
         try:
             while True:
                 try:
-                    self._folder.beat()
+                    self._folder.write_sign_of_life()
                     await self.round()
                 except OSError as error:
                     # The daemons continue: the end of a daemon would end the work of its clients.
-                    log.error("what is wanted cannot be seen to: %s", error)  # noqa: TRY400 - the text suffices
+                    log.error("cannot start and stop daemons as requested: %s", error)  # noqa: TRY400 - the text suffices
                 await asyncio.sleep(ROUND_SECONDS)
         finally:
-            self._folder.rest()
+            self._folder.remove_sign_of_life()
             await asyncio.gather(*(self._stop(uuid) for uuid in list(self._daemons)))
 
     async def round(self) -> None:
         """Start and stop daemons as requested, concurrently, so that no GPU delays another."""
-        wanted = self._folder.wanted()
+        requested = self._folder.requested()
         await asyncio.gather(
-            *(self._keep(uuid, wanted=uuid in wanted) for uuid in wanted | self._daemons.keys())
+            *(
+                self._reconcile_or_log(uuid, requested=uuid in requested)
+                for uuid in requested | self._daemons.keys()
+            )
         )
 
-    async def _keep(self, uuid: str, *, wanted: bool) -> None:
+    async def _reconcile_or_log(self, uuid: str, *, requested: bool) -> None:
         try:
-            await self._see_to(uuid, wanted=wanted)
+            await self._reconcile(uuid, requested=requested)
         except OSError as error:
             log.error("GPU %s: %s", uuid, error)  # noqa: TRY400 - the text suffices
             self._ended_at[uuid] = time.monotonic()
 
-    async def _see_to(self, uuid: str, *, wanted: bool) -> None:
+    async def _reconcile(self, uuid: str, *, requested: bool) -> None:
         daemon = self._daemons.get(uuid)
         if daemon is None:
-            if time.monotonic() - self._ended_at.get(uuid, -AGAIN_SECONDS) >= AGAIN_SECONDS:
+            if time.monotonic() - self._ended_at.get(uuid, -RESTART_SECONDS) >= RESTART_SECONDS:
                 await self._start(uuid)
         elif daemon.process.returncode is not None:
             log.error("GPU %s: its daemon ended with %d", uuid, daemon.process.returncode)
             self._ended_at[uuid] = time.monotonic()
             await self._forget(uuid)
-        elif not wanted:
-            self._folder.ends(uuid)
-            if uuid in self._folder.wanted():
-                self._folder.goes_on(uuid)
+        elif not requested:
+            self._folder.mark_ending(uuid)
+            if uuid in self._folder.requested():
+                self._folder.unmark_ending(uuid)
             else:
                 await self._stop(uuid)
 
@@ -127,7 +130,7 @@ class Supervisor:
 
     async def _read(self, uuid: str, process: asyncio.subprocess.Process) -> None:
         reader, stream = LogReader(), process.stdout
-        while stream and (line := await _line_of(stream)):
+        while stream and (line := await _read_line(stream)):
             text = line.decode(errors="replace").rstrip()
             log.debug("GPU %s: %s", uuid, text)
             if fault := reader.read(text, now=time.time()):
@@ -137,27 +140,27 @@ class Supervisor:
 
     async def _stop(self, uuid: str) -> None:
         """Stop a daemon; its remaining clients fail. A daemon that does not quit is killed."""
-        self._folder.ends(uuid)
+        self._folder.mark_ending(uuid)
         process = self._daemons[uuid].process
         try:
             async with asyncio.timeout(QUIT_SECONDS):
-                await self._tell_to_quit(uuid)
+                await self._send_quit(uuid)
                 await process.wait()
         except (TimeoutError, OSError) as error:
-            log.warning("GPU %s: its daemon is killed, %r", uuid, error)
+            log.warning("GPU %s: killing its daemon, which did not stop: %r", uuid, error)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
         await self._forget(uuid)
-        log.info("GPU %s: its daemon is gone", uuid)
+        log.info("GPU %s: its daemon has stopped", uuid)
 
-    async def _tell_to_quit(self, uuid: str) -> None:
+    async def _send_quit(self, uuid: str) -> None:
         """Send `quit` with the control program, which does not wait for clients.
 
         Raises:
             OSError: the program cannot be started, such as while the driver is replaced.
         """
-        asked = await asyncio.create_subprocess_exec(
+        control = await asyncio.create_subprocess_exec(
             str(self._program),
             env=self._environment(uuid),
             stdin=asyncio.subprocess.PIPE,
@@ -165,35 +168,35 @@ class Supervisor:
             stderr=asyncio.subprocess.DEVNULL,
         )
         try:
-            await asked.communicate(b"quit\n")
+            await control.communicate(b"quit\n")
         finally:
             with contextlib.suppress(ProcessLookupError):
-                asked.kill()
+                control.kill()
 
     async def _forget(self, uuid: str) -> None:
         """Remove an ended daemon after reading the rest of its log.
 
         The read has a time limit, because the daemon's server may keep the pipe open.
         """
-        self._folder.ends(uuid)
+        self._folder.mark_ending(uuid)
         reading = self._daemons.pop(uuid).reading
-        await asyncio.wait([reading], timeout=LAST_WORDS_SECONDS)
+        await asyncio.wait([reading], timeout=LOG_SECONDS)
         reading.cancel()
         shutil.rmtree(self._folder.pipe(uuid), ignore_errors=True)
 
     def _environment(self, uuid: str) -> Mapping[str, str]:
         pipe = str(self._folder.pipe(uuid))
-        said = {
+        variables = {
             "CUDA_VISIBLE_DEVICES": uuid,
             "CUDA_MPS_PIPE_DIRECTORY": pipe,
             "CUDA_MPS_LOG_DIRECTORY": pipe,
             # The daemon starts the server in the same folder.
             "PATH": f"{self._program.parent}:{os.environ.get('PATH', '')}",
         }
-        return said | ({"LD_LIBRARY_PATH": str(self._libraries)} if self._libraries else {})
+        return variables | ({"LD_LIBRARY_PATH": str(self._libraries)} if self._libraries else {})
 
 
-async def _line_of(stream: asyncio.StreamReader) -> bytes:
+async def _read_line(stream: asyncio.StreamReader) -> bytes:
     """Return the next line; lines that are too long for the stream are skipped."""
     while True:
         with contextlib.suppress(ValueError):
@@ -210,12 +213,12 @@ async def serve(folder: MpsFolder, search: DriverSearch, libraries: pathlib.Path
     """
     while (found := search.find().program(CONTROL)) is None:
         log.warning(
-            "no %s is found below %s: no limited shares here",
+            "cannot find %s below %s: this host has no limited shares",
             CONTROL,
             " and ".join(search.folders),
         )
-        await asyncio.sleep(LOOK_SECONDS)
-    driver_files.make_nodes(search)
+        await asyncio.sleep(SEARCH_SECONDS)
+    driver_files.create_device_nodes(search)
     await Supervisor(folder, found, link_libraries(search, libraries)).run()
 
 

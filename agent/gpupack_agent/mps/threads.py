@@ -26,7 +26,7 @@ class SoundThreads(msgspec.Struct, frozen=True):
 
     ranges: Mapping[str, tuple[Range, ...]] = {}
 
-    def at_most(self, percent: int, model: str) -> int:
+    def up_to(self, percent: int, model: str) -> int:
         """Return the largest sound percentage up to `percent`; `percent` if there is none."""
         below = [
             min(last, percent) for first, last in self.ranges.get(model, ()) if first <= percent
@@ -34,7 +34,7 @@ class SoundThreads(msgspec.Struct, frozen=True):
         return below[-1] if below else percent
 
 
-NOTHING_KNOWN = SoundThreads()
+NO_SOUND_THREADS = SoundThreads()
 
 
 def parse_sound_threads(text: str) -> SoundThreads:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from gpupack_agent.kubelet_config import ROOT_DIR
-from gpupack_agent.preflight.host import BY_MOUNT, BY_VARIABLE, Host, Kubelet
+from gpupack_agent.preflight.host import ENVVAR_OPTION, MOUNTS_OPTION, Host, Kubelet
 from gpupack_agent.preflight.runtime import Runtime
 
 Status = Literal["ok", "warning", "failure", "unknown"]
@@ -31,7 +31,7 @@ VARIABLE_DOCUMENT: Final = (
     "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/security.html"
 )
 
-SEVERAL: Final = 2
+MIN_GPUS: Final = 2
 """The number of GPUs from which the traffic between GPUs is checked."""
 
 
@@ -58,10 +58,10 @@ class Finding:
 
 def findings(host: Host) -> tuple[Finding, ...]:
     """Return all findings, in a fixed order."""
-    return tuple(_all(host))
+    return tuple(_run_checks(host))
 
 
-def _all(host: Host) -> Iterator[Finding]:
+def _run_checks(host: Host) -> Iterator[Finding]:
     yield _gpus(host)
     if host.gpus is None or host.gpus or host.driver.module:
         yield _driver(host)
@@ -81,32 +81,32 @@ def _gpus(host: Host) -> Finding:
     if host.gpus is None:
         return Finding("gpus", "unknown", "the host lists no PCI devices")
     if not host.gpus:
-        told = "no NVIDIA GPU is plugged in: gpupack serves none here, but simulated ones"
-        return Finding("gpus", "ok", told)
-    return Finding("gpus", "ok", f"{_number(len(host.gpus), 'NVIDIA GPU')} plugged in")
+        found = "no NVIDIA GPU is plugged in: gpupack serves none here, but simulated ones"
+        return Finding("gpus", "ok", found)
+    return Finding("gpus", "ok", f"{_count(len(host.gpus), 'NVIDIA GPU')} plugged in")
 
 
 def _driver(host: Host) -> Finding:
     driver = host.driver
     if not driver.module:
-        told = "the kernel has not loaded NVIDIA's driver"
+        found = "the kernel has not loaded NVIDIA's driver"
         change = "install the driver for data centre GPUs, or load it: modprobe nvidia"
-        return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
+        return Finding("driver", "failure", found, change, DRIVER_DOCUMENT)
     if not driver.libraries:
         where = " and ".join(driver.searched)
-        told = f"module {driver.module}, and none of its libraries below {where}"
+        found = f"module {driver.module}, and none of its libraries below {where}"
         change = (
             "install the driver's compute libraries (libcuda.so.1, libnvidia-ml.so.1), or set "
             "agent.driverRoot (--driver-root) to the folder that holds them"
         )
-        return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
+        return Finding("driver", "failure", found, change, DRIVER_DOCUMENT)
     if not driver.library:
-        told = f"module {driver.module}; its libraries do not tell their version"
-        return Finding("driver", "unknown", told)
+        found = f"module {driver.module}; its libraries do not tell their version"
+        return Finding("driver", "unknown", found)
     if driver.library != driver.module:
-        told = f"module {driver.module}, libraries {driver.library}: no CUDA program starts"
+        found = f"module {driver.module}, libraries {driver.library}: no CUDA program starts"
         change = "reboot, or drain the node, unload the module (rmmod) and load it anew"
-        return Finding("driver", "failure", told, change, DRIVER_DOCUMENT)
+        return Finding("driver", "failure", found, change, DRIVER_DOCUMENT)
     where = "" if driver.folder == "/" else f", below {driver.folder}"
     return Finding("driver", "ok", f"{driver.module}, module and libraries alike{where}")
 
@@ -117,65 +117,65 @@ def _device_nodes(host: Host) -> Finding:
         return Finding("device nodes", "unknown", "there is no driver")
     missing = [name for name in ("nvidiactl", "nvidia-uvm") if name not in nodes]
     if missing or not any(name[-1:].isdigit() for name in nodes):
-        told = f"of /dev there {'are' if nodes else 'is'} {', '.join(nodes) or 'nothing'}"
+        found = f"of /dev there {'are' if nodes else 'is'} {', '.join(nodes) or 'nothing'}"
         change = "run nvidia-modprobe -u -c 0 at each boot, or NVIDIA's persistence daemon"
-        return Finding("device nodes", "failure", told, change, DRIVER_DOCUMENT)
+        return Finding("device nodes", "failure", found, change, DRIVER_DOCUMENT)
     by_systemd = "systemd" in host.kubelet.config.cgroup_driver or host.runtime.systemd_cgroups
     if by_systemd and host.driver.unlinked:
-        told = f"{', '.join(host.driver.unlinked)} without a link in /dev/char"
+        found = f"{', '.join(host.driver.unlinked)} without a link in /dev/char"
         change = (
             "after `systemctl daemon-reload` containers may lose their GPUs; make the links at "
             "each boot: nvidia-ctk system create-dev-char-symlinks --create-all"
         )
-        return Finding("device nodes", "warning", told, change, LOST_DOCUMENT)
-    return Finding("device nodes", "ok", _number(len(nodes), "node"))
+        return Finding("device nodes", "warning", found, change, LOST_DOCUMENT)
+    return Finding("device nodes", "ok", _count(len(nodes), "node"))
 
 
 def _peer_to_peer(host: Host) -> Finding:
     gpus = host.gpus or ()
-    if len(gpus) < SEVERAL:
+    if len(gpus) < MIN_GPUS:
         return Finding("peer to peer", "ok", "there are no two GPUs")
     translated = sorted({gpu.iommu for gpu in gpus if gpu.iommu.upper().startswith("DMA")})
     if translated:
-        said = ", ".join((*translated, *host.kernel.iommu))
-        told = f"the IOMMU translates the GPUs' addresses ({said})"
+        details = ", ".join((*translated, *host.kernel.iommu))
+        found = f"the IOMMU translates the GPUs' addresses ({details})"
         change = (
             "copies between GPUs over PCIe go through the CPU, or fail: on bare metal boot with "
             "iommu=pt (or turn VT-d/AMD-Vi off), and turn ACS off on the bridges between GPUs; in "
             "a virtual machine leave it as it is"
         )
-        return Finding("peer to peer", "warning", told, change, P2P_DOCUMENT)
+        return Finding("peer to peer", "warning", found, change, P2P_DOCUMENT)
     bridges = sorted({bridge for gpu in gpus for bridge in gpu.redirecting})
     if bridges:
-        told = f"ACS is on at {', '.join(bridges)}: copies between GPUs over PCIe go up to the CPU"
+        found = f"ACS is on at {', '.join(bridges)}: copies between GPUs over PCIe go up to the CPU"
         change = (
             "on bare metal turn it off in the firmware, or boot with pci=disable_acs_redir=... of "
             "these bridges; in a virtual machine leave it as it is"
         )
-        return Finding("peer to peer", "warning", told, change, P2P_DOCUMENT)
+        return Finding("peer to peer", "warning", found, change, P2P_DOCUMENT)
     return Finding("peer to peer", "ok", "no IOMMU translates between the GPUs")
 
 
 def _persistence(host: Host) -> Finding:
     if host.persistenced:
         return Finding("persistence", "ok", "NVIDIA's persistence daemon runs")
-    told = "NVIDIA's persistence daemon does not run"
+    found = "NVIDIA's persistence daemon does not run"
     change = (
         "run nvidia-persistenced: without it each first program waits for seconds until its GPU is "
         "awake (not needed on hosts whose GPUs are always in use)"
     )
-    return Finding("persistence", "warning", told, change, PERSISTENCE_DOCUMENT)
+    return Finding("persistence", "warning", found, change, PERSISTENCE_DOCUMENT)
 
 
 def _foreign_mps(host: Host) -> Finding:
     if not host.mps:
         return Finding("mps", "ok", "no MPS daemon but gpupack's own")
-    told = "an MPS daemon runs that is not gpupack's"
+    found = "an MPS daemon runs that is not gpupack's"
     change = (
         "stop it (echo quit | nvidia-cuda-mps-control): it would hold GPUs, and only one server "
         "can serve a GPU; or set shares.limits to false"
     )
-    return Finding("mps", "warning", told, change, MPS_DOCUMENT)
+    return Finding("mps", "warning", found, change, MPS_DOCUMENT)
 
 
 def _runtime(host: Host) -> Finding:
@@ -185,35 +185,35 @@ def _runtime(host: Host) -> Finding:
     if runtime.problems:
         change = "mend the file; the runtime itself may be running on what it read before"
         return Finding("container runtime", "failure", "; ".join(runtime.problems), change)
-    if runtime.refused:
-        told = f"{runtime.kind}; {', '.join(runtime.refused)} may not be read"
-        return Finding("container runtime", "unknown", told, "run this as root")
+    if runtime.unreadable:
+        found = f"{runtime.kind}; {', '.join(runtime.unreadable)} may not be read"
+        return Finding("container runtime", "unknown", found, "run this as root")
     if runtime.disabled:
-        told = f"{runtime.config} turns off what serves the kubelet (disabled_plugins)"
+        found = f"{runtime.config} turns off what serves the kubelet (disabled_plugins)"
         change = 'remove "cri" from disabled_plugins, where Docker\'s packages put it; restart'
-        return Finding("container runtime", "failure", told, change, CONFIG_DOCUMENT)
+        return Finding("container runtime", "failure", found, change, CONFIG_DOCUMENT)
     version = f" {runtime.release or runtime.major}" if runtime.major else ""
-    told = f"{runtime.kind}{version}, {runtime.config}, default runtime {runtime.default_runtime}"
+    found = f"{runtime.kind}{version}, {runtime.config}, default runtime {runtime.default_runtime}"
     if host.kubelet.config.runtime_endpoint is None:
-        told += "; no kubelet runs that would say whether it uses it"
-    return Finding("container runtime", "ok", told)
+        found += "; no kubelet runs that would say whether it uses it"
+    return Finding("container runtime", "ok", found)
 
 
 def _no_runtime(runtime: Runtime) -> Finding:
     others = ", ".join(runtime.others)
     if runtime.endpoint:
-        told = (
+        found = (
             f"the kubelet uses {runtime.endpoint}, and neither containerd nor CRI-O listens there"
         )
         change = (
             "gpupack needs containerd 1.7 or newer, or CRI-O; if it is one of them, run as root"
         )
-        told += f" (found: {others})" if others else ""
-        return Finding("container runtime", "unknown", told, change)
+        found += f" (found: {others})" if others else ""
+        return Finding("container runtime", "unknown", found, change)
     if others:
-        told = f"{others} run, and no kubelet that would say which it uses"
+        found = f"{others} run, and no kubelet that would say which it uses"
         change = "start the kubelet, or set kubelet.runtimeEndpoint"
-        return Finding("container runtime", "unknown", told, change)
+        return Finding("container runtime", "unknown", found, change)
     return Finding("container runtime", "unknown", "neither containerd nor CRI-O was found")
 
 
@@ -221,29 +221,29 @@ def _cdi(host: Host) -> Finding:
     runtime = host.runtime
     numbers = _NUMBERS.match(runtime.release)
     if numbers and (int(numbers[1]), int(numbers[2])) < CDI_SINCE:
-        told = f"containerd {runtime.release} knows no CDI: pods that get a GPU cannot start"
-        return Finding("cdi", "failure", told, "install containerd 1.7 or newer", CDI_DOCUMENT)
+        found = f"containerd {runtime.release} knows no CDI: pods that get a GPU cannot start"
+        return Finding("cdi", "failure", found, "install containerd 1.7 or newer", CDI_DOCUMENT)
     if runtime.cdi is None:
         change = (
             'make sure of it: enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] '
             "(containerd 1.7; earlier ones have no CDI, and from 2.0 on it is on)"
         )
-        told = "whether CDI is on cannot be told"
-        return Finding("cdi", "unknown", told, change, CDI_DOCUMENT)
+        found = "whether CDI is on cannot be told"
+        return Finding("cdi", "unknown", found, change, CDI_DOCUMENT)
     if not runtime.cdi:
-        section = "io.containerd.cri.v1.runtime" if runtime.major == SEVERAL else _OLD_SECTION
-        told = f"CDI is off in {runtime.kind}: pods that get a GPU cannot start"
+        section = "io.containerd.cri.v1.runtime" if runtime.major == MIN_GPUS else _OLD_SECTION
+        found = f"CDI is off in {runtime.kind}: pods that get a GPU cannot start"
         change = (
             f'set enable_cdi = true under [plugins."{section}"] in {runtime.config} and restart '
             "containerd (1.7 or newer)"
         )
         if runtime.kind == "cri-o":
             change = 'set cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"] and restart CRI-O'
-        return Finding("cdi", "failure", told, change, CDI_DOCUMENT)
+        return Finding("cdi", "failure", found, change, CDI_DOCUMENT)
     if not {"/var/run/cdi", "/run/cdi"} & set(runtime.cdi_folders):
-        told = f"CDI specs are looked for in {', '.join(runtime.cdi_folders)}, and not in /run/cdi"
+        found = f"CDI specs are looked for in {', '.join(runtime.cdi_folders)}, and not in /run/cdi"
         change = f"add /var/run/cdi to cdi_spec_dirs in {runtime.config}: gpupack writes there"
-        return Finding("cdi", "failure", told, change, CDI_DOCUMENT)
+        return Finding("cdi", "failure", found, change, CDI_DOCUMENT)
     return Finding("cdi", "ok", f"on, specs in {', '.join(runtime.cdi_folders)}")
 
 
@@ -259,52 +259,52 @@ def _cgroups(host: Host) -> Finding:
     if kernel.cgroups is None:
         return Finding("cgroups", "unknown", "none are mounted in /sys/fs/cgroup")
     if kernel.devices is False:
-        told = f"version {kernel.cgroups}, and nothing keeps devices from containers"
+        found = f"version {kernel.cgroups}, and nothing keeps devices from containers"
         change = "boot a kernel with CONFIG_CGROUP_BPF=y"
         if kernel.cgroups == 1:
             change = "boot without cgroup_disable=devices, or with version 2"
-        return Finding("cgroups", "failure", told, change, DEVICES_DOCUMENT)
-    told = f"version {kernel.cgroups}" + (f", kubelet with {driver}" if driver else "")
+        return Finding("cgroups", "failure", found, change, DEVICES_DOCUMENT)
+    found = f"version {kernel.cgroups}" + (f", kubelet with {driver}" if driver else "")
     below = host.kubelet.config.cgroup_root
-    told += f", pods below {below}" if below not in {None, "/"} else ""
+    found += f", pods below {below}" if below not in {None, "/"} else ""
     if driver and by_systemd is not None and (driver == "systemd") != by_systemd:
         other = "systemd" if by_systemd else "cgroupfs"
         change = f"give kubelet and {host.runtime.kind} the same: SystemdCgroup = true in both"
-        told = f"{told}, {host.runtime.kind} with {other}"
-        return Finding("cgroups", "failure", told, change, CGROUP_DOCUMENT)
+        found = f"{found}, {host.runtime.kind} with {other}"
+        return Finding("cgroups", "failure", found, change, CGROUP_DOCUMENT)
     if kernel.cgroups == 1:
         change = "boot with version 2: from 1.35 on a kubelet with failCgroupV1 does not start on 1"
-        return Finding("cgroups", "warning", told, change, CGROUP_DOCUMENT)
-    return Finding("cgroups", "ok", told)
+        return Finding("cgroups", "warning", found, change, CGROUP_DOCUMENT)
+    return Finding("cgroups", "ok", found)
 
 
 def _variable(host: Host) -> Finding:
     nvidia, default = host.nvidia_runtime, host.runtime.default_runtime
     if not nvidia.config:
         return Finding("nvidia runtime", "ok", "NVIDIA's container runtime is not set up")
-    if nvidia.by_variable is None:
-        told = f"{nvidia.config} cannot be read"
+    if nvidia.accepts_envvar is None:
+        found = f"{nvidia.config} cannot be read"
         change = "run this as root, or mend the file"
-        return Finding("nvidia runtime", "unknown", told, change, VARIABLE_DOCUMENT)
-    if not nvidia.by_variable and nvidia.by_mount:
-        told = f"{BY_MOUNT} = true: pods that may mount /dev/null of the host name their GPUs"
+        return Finding("nvidia runtime", "unknown", found, change, VARIABLE_DOCUMENT)
+    if not nvidia.accepts_envvar and nvidia.accepts_mounts:
+        found = f"{MOUNTS_OPTION} = true: pods that may mount /dev/null of the host name their GPUs"
         change = (
             f"set it to false in {nvidia.config} if no device plugin hands GPUs out by mounts; "
             "gpupack-hosts refuses such pods where it is enabled"
         )
-        return Finding("nvidia runtime", "warning", told, change, MOUNT_DOCUMENT)
-    if not nvidia.by_variable:
-        return Finding("nvidia runtime", "ok", f"{BY_VARIABLE} = false")
-    change = f"set {BY_VARIABLE} = false in {nvidia.config}"
+        return Finding("nvidia runtime", "warning", found, change, MOUNT_DOCUMENT)
+    if not nvidia.accepts_envvar:
+        return Finding("nvidia runtime", "ok", f"{ENVVAR_OPTION} = false")
+    change = f"set {ENVVAR_OPTION} = false in {nvidia.config}"
     if "nvidia" not in default:
-        told = f"{BY_VARIABLE} = true, for pods of its runtime class"
-        return Finding("nvidia runtime", "warning", told, change, VARIABLE_DOCUMENT)
-    told = (
+        found = f"{ENVVAR_OPTION} = true, for pods of its runtime class"
+        return Finding("nvidia runtime", "warning", found, change, VARIABLE_DOCUMENT)
+    found = (
         "it is the default, and any image that sets NVIDIA_VISIBLE_DEVICES gets the GPUs that it "
         "names, given or not"
     )
     change += f", or make runc the default runtime in {host.runtime.config}"
-    return Finding("nvidia runtime", "failure", told, change, VARIABLE_DOCUMENT)
+    return Finding("nvidia runtime", "failure", found, change, VARIABLE_DOCUMENT)
 
 
 def _kubelet(host: Host) -> Finding:
@@ -314,22 +314,22 @@ def _kubelet(host: Host) -> Finding:
         change = "set these values as the kubelet has them, or leave them empty"
         return Finding("kubelet", "failure", "; ".join(contradictions), change)
     if kubelet.read.problems:
-        told = "; ".join(kubelet.read.problems)
+        found = "; ".join(kubelet.read.problems)
         change = "run this as root, or set kubelet.rootDir, cgroupRoot and runtimeEndpoint"
-        return Finding("kubelet", "unknown", told, change)
+        return Finding("kubelet", "unknown", found, change)
     if not kubelet.device_plugins:
-        told = "there is no folder for device plugins: is this a node?"
-        return Finding("kubelet", "unknown", told, "join the host to a cluster", PLUGIN_DOCUMENT)
+        found = "there is no folder for device plugins: is this a node?"
+        return Finding("kubelet", "unknown", found, "join the host to a cluster", PLUGIN_DOCUMENT)
     if not kubelet.pod_resources:
-        told = f"its socket {kubelet.config.pod_resources_socket} is missing"
+        found = f"its socket {kubelet.config.pod_resources_socket} is missing"
         change = "turn its feature gate KubeletPodResources on (it is by default), and restart it"
         if not kubelet.read.runs:
             change = "start the kubelet; if it has another --root-dir, set kubelet.rootDir"
-        return Finding("kubelet", "failure", told, change, PLUGIN_DOCUMENT)
-    told = "it takes device plugins, and says which pod has which device"
+        return Finding("kubelet", "failure", found, change, PLUGIN_DOCUMENT)
+    found = "it takes device plugins, and says which pod has which device"
     if kubelet.config.root_dir != ROOT_DIR:
-        told += f", in {kubelet.config.root_dir}"
-    return Finding("kubelet", "ok", told)
+        found += f", in {kubelet.config.root_dir}"
+    return Finding("kubelet", "ok", found)
 
 
 def _contradictions(kubelet: Kubelet) -> Iterator[str]:
@@ -351,14 +351,14 @@ def _plugins(host: Host) -> Finding:
     others = [name for name in host.kubelet.plugins if "gpupack" not in name]
     nvidia = [name for name in others if "nvidia" in name]
     if nvidia:
-        told = f"NVIDIA's device plugin serves this node ({', '.join(nvidia)})"
+        found = f"NVIDIA's device plugin serves this node ({', '.join(nvidia)})"
         change = (
             "gpupack packs the node and leaves the choice of devices to that plugin (observed); "
             "remove the plugin from the node for shares, MIG slices and choice"
         )
-        return Finding("device plugins", "warning", told, change, PLUGIN_DOCUMENT)
+        return Finding("device plugins", "warning", found, change, PLUGIN_DOCUMENT)
     return Finding("device plugins", "ok", ", ".join(others) or "none of others'")
 
 
-def _number(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"

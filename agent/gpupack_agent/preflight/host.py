@@ -29,8 +29,8 @@ NVIDIA_CONFIGS: Final = (
     "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
 )
 """The configuration files of NVIDIA's package and of its GPU operator."""
-BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
-BY_MOUNT: Final = "accept-nvidia-visible-devices-as-volume-mounts"
+ENVVAR_OPTION: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+MOUNTS_OPTION: Final = "accept-nvidia-visible-devices-as-volume-mounts"
 MPS_PIPE: Final = "/tmp/nvidia-mps/control"  # noqa: S108 - NVIDIA's default, of the host
 
 PROGRAMS: Final = (
@@ -107,14 +107,14 @@ class NvidiaRuntime:
 
     Attributes:
         config: its configuration file; empty: there is none.
-        by_variable: whether an unprivileged container gets the GPUs that its variable names; None:
-            the file cannot be read.
-        by_mount: whether a container gets the GPUs that its mounts name.
+        accepts_envvar: whether an unprivileged container gets the GPUs that its variable names;
+            None: the file cannot be read.
+        accepts_mounts: whether a container gets the GPUs that its mounts name.
     """
 
     config: str = ""
-    by_variable: bool | None = True
-    by_mount: bool = False
+    accepts_envvar: bool | None = True
+    accepts_mounts: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _is_linked(root: Root, driver: HostDriver, name: str) -> bool:
 
 def _kubelet(root: Root, settings: KubeletSettings) -> Kubelet:
     read = read_kubelet(root)
-    config = read.under(settings)
+    config = read.with_settings(settings)
     sockets = root.names(DEVICE_PLUGINS)
     return Kubelet(
         config=config,
@@ -230,7 +230,9 @@ def _kubelet(root: Root, settings: KubeletSettings) -> Kubelet:
 
 
 def _nvidia_runtime(root: Root) -> NvidiaRuntime:
-    config = next((each for each in NVIDIA_CONFIGS if root.exists(each) or root.refused(each)), "")
+    config = next(
+        (each for each in NVIDIA_CONFIGS if root.exists(each) or root.is_unreadable(each)), ""
+    )
     if not config:
         return NvidiaRuntime()
     try:
@@ -238,4 +240,6 @@ def _nvidia_runtime(root: Root) -> NvidiaRuntime:
     except ValueError:
         return NvidiaRuntime(config, None)
     # NVIDIA's defaults are true and false.
-    return NvidiaRuntime(config, found.get(BY_VARIABLE, True) is True, found.get(BY_MOUNT) is True)
+    return NvidiaRuntime(
+        config, found.get(ENVVAR_OPTION, True) is True, found.get(MOUNTS_OPTION) is True
+    )

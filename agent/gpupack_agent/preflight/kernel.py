@@ -39,17 +39,19 @@ def read_kernel(root: Root) -> Kernel:
         cgroups = 2
     devices = None
     if cgroups is not None:
-        devices = _by_controller(root) if cgroups == 1 else _by_programs(root, release)
-    words = (root.text("/proc/cmdline") or "").split()
+        devices = _has_devices_controller(root) if cgroups == 1 else _has_cgroup_bpf(root, release)
+    arguments = (root.text("/proc/cmdline") or "").split()
     return Kernel(
         release=release,
         cgroups=cgroups,
         devices=devices,
-        iommu=tuple(word for word in words if "iommu" in word.partition("=")[0] or "acs" in word),
+        iommu=tuple(
+            word for word in arguments if "iommu" in word.partition("=")[0] or "acs" in word
+        ),
     )
 
 
-def _by_controller(root: Root) -> bool | None:
+def _has_devices_controller(root: Root) -> bool | None:
     """Tell whether the devices controller of version 1 is enabled; None: not known.
 
     A row of /proc/cgroups has name, hierarchy, number of cgroups, enabled.
@@ -59,19 +61,19 @@ def _by_controller(root: Root) -> bool | None:
     return any(enabled) if rows else None
 
 
-def _by_programs(root: Root, release: str) -> bool | None:
+def _has_cgroup_bpf(root: Root, release: str) -> bool | None:
     """Tell whether the kernel was built with BPF programs for cgroups; None: not known.
 
     With version 2 the runtime attaches such a program.
     """
     packed = root.binary("/proc/config.gz")
-    texts = [_unpacked(packed) if packed else None]
+    texts = [_gunzip(packed) if packed else None]
     texts += [root.text(f"/boot/config-{release}"), root.text(f"/lib/modules/{release}/config")]
-    said = next((match for text in texts if text and (match := CGROUP_BPF.search(text))), None)
-    return said[1] == "=y" if said else None
+    match = next((match for text in texts if text and (match := CGROUP_BPF.search(text))), None)
+    return match[1] == "=y" if match else None
 
 
-def _unpacked(packed: bytes) -> str:
+def _gunzip(packed: bytes) -> str:
     try:
         return zlib.decompressobj(GZIP).decompress(packed, MAX_CONFIG).decode(errors="replace")
     except zlib.error:

@@ -57,7 +57,7 @@ class Runtime:
         default_runtime: the runtime of containers that name none.
         systemd_cgroups: whether systemd creates the cgroups; None: not configured.
         disabled: whether its CRI plugin is off, as in Docker's packages of containerd.
-        refused: files whose permissions forbid reading.
+        unreadable: files whose permissions forbid reading.
         problems: files that are invalid, and why.
         endpoint: its socket; if it was not found, the socket that the kubelet uses.
         others: runtimes that run or are installed, if it is not known which one the kubelet uses,
@@ -73,7 +73,7 @@ class Runtime:
     default_runtime: str = ""
     systemd_cgroups: bool | None = None
     disabled: bool = False
-    refused: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     endpoint: str = ""
     others: tuple[str, ...] = ()
@@ -84,14 +84,14 @@ class _Files:
     """The content of configuration files, in the order of increasing precedence."""
 
     tables: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
-    refused: list[str] = dataclasses.field(default_factory=list)
+    unreadable: list[str] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, root: Root, name: str) -> Mapping[str, Any]:
         """Read another file and return its content; a missing one is empty."""
         table = dict[str, Any]()
-        if root.refused(name):
-            self.refused.append(name)
+        if root.is_unreadable(name):
+            self.unreadable.append(name)
         elif root.exists(name):
             try:
                 table = parse_toml(root.text(name))
@@ -101,9 +101,9 @@ class _Files:
         return table
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Tell whether all files were read."""
-        return not self.refused and not self.problems
+        return not self.unreadable and not self.problems
 
 
 def parse_toml(text: str | None) -> dict[str, Any]:
@@ -131,11 +131,13 @@ def read_runtime(root: Root, running: Sequence[Command], endpoint: str | None) -
             counts, or else the installed one.
     """
     is_known = endpoint is not None
-    found = tuple(_found(root, running)) or tuple(_installed(root, all_of_them=is_known))
+    found = tuple(_running_runtimes(root, running)) or tuple(
+        _installed_runtimes(root, include_all=is_known)
+    )
     if endpoint is not None:
-        wanted = _normal(root, endpoint)
-        serving = tuple(each for each in found if _normal(root, each.socket) == wanted)
-        return serving[0].read() if serving else Runtime(endpoint=endpoint, others=_titles(found))
+        wanted = _resolved_socket(root, endpoint)
+        matching = tuple(each for each in found if _resolved_socket(root, each.socket) == wanted)
+        return matching[0].read() if matching else Runtime(endpoint=endpoint, others=_titles(found))
     if len(found) > 1:
         return Runtime(others=_titles(found))
     return found[0].read() if found else Runtime()
@@ -154,37 +156,41 @@ def _titles(found: Sequence[_Candidate]) -> tuple[str, ...]:
     return tuple(f"{each.title} at {each.socket}" for each in found)
 
 
-def _found(root: Root, running: Sequence[Command]) -> Iterator[_Candidate]:
+def _running_runtimes(root: Root, running: Sequence[Command]) -> Iterator[_Candidate]:
     """Iterate over the running runtimes that root started, each once: the kubelet uses no other."""
     for command in dict.fromkeys(each for each in running if each.by_root):
         if command.name == "containerd":
-            yield _containerd_at(root, command.words)
+            yield _containerd_at(root, command.arguments)
         elif command.name == "crio":
-            yield _crio_at(root, command.words)
+            yield _crio_at(root, command.arguments)
 
 
-def _installed(root: Root, *, all_of_them: bool) -> Iterator[_Candidate]:
+def _installed_runtimes(root: Root, *, include_all: bool) -> Iterator[_Candidate]:
     has_containerd = _has_containerd(root)
     if has_containerd:
         yield _containerd_at(root, ())
-    if root.exists(CRIO_CONFIG) and (all_of_them or not has_containerd):
+    if root.exists(CRIO_CONFIG) and (include_all or not has_containerd):
         yield _crio_at(root, ())
 
 
-def _containerd_at(root: Root, words: tuple[str, ...]) -> _Candidate:
-    config = option(words, "--config", "-c") or CONTAINERD_CONFIG
+def _containerd_at(root: Root, arguments: tuple[str, ...]) -> _Candidate:
+    config = option(arguments, "--config", "-c") or CONTAINERD_CONFIG
     grpc = [_table(table, "grpc") for table in _with_imports(root, config).tables]
-    socket = option(words, "--address", "-a") or _last(grpc, "address", str) or CONTAINERD_SOCKET
-    return _Candidate("containerd", socket, lambda: _containerd(root, words, socket))
+    socket = (
+        option(arguments, "--address", "-a")
+        or _last_value(grpc, "address", str)
+        or CONTAINERD_SOCKET
+    )
+    return _Candidate("containerd", socket, lambda: _containerd(root, arguments, socket))
 
 
-def _crio_at(root: Root, words: tuple[str, ...]) -> _Candidate:
-    api = [_table(_table(table, "crio"), "api") for table in _crio_files(root, words).tables]
-    socket = option(words, "--listen") or _last(api, "listen", str) or CRIO_SOCKET
-    return _Candidate("CRI-O", socket, lambda: _crio(root, words, socket))
+def _crio_at(root: Root, arguments: tuple[str, ...]) -> _Candidate:
+    api = [_table(_table(table, "crio"), "api") for table in _crio_files(root, arguments).tables]
+    socket = option(arguments, "--listen") or _last_value(api, "listen", str) or CRIO_SOCKET
+    return _Candidate("CRI-O", socket, lambda: _crio(root, arguments, socket))
 
 
-def _normal(root: Root, socket: str) -> str:
+def _resolved_socket(root: Root, socket: str) -> str:
     """Return the resolved path of a socket, which links can give several, as /run and /var/run."""
     path = socket_path(socket)
     found = root.find(path)
@@ -201,10 +207,10 @@ def _containerd(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
     version = max((v for t in files.tables if isinstance(v := t.get("version"), int)), default=0)
     major, release = _version(root, (*command[:1], *BINARIES), at_least=version - 1)
     sections = _sections(files.tables, major)
-    said = _last(sections, "enable_cdi", bool)
+    configured = _last_value(sections, "enable_cdi", bool)
     default = None if major is None else major >= CDI_BY_DEFAULT_SINCE
     containers = [_table(section, "containerd") for section in sections]
-    name = _last(containers, "default_runtime_name", str) or "runc"
+    name = _last_value(containers, "default_runtime_name", str) or "runc"
     runtimes = [_table(_table(each, "runtimes"), name) for each in containers]
     disabled = {each for table in files.tables for each in _texts(table.get("disabled_plugins"))}
     return Runtime(
@@ -213,12 +219,14 @@ def _containerd(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
         major=major,
         release=release,
         config=config,
-        cdi=(default if said is None else said) if files.whole else None,
-        cdi_folders=_texts(_last(sections, "cdi_spec_dirs", list)) or CDI_FOLDERS,
+        cdi=(default if configured is None else configured) if files.is_complete else None,
+        cdi_folders=_texts(_last_value(sections, "cdi_spec_dirs", list)) or CDI_FOLDERS,
         default_runtime=name,
-        systemd_cgroups=_last([_table(r, "options") for r in runtimes], "SystemdCgroup", bool),
+        systemd_cgroups=_last_value(
+            [_table(r, "options") for r in runtimes], "SystemdCgroup", bool
+        ),
         disabled=not disabled.isdisjoint({"cri", *_SECTIONS}),
-        refused=tuple(files.refused),
+        unreadable=tuple(files.unreadable),
         problems=tuple(files.problems),
     )
 
@@ -268,11 +276,11 @@ def _crio(root: Root, command: tuple[str, ...], socket: str) -> Runtime:
         endpoint=socket,
         config=option(command, "--config", "-c") or CRIO_CONFIG,
         # On since 1.23 (2021), with no option for it; only an empty cdi_spec_dirs turns it off.
-        cdi=_last(tables, "cdi_spec_dirs", list) != [] if files.whole else None,
-        cdi_folders=_texts(_last(tables, "cdi_spec_dirs", list)) or CDI_FOLDERS,
-        default_runtime=_last(tables, "default_runtime", str) or "",
-        systemd_cgroups=(_last(tables, "cgroup_manager", str) or "systemd") == "systemd",
-        refused=tuple(files.refused),
+        cdi=_last_value(tables, "cdi_spec_dirs", list) != [] if files.is_complete else None,
+        cdi_folders=_texts(_last_value(tables, "cdi_spec_dirs", list)) or CDI_FOLDERS,
+        default_runtime=_last_value(tables, "default_runtime", str) or "",
+        systemd_cgroups=(_last_value(tables, "cgroup_manager", str) or "systemd") == "systemd",
+        unreadable=tuple(files.unreadable),
         problems=tuple(files.problems),
     )
 
@@ -303,7 +311,7 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _last(tables: list[Mapping[str, Any]], name: str, kind: type) -> Any:
+def _last_value(tables: list[Mapping[str, Any]], name: str, kind: type) -> Any:
     """Return the value in the last table that has one of the right type; None: none has it."""
     found = [value for each in tables if isinstance(value := each.get(name), kind)]
     return found[-1] if found else None

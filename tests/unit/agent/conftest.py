@@ -12,9 +12,9 @@ from fake_api import ApiServer, connected
 from fake_kubelet import Kubelet
 
 from gpupack_agent.cgroups import CgroupState
+from gpupack_agent.device_tokens import cdi_name
 from gpupack_agent.holders import NodeView, Record
-from gpupack_agent.pods import Ask, PodView, Start
-from gpupack_agent.tickets import cdi_name
+from gpupack_agent.pods import DeviceRequest, PodView, Start
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
 from gpupack_crds.gpunode import GpuDevice
@@ -34,24 +34,26 @@ def share(index=0, percent=100, memory_mib=1000):
 def pod(name="a", *shares, **fields):
     """A pod with uid uid-NAME that asks for as many GPUs as it has shares."""
     annotation = encode_devices(shares) if shares else None
-    asks = (Ask(container="worker", resource=names.GPU, count=max(len(shares), 1)),)
-    given = {"annotation": annotation, "asks": asks} | fields
+    requests = (DeviceRequest(container="worker", resource=names.GPU, count=max(len(shares), 1)),)
+    given = {"annotation": annotation, "requests": requests} | fields
     return PodView(namespace="team", name=name, uid=f"uid-{name}", **given)
 
 
-def asks(resource=names.GPU, **counts):
+def requests(resource=names.GPU, **counts):
     """What several containers request, by name."""
-    return tuple(Ask(container=name, resource=resource, count=n) for name, n in counts.items())
+    return tuple(
+        DeviceRequest(container=name, resource=resource, count=n) for name, n in counts.items()
+    )
 
 
-def start(pod, resource=names.GPU, tickets=frozenset({"gpu-5"}), container="worker"):
-    return Start(pod, container, resource, tickets)
+def start(pod, resource=names.GPU, tokens=frozenset({"gpu-5"}), container="worker"):
+    return Start(pod, container, resource, tokens)
 
 
-def record(name="a", *shares, tickets=("gpu-0",), container="worker"):
+def record(name="a", *shares, tokens=("gpu-0",), container="worker"):
     return Record(
-        cdi_name=cdi_name(tickets),
-        tickets=frozenset(tickets),
+        cdi_name=cdi_name(tokens),
+        tokens=frozenset(tokens),
         uid=f"uid-{name}",
         namespace="team",
         name=name,
@@ -100,7 +102,7 @@ def build():
     return types.SimpleNamespace(
         device=device,
         share=share,
-        asks=asks,
+        requests=requests,
         pod=pod,
         start=start,
         record=record,

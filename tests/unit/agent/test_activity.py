@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from gpupack_agent.inventory.activity import MAX_IN_VAIN, Activity
+from gpupack_agent.inventory.activity import MAX_EMPTY_SCANS, Activity
 
 
 class NVMLError(Exception):
@@ -48,14 +48,14 @@ def test_one_sample_of_work_makes_a_gpu_busy(activity):
     assert activity.busy(handles) == {"a": True, "b": False}
 
 
-def test_what_was_read_once_does_not_count_again(activity):
+def test_samples_count_once(activity):
     samples = [(1, 50)]
     assert activity.busy({"a": samples}) == {"a": True}
     samples.append((2, 0))
     assert activity.busy({"a": samples}) == {"a": False}
 
 
-def test_a_gpu_that_never_gave_samples_does_not_tell(activity):
+def test_activity_of_a_gpu_without_samples_is_unknown(activity):
     assert activity.busy({"a": [], "b": None}) == {}
 
 
@@ -65,13 +65,13 @@ def test_a_scan_that_follows_too_soon_for_new_samples_changes_nothing(activity, 
     assert activity.busy(handles) == activity.busy(handles) == {"a": percent > 0}
 
 
-def test_a_gpu_that_was_away_is_read_from_the_beginning(activity):
+def test_samples_of_a_gpu_that_reappears_are_read_from_the_beginning(activity):
     activity.busy({"a": [(9, 50)]})
     activity.busy({})
     assert activity.busy({"a": [(9, 50)]}) == {"a": True}
 
 
-def test_a_driver_that_has_stopped_to_sample_does_not_tell_any_more(activity):
+def test_activity_is_unknown_after_the_driver_stops_sampling(activity):
     handles = {"a": [(1, 0)]}
-    told = [activity.busy(handles) for _ in range(MAX_IN_VAIN + 2)]
-    assert told == [{"a": False}] * (MAX_IN_VAIN + 1) + [{}]
+    told = [activity.busy(handles) for _ in range(MAX_EMPTY_SCANS + 2)]
+    assert told == [{"a": False}] * (MAX_EMPTY_SCANS + 1) + [{}]

@@ -80,13 +80,13 @@ async def test_a_pod_gets_its_devices_from_the_start_to_the_end(
 ):
     async with running(environ):
         stub, stream = await registered(kubelet)
-        tickets = (await stream.read()).devices
-        assert [ticket.ID for ticket in tickets] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
+        tokens = (await stream.read()).devices
+        assert [token.ID for token in tokens] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
         uuid = uuids(cluster)[1]
         share = build.share()
         pod = build.pod_json("a", type(share)(uuid=uuid, percent=100, memory_mib=1000))
         cluster.server.add_pod(pod)
-        kubelet.tickets["a"] = ["gpu-3"]
+        kubelet.tokens["a"] = ["gpu-3"]
         cgroups.add("a")
         await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["gpu-3"]))
         (spec,) = (tmp_path / "cdi").glob("*.json")
@@ -94,12 +94,12 @@ async def test_a_pod_gets_its_devices_from_the_start_to_the_end(
         assert liveness.problem(tmp_path / "alive", ready=False) == ""
 
 
-async def test_slots_for_shares_are_handed_out_beside_whole_gpus(environ, kubelet):
+async def test_share_tokens_are_handed_out_in_addition_to_whole_gpus(environ, kubelet):
     async with running(environ):
         _, stream = await registered(kubelet, names.GPU_SHARE)
-        tickets = (await stream.read()).devices
-        assert len(tickets) == 4 * names.SHARE_SLOTS_PER_GPU
-        assert tickets[0].ID == "share-0"
+        tokens = (await stream.read()).devices
+        assert len(tokens) == 4 * names.SHARE_SLOTS_PER_GPU
+        assert tokens[0].ID == "share-0"
 
 
 async def test_gpunode_is_written_before_the_plugin_registers(environ, cluster, kubelet):
@@ -114,8 +114,8 @@ async def test_a_simulated_gpu_that_fails_leaves_allocatable(environ, kubelet, t
         await stream.read()
         failed = SIMULATED.replace("count: 4", "count: 4, health: Failed")
         (tmp_path / "simulated.yaml").write_text(failed)
-        tickets = (await asyncio.wait_for(stream.read(), 30)).devices
-        assert [ticket.health for ticket in tickets] == ["Unhealthy"] * 4
+        tokens = (await asyncio.wait_for(stream.read(), 30)).devices
+        assert [token.health for token in tokens] == ["Unhealthy"] * 4
 
 
 NO_NEW_WORK_SECONDS = 2.0
@@ -150,7 +150,7 @@ async def test_an_error_of_the_drivers_is_in_gpunode_within_two_seconds(
         assert health() == ["Failed", *["Healthy"] * 7]
 
 
-async def test_what_dcgm_exporter_says_of_a_gpu_reaches_gpunode(environ, cluster, kubelet):
+async def test_facts_of_dcgm_exporter_reach_gpunode(environ, cluster, kubelet):
     uuid = simulated_uuid("node-1", 1)
 
     async def shown(_request):
@@ -182,9 +182,7 @@ async def test_what_dcgm_exporter_says_of_a_gpu_reaches_gpunode(environ, cluster
     assert [device.get("health") for device in node["status"]["devices"]].index("Failed") == 1
 
 
-async def test_pods_that_could_not_be_read_are_counted_where_the_administrator_asks_for_it(
-    environ, cluster, tmp_path
-):
+async def test_unreadable_pods_are_a_metric(environ, cluster, tmp_path):
     cluster.server.put("/api/v1/namespaces/team/pods/odd", {"metadata": {"name": 7}})
     shown, port = metrics_environ(tmp_path)
     async with running(environ | shown), asyncio.timeout(30):
@@ -267,7 +265,7 @@ async def test_without_the_api_server_the_plugin_registers_all_the_same(
         await registered(kubelet)
 
 
-async def test_a_part_that_dies_ends_the_agent(environ, monkeypatch):
+async def test_a_part_that_fails_ends_the_agent(environ, monkeypatch):
     async def dies(*_arguments, **_keywords):
         raise RuntimeError("no more heart")
 
@@ -289,7 +287,7 @@ async def test_a_setting_that_is_wrong_ends_the_process_with_a_clear_line(enviro
     assert b"Traceback" not in errors
 
 
-async def test_a_signal_ends_the_process_in_order(environ, kubelet):
+async def test_a_signal_ends_the_process_with_status_0(environ, kubelet):
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "gpupack_agent", "run"),
@@ -302,7 +300,7 @@ async def test_a_signal_ends_the_process_in_order(environ, kubelet):
     assert list((kubelet.folder / "device-plugins").glob("gpupack*")) == []
 
 
-async def test_beside_another_device_plugin_nothing_registers_and_the_agent_is_ready(
+async def test_with_another_device_plugin_nothing_registers_and_the_agent_is_ready(
     environ, cluster, kubelet, tmp_path
 ):
     kubelet.allocatable = {"nvidia.com/gpu": ["GPU-5a"]}
@@ -317,7 +315,7 @@ async def test_beside_another_device_plugin_nothing_registers_and_the_agent_is_r
         assert len(status["devices"]) == 4
 
 
-def test_an_agent_loads_neither_the_official_client_nor_numpy_of_which_it_needs_nothing():
+def test_an_agent_loads_neither_the_official_client_nor_numpy():
     loaded = "import sys, gpupack_agent.agent; print(*sys.modules)"
     modules = subprocess.run(
         [sys.executable, "-c", loaded], check=True, capture_output=True, text=True
@@ -376,7 +374,7 @@ async def test_an_agent_waits_for_a_driver_that_comes_later(real, cluster, kubel
         )
 
 
-async def test_an_agent_without_a_driver_keeps_what_it_knows_and_takes_no_work(
+async def test_an_agent_without_a_driver_keeps_its_gpus_and_takes_no_work(
     real, cluster, kubelet, monkeypatch
 ):
     monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.5)
@@ -385,7 +383,7 @@ async def test_an_agent_without_a_driver_keeps_what_it_knows_and_takes_no_work(
     await asyncio.to_thread(stand_in_driver.install, host / root[1:], libraries, programs)
     async with running(environ):
         _, stream = await registered(kubelet)
-        assert [ticket.health for ticket in (await stream.read()).devices] == ["Healthy"] * 2
+        assert [token.health for token in (await stream.read()).devices] == ["Healthy"] * 2
     kubelet.registrations.clear()
     driver.rename(host / "away")
     async with running(environ):
@@ -393,13 +391,13 @@ async def test_an_agent_without_a_driver_keeps_what_it_knows_and_takes_no_work(
         async with asyncio.timeout(60):
             health = []
             while health != ["Unhealthy"] * 2:
-                health = [ticket.health for ticket in (await stream.read()).devices]
+                health = [token.health for token in (await stream.read()).devices]
         assert condition(cluster)["status"] == "True"
         assert len(uuids(cluster)) == 2
         (host / "away").rename(driver)
         async with asyncio.timeout(60):
             while health != ["Healthy"] * 2:
-                health = [ticket.health for ticket in (await stream.read()).devices]
+                health = [token.health for token in (await stream.read()).devices]
 
 
 async def test_on_an_observed_node_an_agent_without_a_driver_reports_too(

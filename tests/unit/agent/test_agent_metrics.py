@@ -33,12 +33,12 @@ def test_shares_that_were_exceeded_are_counted_where_something_limits_them():
     assert shown()("share_overruns_total", action="ended") is None
 
 
-def test_it_is_told_for_how_long_the_driver_is_silent():
+def test_the_time_without_a_scan_is_a_metric():
     devices = KnownDevices()
     assert shown(devices)("gpus_unseen_seconds") == 0
-    devices.unseen(InventoryUnavailable("it hangs"))
+    devices.scan_failed(InventoryUnavailable("it hangs"))
     assert 0 < shown(devices)("gpus_unseen_seconds") < 5
 
 
-def test_the_age_of_the_gpunode_is_told():
+def test_the_age_of_the_gpunode_is_a_metric():
     assert shown()("gpunode_age_seconds") == pytest.approx(12)

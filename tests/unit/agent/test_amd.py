@@ -53,7 +53,7 @@ def gpu(number, **changes):
     } | changes
 
 
-def test_a_gpu_is_told_by_its_address_name_and_memory():
+def test_an_amd_gpu_has_an_address_a_name_and_memory():
     (found,) = AmdReader(Smi(gpu(1, numa=1))).scan().devices
     assert (found.uuid, found.pci_bus_id) == ("0000:c1:00.0", "0000:c1:00.0")
     assert (found.model, found.memory_mib) == ("AMD Instinct MI300X OAM", 196592)
@@ -90,12 +90,12 @@ def answers(smi):
     return [REPLIES.decode(each) for each in output.getvalue().splitlines()]
 
 
-def test_the_process_says_which_gpu_it_asks_about_before_it_does():
+def test_the_process_reports_each_gpu_before_it_queries_it():
     *readings, found = answers(Smi(gpu(1), gpu(2)))
     assert readings == [Reading(None), Reading(0), Reading(1)]
     assert isinstance(found, Found)
     assert len(found.findings.devices) == 2
 
 
-def test_the_process_says_why_there_is_no_answer():
+def test_the_process_replies_with_the_reason_of_a_failure():
     assert answers(Smi(missing=True))[-1] == Unavailable("AMD SMI: driver not loaded")

@@ -5,16 +5,16 @@ import os
 import msgspec
 import pytest
 
-from gpupack_agent.cdi import SpecFolder, read, render
+from gpupack_agent.cdi import SpecFolder, parse_record, render_spec
 from gpupack_agent.errors import CdiUnwritable
 from gpupack_agent.inventory.base import Injection, Mount
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.injection import with_limits
 
 
-def test_a_container_is_told_its_devices(build):
-    record = build.record("a", build.share(0), build.share(1), tickets=["gpu-4", "gpu-5"])
-    (device,) = render(record, Injection(), simulated=True)["devices"]
+def test_a_containers_variables_name_its_devices(build):
+    record = build.record("a", build.share(0), build.share(1), tokens=["gpu-4", "gpu-5"])
+    (device,) = render_spec(record, Injection(), simulated=True)["devices"]
     assert device["containerEdits"] == {
         "env": [
             "GPUPACK_DEVICES=GPU-0,GPU-1",
@@ -29,22 +29,22 @@ def test_a_container_is_told_its_devices(build):
 
 def test_a_real_device_comes_with_its_nodes_and_libraries(build):
     injection = Injection(device_nodes=("/dev/nvidia3",), mounts=(Mount("/lib/a", "/lib/b"),))
-    edits = render(build.record(), injection, simulated=False)["devices"][0]["containerEdits"]
+    edits = render_spec(build.record(), injection, simulated=False)["devices"][0]["containerEdits"]
     assert edits["deviceNodes"] == [{"path": "/dev/nvidia3", "permissions": "rw"}]
     assert edits["mounts"][0]["containerPath"] == "/lib/b"
     assert "ro" in edits["mounts"][0]["options"]
     assert "GPUPACK_SIMULATED=false" in edits["env"]
 
 
-def test_libraries_are_told_where_the_driver_is_but_never_which_devices_there_are(build):
+def test_variables_name_the_drivers_folder_and_no_other_devices(build):
     injection = Injection(environment={"DRIVER_FOLDER": "/lib", "GPUPACK_DEVICES": "forged"})
-    edits = render(build.record(), injection, simulated=False)["devices"][0]["containerEdits"]
+    edits = render_spec(build.record(), injection, simulated=False)["devices"][0]["containerEdits"]
     assert "DRIVER_FOLDER=/lib" in edits["env"]
     assert "GPUPACK_DEVICES=forged" not in edits["env"]
 
 
-def test_a_new_agent_reads_who_was_given_what(build, tmp_path):
-    record = build.record("a", build.share(0, 40, 100), tickets=["gpu-1", "gpu-0"])
+def test_a_new_agent_reads_the_recorded_devices_of_each_container(build, tmp_path):
+    record = build.record("a", build.share(0, 40, 100), tokens=["gpu-1", "gpu-0"])
     SpecFolder(tmp_path).write(record, Injection(), simulated=True)
     later = SpecFolder(tmp_path)
     later.load()
@@ -85,12 +85,12 @@ def test_a_full_disk_leaves_the_old_spec_whole(build, tmp_path, monkeypatch):
     with pytest.raises(CdiUnwritable, match="No space left"):
         folder.write(build.record("b"), Injection(), simulated=True)
     (path,) = tmp_path.iterdir()
-    assert read(path.read_bytes()) == build.record("a")
+    assert parse_record(path.read_bytes()) == build.record("a")
     assert folder.records == (build.record("a"),)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"annotations": {"gpupack.dev/record": "x"}}'])
-def test_a_foreign_or_garbled_file_is_left_alone(tmp_path, text):
+def test_a_foreign_or_garbled_file_is_ignored(tmp_path, text):
     path = tmp_path / "gpupack.dev-alloc-0.json"
     path.write_text(text)
     folder = SpecFolder(tmp_path)
@@ -99,10 +99,12 @@ def test_a_foreign_or_garbled_file_is_left_alone(tmp_path, text):
     assert path.read_text() == text
 
 
-def test_a_limited_share_says_what_limits_it(build):
+def test_a_limited_shares_variables_name_what_limits_it(build):
     share = msgspec.structs.replace(build.share(0, 40, 100), isolation="limited")
     for simulated, limits in ((True, "Simulated"), (False, "MPS")):
-        (device,) = render(build.record("a", share), Injection(), simulated=simulated)["devices"]
+        (device,) = render_spec(build.record("a", share), Injection(), simulated=simulated)[
+            "devices"
+        ]
         env = device["containerEdits"]["env"]
         assert {"GPUPACK_DEVICE_ISOLATION=limited", f"GPUPACK_DEVICE_LIMITS={limits}"} <= set(env)
 

@@ -106,7 +106,7 @@ def test_a_pod_counts_as_alive_where_the_cgroups_of_pods_are_elsewhere(tmp_path,
     assert cgroups.problem == ""
 
 
-def test_another_kubelets_pods_are_none_of_this_one(tmp_path):
+def test_pods_of_another_kubelet_do_not_count(tmp_path):
     (tmp_path / "cgroup.controllers").touch()
     tree(tmp_path, f"kubepods/pod{UID}", cgroup_events="populated 1\n")
     (tmp_path / "odd/kubepods").mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_another_kubelets_pods_are_none_of_this_one(tmp_path):
 
 
 @pytest.mark.parametrize("uid", [UID, "absent"])
-def test_a_pod_counts_as_alive_while_its_cgroup_cannot_be_looked_for(tmp_path, caplog, uid):
+def test_a_pod_counts_as_alive_while_its_cgroup_cannot_be_searched(tmp_path, caplog, uid):
     (tmp_path / "cgroup.controllers").touch()
     cgroups = tree(tmp_path, f"kubepods/pod{UID}", cgroup_events="populated 0\n")
     with no_free_file_descriptor():

@@ -58,14 +58,14 @@ async def asked(exporter):
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=0.5), auto_decompress=False
     ) as session:
-        await exporter.ask(session)
+        await exporter.scrape(session)
 
 
-async def test_what_it_shows_is_added_to_a_scan():
+async def test_the_exporters_figures_are_added_to_a_scan():
     async with shown(recorded) as url:
         exporter = Exporter(url)
         await asked(exporter)
-    found = exporter.merged(scan())
+    found = exporter.merge(scan())
     assert found.facts[0].load.sm_active_percent == pytest.approx(91.3377)
     assert [gpu.health for gpu in found.devices] == ["Healthy", "Failed"]
     assert found.facts[1].errors.nvlink_replays == 7
@@ -120,36 +120,36 @@ async def test_an_exporter_that_is_broken_or_hostile_changes_nothing(answer):
         exporter = Exporter(url)
         async with asyncio.timeout(30):
             await asked(exporter)
-    assert exporter.merged(scan()) == scan()
+    assert exporter.merge(scan()) == scan()
 
 
-async def test_what_it_told_counts_on_while_it_fails_and_then_no_more():
+async def test_the_last_figures_count_for_a_while_after_a_failure():
     now = 1000.0
     async with shown(recorded) as url:
         exporter = Exporter(url, now=lambda: now)
         await asked(exporter)
     await asked(exporter)
     now += STALE_SECONDS - 1
-    assert exporter.merged(scan()).devices[1].health == "Failed"
+    assert exporter.merge(scan()).devices[1].health == "Failed"
     now += 2
-    assert exporter.merged(scan()) == scan()
+    assert exporter.merge(scan()) == scan()
 
 
-async def test_it_is_said_once_that_it_fails_and_that_it_answers_again(caplog):
+async def test_a_failure_and_a_recovery_of_the_exporter_are_logged_once(caplog):
     caplog.set_level("INFO")
     async with shown(recorded) as url:
         port = url
     exporter = Exporter(port)
     await asked(exporter)
     await asked(exporter)
-    assert caplog.text.count("the driver's own figures count") == 1
+    assert caplog.text.count("only the driver's figures count") == 1
     async with shown(recorded) as url:
         exporter._url = url
         await asked(exporter)
     assert caplog.text.count("answers again") == 1
 
 
-async def test_an_xid_that_was_forgiven_counts_when_it_comes_after_another_value():
+async def test_an_ignored_xid_counts_again_after_another_value():
     number = 79
 
     async def of_one(_request):
@@ -158,19 +158,19 @@ async def test_an_xid_that_was_forgiven_counts_when_it_comes_after_another_value
     async with shown(of_one) as url:
         exporter = Exporter(url)
         await asked(exporter)
-        assert exporter.merged(scan()).devices[0].xids == (79,)
+        assert exporter.merge(scan()).devices[0].xids == (79,)
         exporter.forget()
         await asked(exporter)
-        assert exporter.merged(scan()).devices[0].xids == ()
+        assert exporter.merge(scan()).devices[0].xids == ()
         number = 0
         await asked(exporter)
         number = 79
         await asked(exporter)
-    assert exporter.merged(scan()).devices[0].xids == (79,)
+    assert exporter.merge(scan()).devices[0].xids == (79,)
 
 
-async def test_it_is_asked_in_its_turn_and_no_scan_waits(monkeypatch):
-    monkeypatch.setattr(exporter_module, "ASK_SECONDS", 0.01)
+async def test_the_exporter_is_queried_periodically_and_no_scan_waits(monkeypatch):
+    monkeypatch.setattr(exporter_module, "SCRAPE_SECONDS", 0.01)
     asks = asyncio.Queue()
 
     async def counted(request):
@@ -185,7 +185,7 @@ async def test_it_is_asked_in_its_turn_and_no_scan_waits(monkeypatch):
         async with asyncio.timeout(30):
             while asks.qsize() < 3:
                 await asyncio.sleep(0.01)
-        assert exporter.merged(scan()).devices[1].health == "Failed"
+        assert exporter.merge(scan()).devices[1].health == "Failed"
         running.cancel()
 
 
@@ -206,7 +206,7 @@ def test_a_pod_with_the_exporters_labels_is_found():
     assert url_of(pod(ip="fd00::9")) == "http://[fd00::9]:9400/metrics"
 
 
-def test_an_annotation_says_the_port():
+def test_an_annotation_sets_the_exporters_port():
     of = {"labels": {}, "annotations": {"gpupack.dev/dcgm-exporter": "9401"}}
     assert url_of(pod(**of)) == "http://10.0.0.9:9401/metrics"
 
@@ -230,7 +230,7 @@ def test_a_pod_that_does_not_run_or_is_no_exporter_is_none(other):
     assert url_of(pod(**other)) is None
 
 
-def test_a_tenants_pod_that_calls_itself_an_exporter_is_not_asked():
+def test_a_tenants_pod_with_the_exporters_labels_is_not_queried():
     pods = ExporterPods(["gpu-operator"])
     pods.replace([pod(namespace="team-a")])
     assert pods.url is None
@@ -238,7 +238,7 @@ def test_a_tenants_pod_that_calls_itself_an_exporter_is_not_asked():
     assert pods.url == "http://10.0.0.9:9400/metrics"
 
 
-def test_an_exporter_that_goes_is_not_asked_any_more():
+def test_a_deleted_exporter_pod_is_not_queried():
     pods = ExporterPods(["gpu-operator"])
     both = Both(PodStore(), pods)
     both.replace([pod("b", ip="10.0.0.2"), pod("a", ip="10.0.0.1")])
@@ -249,7 +249,7 @@ def test_an_exporter_that_goes_is_not_asked_any_more():
     assert pods.url is None
 
 
-async def test_auto_asks_the_pod_that_was_found():
+async def test_auto_queries_the_exporter_pod():
     async with shown(recorded) as url:
         port = url.rpartition(":")[2].removesuffix("/metrics")
         pods = ExporterPods(["gpu-operator"])

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_agent.dcgm import fields
-from gpupack_agent.dcgm.fields import FIELDS, NAMES, merged
+from gpupack_agent.dcgm.fields import FIELDS, NAMES, merge
 from gpupack_agent.grading import rules
-from gpupack_agent.grading.grade import ORDER
+from gpupack_agent.grading.grade import HEALTH_ORDER
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import Errors, GpuFacts, Load
 from gpupack_crds.gpunode import GpuDevice
@@ -23,7 +23,7 @@ def findings(load=None, errors=None, xids=(), **device):
     facts = GpuFacts(
         uuid="GPU-0", index=0, name="H200", load=load or Load(), errors=errors or Errors()
     )
-    grade = rules.judge(facts, xids)
+    grade = rules.grade_gpu(facts, xids)
     told = {
         "uuid": "GPU-0",
         "health": grade.health,
@@ -35,31 +35,31 @@ def findings(load=None, errors=None, xids=(), **device):
     return Findings(devices=(gpu,), facts=(facts,))
 
 
-def with_figures(found, *, forgiven=None, **figures):
+def with_figures(found, *, ignored_xids=None, **figures):
     told = {f"DCGM_FI_{name}": value for name, value in figures.items()}
-    return merged(found, {"GPU-0": told}, forgiven or {})
+    return merge(found, {"GPU-0": told}, ignored_xids or {})
 
 
 def test_the_document_has_the_table_as_the_code_has_it():
-    assert fields.rendered() in DOCUMENT.read_text()
+    assert fields.render_table() in DOCUMENT.read_text()
 
 
 @pytest.mark.parametrize("field", FIELDS[1:], ids=lambda field: field.fact)
-def test_a_fact_that_the_driver_tells_is_the_drivers(field):
+def test_a_fact_that_the_driver_reports_takes_precedence(field):
     part, name = field.fact.split(".")
     kind = {"load": Load, "errors": Errors}[part]
-    own, others = field.make(0.0), {field.dcgm: 1.0}
+    own, others = field.convert(0.0), {field.dcgm: 1.0}
     found = findings(**{part: kind(**{name: own})})
-    (gpu,) = merged(found, {"GPU-0": others}, {}).facts
+    (gpu,) = merge(found, {"GPU-0": others}, {}).facts
     assert getattr(getattr(gpu, part), name) == own
 
 
 @pytest.mark.parametrize("field", FIELDS[1:], ids=lambda field: field.fact)
-def test_a_fact_that_the_driver_does_not_tell_is_dcgms(field):
+def test_a_fact_that_the_driver_does_not_report_comes_from_dcgm(field):
     part, name = field.fact.split(".")
-    (gpu,) = merged(findings(), {"GPU-0": {field.dcgm: 1.0}}, {}).facts
-    assert getattr(getattr(gpu, part), name) == field.make(1.0)
-    (same,) = merged(findings(), {"GPU-0": {field.dcgm: field.most * 2}}, {}).facts
+    (gpu,) = merge(findings(), {"GPU-0": {field.dcgm: 1.0}}, {}).facts
+    assert getattr(getattr(gpu, part), name) == field.convert(1.0)
+    (same,) = merge(findings(), {"GPU-0": {field.dcgm: field.maximum * 2}}, {}).facts
     assert getattr(getattr(same, part), name) is None
 
 
@@ -75,20 +75,20 @@ def test_units_become_ours():
     assert gpu.load.memory_used_bytes == 3 << 20
 
 
-def test_an_xid_that_the_driver_did_not_tell_of_counts():
+def test_an_xid_that_only_dcgm_shows_counts():
     (gpu,) = with_figures(findings(), DEV_XID_ERRORS=79.0).devices
     assert (gpu.health, gpu.xids, gpu.causes) == ("Failed", (79,), ("XidRestartHost",))
 
 
 @pytest.mark.parametrize("number", [0, 13, 31, 109, 154, 999, 5000])
-def test_an_xid_that_says_nothing_of_the_gpu_changes_nothing(number):
+def test_an_xid_of_an_application_changes_nothing(number):
     assert with_figures(findings(), DEV_XID_ERRORS=float(number)) == findings()
 
 
-def test_an_xid_of_before_the_gpu_was_mended_does_not_count():
-    found = with_figures(findings(), DEV_XID_ERRORS=79.0, forgiven={"GPU-0": 79})
+def test_an_xid_from_before_the_repair_does_not_count():
+    found = with_figures(findings(), DEV_XID_ERRORS=79.0, ignored_xids={"GPU-0": 79})
     assert found.devices[0].health == "Healthy"
-    found = with_figures(findings(), DEV_XID_ERRORS=48.0, forgiven={"GPU-0": 79})
+    found = with_figures(findings(), DEV_XID_ERRORS=48.0, ignored_xids={"GPU-0": 79})
     assert found.devices[0].xids == (48,)
 
 
@@ -99,12 +99,12 @@ def test_an_xid_counts_against_each_slice_of_its_gpu():
 
 def test_a_gpu_that_the_driver_does_not_name_stays_unknown():
     found = findings()
-    assert merged(found, {"GPU-other": {XID: 79.0}}, {}) == found
+    assert merge(found, {"GPU-other": {XID: 79.0}}, {}) == found
 
 
 def test_without_an_answer_a_scan_stays_as_it_is():
     found = findings()
-    assert merged(found, {}, {}) is found
+    assert merge(found, {}, {}) is found
 
 
 @given(
@@ -116,23 +116,23 @@ def test_without_an_answer_a_scan_stays_as_it_is():
         recovery_action=st.sampled_from([None, 0, 1, 3]),
     ),
     xids=st.sets(st.sampled_from([54, 79, 94]), max_size=2),
-    told=st.dictionaries(
+    figures=st.dictionaries(
         st.sampled_from(sorted(NAMES)), st.floats(0, 1e20) | st.sampled_from([0.0, 1.0, 79.0])
     ),
 )
-def test_no_gpu_is_healthier_for_what_an_exporter_says(errors, xids, told):
+def test_no_exporter_improves_a_gpus_health(errors, xids, figures):
     found = findings(errors=errors, xids=tuple(sorted(xids)))
-    (before,), (after,) = found.devices, merged(found, {"GPU-0": told}, {}).devices
-    assert ORDER.index(after.health) >= ORDER.index(before.health)
+    (before,), (after,) = found.devices, merge(found, {"GPU-0": figures}, {}).devices
+    assert HEALTH_ORDER.index(after.health) >= HEALTH_ORDER.index(before.health)
     assert set(before.causes) <= set(after.causes)
     assert set(before.xids) <= set(after.xids)
     unchanged = ("uuid", "index", "model", "memory_mib", "numa_node", "nvlink_clique", "mig_parent")
     assert all(getattr(before, name) == getattr(after, name) for name in unchanged)
 
 
-def test_what_an_exporter_may_change_of_the_facts_stands_in_the_table():
+def test_only_facts_of_the_table_come_from_an_exporter():
     told = dict.fromkeys(NAMES, 1.0)
-    (before,), (after,) = findings().facts, merged(findings(), {"GPU-0": told}, {}).facts
+    (before,), (after,) = findings().facts, merge(findings(), {"GPU-0": told}, {}).facts
     changed = {
         f"{part}.{field.name}"
         for part in ("board", "load", "errors", "links")

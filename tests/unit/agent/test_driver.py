@@ -62,7 +62,7 @@ def health(findings):
     return {device.index: device.health for device in findings.devices}
 
 
-async def test_what_the_driver_tells_arrives(host):
+async def test_facts_of_the_driver_process_arrive(host):
     found = await host.inventory().scan()
     assert [device.uuid for device in found.devices] == ["GPU-0", "GPU-1", "GPU-2"]
     assert (found.driver_version, found.minors["GPU-2"]) == ("580.95.05", 2)
@@ -86,7 +86,7 @@ async def test_a_gpu_whose_call_hangs_is_failed_and_hides_no_other(host, call):
     found = await inventory.scan()
     assert health(found) == {0: "Healthy", 1: "Failed", 2: "Healthy"}
     (failed,) = (each for each in found.devices if each.index == 1)
-    assert (failed.cause, failed.causes) == (driver.HANGS, ("DriverHangs",))
+    assert (failed.cause, failed.causes) == (driver.HANGS_CAUSE, ("DriverHangs",))
 
 
 async def ended(inventory):
@@ -96,14 +96,14 @@ async def ended(inventory):
         await inventory.scan()
 
 
-async def test_a_gpu_that_hung_is_asked_about_again_after_a_while(host, monkeypatch):
+async def test_a_gpu_that_hung_is_queried_again_after_a_while(host, monkeypatch):
     inventory = host.inventory(answer_seconds=HANGS_SECONDS)
     await inventory.scan()
     host.is_now(gpu(0), gpu(1), gpu(2), hangs={"nvmlDeviceGetMemoryInfo": [1]})
     await inventory.scan()
     host.is_now(gpu(0), gpu(1), gpu(2))
     assert health(await inventory.scan())[1] == "Failed"
-    monkeypatch.setattr(driver, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "RETRY_SECONDS", 0.0)
     assert health(await inventory.scan()) == {0: "Healthy", 1: "Healthy", 2: "Healthy"}
 
 
@@ -126,11 +126,11 @@ def in_mig_mode(**facts):
     return gpu(0, **(plain | facts), profiles=profiles, places=places)
 
 
-async def test_a_gpu_is_cut_by_the_process_that_asks_the_driver(host):
+async def test_a_gpu_is_partitioned_by_the_process_that_queries_the_driver(host):
     host.is_now(in_mig_mode())
     inventory = host.inventory()
     await inventory.scan()
-    await inventory.cut("GPU-0", [Place("3g.71gb", 4, 4), Place("1g.18gb", 0, 1)])
+    await inventory.partition("GPU-0", [Place("3g.71gb", 4, 4), Place("1g.18gb", 0, 1)])
     found = await inventory.scan()
     assert {(each.mig_profile, each.mig_start) for each in found.devices} == {
         ("3g.71gb", 4),
@@ -141,27 +141,29 @@ async def test_a_gpu_is_cut_by_the_process_that_asks_the_driver(host):
 
 
 @pytest.mark.parametrize(("uuid", "text"), [("GPU-0", "processes use"), ("GPU-9", "NVML")])
-async def test_a_gpu_that_cannot_be_cut_says_why_and_the_process_goes_on(host, uuid, text):
+async def test_a_partitioning_that_fails_gives_the_reason_and_the_process_continues(
+    host, uuid, text
+):
     host.is_now(in_mig_mode(pids=[7]))
     inventory = host.inventory()
     await inventory.scan()
     with pytest.raises(InventoryUnavailable, match=text):
-        await inventory.cut(uuid, [])
+        await inventory.partition(uuid, [])
     assert [each.uuid for each in (await inventory.scan()).devices] == ["MIG-1"]
 
 
-async def test_a_cut_that_hangs_is_left_alone(host, monkeypatch):
-    monkeypatch.setattr(driver_process, "CUT_SECONDS", 0.5)
+async def test_a_partitioning_that_hangs_is_abandoned(host, monkeypatch):
+    monkeypatch.setattr(driver_process, "PARTITION_SECONDS", 0.5)
     host.is_now(in_mig_mode(), hangs={"nvmlGpuInstanceDestroy": None})
     inventory = host.inventory(answer_seconds=HANGS_SECONDS)
     await inventory.scan()
     with pytest.raises(DriverHangs):
-        await inventory.cut("GPU-0", [])
+        await inventory.partition("GPU-0", [])
     host.is_now(in_mig_mode())
     assert [each.uuid for each in (await inventory.scan()).devices] == ["MIG-1"]
 
 
-async def test_a_call_that_is_no_gpus_is_told_as_such_and_the_next_scan_asks_anew(host):
+async def test_a_hanging_call_of_no_single_gpu_fails_the_scan_and_the_next_scan_repeats_it(host):
     inventory = host.inventory(answer_seconds=HANGS_SECONDS)
     host.is_now(gpu(0), hangs={"nvmlDeviceGetCount": None})
     with pytest.raises(DriverHangs, match="has not answered within 5 s"):
@@ -170,7 +172,7 @@ async def test_a_call_that_is_no_gpus_is_told_as_such_and_the_next_scan_asks_ane
     assert health(await inventory.scan()) == {0: "Healthy"}
 
 
-async def test_where_killed_processes_do_not_end_no_more_are_started(host):
+async def test_no_process_is_started_while_too_many_killed_ones_hang(host):
     inventory = host.inventory()
     hanging = types.SimpleNamespace(returncode=None)
     inventory._process._stuck = [hanging] * driver_process.MAX_STUCK
@@ -187,13 +189,13 @@ async def test_a_process_that_was_killed_is_started_again(host):
     assert len((await inventory.scan()).devices) == 3
 
 
-async def test_a_missing_driver_is_an_error_that_says_what_to_do(host):
+async def test_a_missing_driver_is_an_error_with_instructions(host):
     host.is_now(missing=True)
     with pytest.raises(InventoryUnavailable, match=r"agent\.driverRoot"):
         await host.inventory().scan()
 
 
-async def test_an_xid_wakes_the_agent_and_counts_until_the_gpu_was_mended(host):
+async def test_an_xid_starts_a_scan_and_counts_until_errors_are_forgotten(host):
     inventory = host.inventory()
     host.is_now(gpu(0, events=8), event=79)
     await inventory.scan()
@@ -237,14 +239,14 @@ async def test_a_node_without_nvidias_gpus_needs_no_driver(host, devices):
     assert (await host.inventory().scan()).devices == ()
 
 
-async def test_a_gpu_of_nvidias_without_a_driver_is_said(host):
+async def test_an_nvidia_gpu_without_a_driver_is_an_error(host):
     plug_in(host.folder, ("0x10de", "0x030200"), ("0x1002", "0x120000"))
     host.is_now(missing=True)
     with pytest.raises(InventoryUnavailable, match="install NVIDIA's driver"):
         await host.inventory().scan()
 
 
-async def test_where_the_host_lists_no_pci_devices_a_missing_driver_is_said(host):
+async def test_without_a_list_of_pci_devices_a_missing_driver_is_an_error(host):
     host.is_now(missing=True)
     with pytest.raises(InventoryUnavailable, match="install NVIDIA's driver"):
         await host.inventory().scan()
@@ -258,10 +260,10 @@ async def test_programs_that_fail_again_and_again_do_not_have_the_gpus_scanned_e
         inventory._wake.set()
         await inventory.changed()
         await inventory.scan()
-    assert asyncio.get_running_loop().time() - began >= 3 * driver.LEAST_SECONDS
+    assert asyncio.get_running_loop().time() - began >= 3 * driver.MIN_SCAN_INTERVAL_SECONDS
 
 
-async def test_who_is_mended_during_a_scan_is_not_blamed_by_that_scan(host, monkeypatch):
+async def test_errors_forgotten_during_a_scan_do_not_count_in_that_scan(host, monkeypatch):
     host.is_now(gpu(0, events=8), event=79)
     inventory = host.inventory()
     await inventory.scan()
@@ -279,7 +281,7 @@ async def test_who_is_mended_during_a_scan_is_not_blamed_by_that_scan(host, monk
     assert (await inventory.scan()).devices[0].xids == ()
 
 
-async def test_a_driver_that_comes_back_is_asked_by_who_has_loaded_it_anew(host):
+async def test_a_driver_that_returns_is_queried_by_a_new_process(host):
     inventory = host.inventory()
     await inventory.scan()
     process = inventory._process._process

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from gpupack_agent.inventory.driver_files import injection, make_nodes, preload
+from gpupack_agent.inventory.driver_files import create_device_nodes, injection, preload
 from gpupack_agent.inventory.driver_root import DriverSearch
 
 
@@ -49,7 +49,7 @@ def test_the_program_that_shows_gpus_is_found_where_a_gpu_operator_puts_it(tmp_p
     assert mount.container_path == "/usr/bin/nvidia-smi"
 
 
-def test_what_reads_the_loaders_cache_is_told_where_the_driver_is(tmp_path):
+def test_a_variable_gives_the_drivers_folder_to_programs_that_read_the_loaders_cache(tmp_path):
     folder = injection(DriverSearch(tmp_path), [0]).environment["TRITON_LIBCUDA_PATH"]
     search = host(tmp_path, "usr/lib64/libcuda.so.1")
     assert f"{folder}/libcuda.so.1" in {
@@ -88,7 +88,7 @@ def test_device_nodes_that_came_after_the_container_are_made_in_it(tmp_path):
         os.mknod(tmp_path / "dev/nvidia0", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     except PermissionError:
         pytest.skip("making device nodes takes CAP_MKNOD")
-    make_nodes(search, tmp_path / "own")
+    create_device_nodes(search, tmp_path / "own")
     made = (tmp_path / "own/nvidia0").stat()
     assert (stat.S_ISCHR(made.st_mode), made.st_rdev) == (True, os.makedev(1, 3))
     assert sorted(path.name for path in (tmp_path / "own").iterdir()) == ["nvidia0", "nvidiactl"]

@@ -48,7 +48,7 @@ def shown(host, setting="auto"):
 
 
 @pytest.mark.parametrize("layout", [DEBIAN, RED_HAT, DRIVER_CONTAINER, GKE])
-def test_a_usual_layout_is_found_by_itself(tmp_path, layout):
+def test_a_usual_driver_folder_is_found_without_a_setting(tmp_path, layout):
     put(tmp_path, *layout)
     folder, libraries, programs = layout
     root = folder.lstrip("/") + "/" if folder != "/" else ""
@@ -87,7 +87,7 @@ def test_of_two_drivers_the_one_counts_that_the_kernel_has_loaded(tmp_path, modu
     assert shown(tmp_path)[0] == folder
 
 
-def test_a_driver_that_comes_later_is_found_by_the_next_look(tmp_path):
+def test_a_driver_that_is_installed_later_is_found_by_the_next_search(tmp_path):
     search = DriverSearch(tmp_path)
     assert search.find().libraries == ()
     put(tmp_path, *DRIVER_CONTAINER)
@@ -131,7 +131,7 @@ def test_this_machines_own_cache_is_read():
 
 
 @pytest.mark.parametrize("length", [0, 20, 47, 60, 100])
-def test_a_cache_that_is_cut_off_names_nothing(tmp_path, length):
+def test_a_truncated_loader_cache_contains_no_library(tmp_path, length):
     (tmp_path / "etc").mkdir()
     whole = cache((0x0303, "libcuda.so.1", "/opt/odd/libcuda.so.1"))
     (tmp_path / "etc/ld.so.cache").write_bytes(whole[: min(length, 71)])

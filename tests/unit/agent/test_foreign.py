@@ -39,9 +39,9 @@ class Node:
             raise Unreachable("no answer")
         return self.labels
 
-    async def look(self, served, resources=(AMD, NPU, NVIDIA, OTHER)):
-        self.foreign.see(served, [name for name in resources if name in served])
-        await self.foreign.look()
+    async def refresh(self, served, resources=(AMD, NPU, NVIDIA, OTHER)):
+        self.foreign.update(served, [name for name in resources if name in served])
+        await self.foreign.refresh()
         return {each.uuid: each.model for each in self.foreign.devices}
 
 
@@ -64,50 +64,50 @@ def device(address, model, memory=196592):
 
 async def test_gpus_of_several_vendors_on_one_node_are_described_by_labels():
     node = Node(amd="MI300X", chip="910B3")
-    found = await node.look({AMD: ADDRESSES, NPU: {"npu-0"}})
+    found = await node.refresh({AMD: ADDRESSES, NPU: {"npu-0"}})
     assert found == {"0000:c1:00.0": "MI300X", "0000:c6:00.0": "MI300X", "npu-0": "910B3"}
     assert [each.resource for each in node.foreign.devices] == [AMD, AMD, NPU]
 
 
 async def test_gpus_that_nvidias_driver_may_show_are_left_to_it():
-    assert await Node(amd="MI300X").look({NVIDIA: {"GPU-0"}, OTHER: {"x"}}) == {}
+    assert await Node(amd="MI300X").refresh({NVIDIA: {"GPU-0"}, OTHER: {"x"}}) == {}
 
 
-async def test_the_vendors_library_tells_each_gpu_by_itself():
+async def test_the_vendors_library_describes_each_gpu():
     node = Node(amd="MI300X")
     node.library.devices = (device("0000:c1:00.0", "MI300X OAM"), device("0000:c6:00.0", "MI210"))
-    found = await node.look({AMD: ADDRESSES})
+    found = await node.refresh({AMD: ADDRESSES})
     assert found == {"0000:c1:00.0": "MI300X OAM", "0000:c6:00.0": "MI210"}
     assert {each.resource for each in node.foreign.devices} == {AMD}
 
 
-async def test_a_library_that_tells_nothing_leaves_it_to_the_labels():
-    assert set((await Node(amd="MI300X").look({AMD: ADDRESSES})).values()) == {"MI300X"}
+async def test_labels_count_if_the_vendors_library_fails():
+    assert set((await Node(amd="MI300X").refresh({AMD: ADDRESSES})).values()) == {"MI300X"}
 
 
 async def test_ids_that_the_library_does_not_know_are_described_by_labels():
     node = Node(amd="MI300X")
     node.library.devices = (device("0000:c1:00.0", "MI300X OAM"),)
-    assert (await node.look({AMD: {"amdgpu_xcp_30"}})) == {"amdgpu_xcp_30": "MI300X"}
+    assert (await node.refresh({AMD: {"amdgpu_xcp_30"}})) == {"amdgpu_xcp_30": "MI300X"}
 
 
 async def test_labels_that_cannot_be_read_and_a_plugin_that_restarts_change_nothing(caplog):
     node = Node(amd="MI300X")
-    before = await node.look({AMD: ADDRESSES})
+    before = await node.refresh({AMD: ADDRESSES})
     node.labels = None
-    assert await node.look({AMD: frozenset()}) == before
+    assert await node.refresh({AMD: frozenset()}) == before
     assert "cannot read this node's labels" in caplog.text
 
 
-async def test_without_labels_nothing_is_said():
-    assert await Node().look({AMD: ADDRESSES}) == {}
+async def test_without_labels_there_are_no_devices():
+    assert await Node().refresh({AMD: ADDRESSES}) == {}
 
 
 async def test_an_id_of_two_plugins_counts_once():
-    assert await Node(amd="a", chip="b").look({AMD: {"0"}, NPU: {"0"}}) == {"0": "a"}
+    assert await Node(amd="a", chip="b").refresh({AMD: {"0"}, NPU: {"0"}}) == {"0": "a"}
 
 
 @pytest.mark.parametrize(("resource", "theirs"), [(AMD, True), (NVIDIA, False), (OTHER, False)])
-def test_whose_a_gpu_in_gpunode_is_its_resource_tells(resource, theirs):
+def test_the_resource_shows_whether_a_gpu_is_of_another_vendor(resource, theirs):
     gpu = GpuDevice(uuid="0", index=0, model="m", memory_mib=1, resource=resource)
-    assert Node().foreign.is_theirs(gpu) is theirs
+    assert Node().foreign.is_foreign(gpu) is theirs

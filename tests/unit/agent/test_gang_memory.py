@@ -27,20 +27,20 @@ def member(build):
     return made
 
 
-def prepared(pod, node, ticket):
-    return admit(Start(pod, "worker", names.GPU, frozenset({ticket})), node)
+def prepared(pod, node, token):
+    return admit(Start(pod, "worker", names.GPU, frozenset({token})), node)
 
 
 def test_the_first_pod_of_a_gang_keeps_its_own_memory(build, member):
     pod = member("a", 0)
-    assert prepared(pod, build.node(pods=[pod]), "gpu-0").memory_of == "uid-a"
+    assert prepared(pod, build.node(pods=[pod]), "gpu-0").memory_owner_uid == "uid-a"
 
 
 def test_the_second_pod_gets_the_memory_of_the_first(build, member):
     first, second = member("a", 0), member("b", 1)
     record = prepared(first, build.node(pods=[first, second]), "gpu-0")
     found = prepared(second, build.node(records=[record], pods=[first, second]), "gpu-1")
-    assert found.memory_of == "uid-a"
+    assert found.memory_owner_uid == "uid-a"
 
 
 @pytest.mark.parametrize("other", [{"gang": "uid-of-job/2"}, {"namespace": "other"}, {"gang": ""}])
@@ -53,7 +53,9 @@ def test_pods_of_another_gang_attempt_or_namespace_share_nothing(build, member, 
 
 def test_the_memory_of_a_pod_that_has_ended_is_not_mounted(build, member):
     first, second = member("a", 0, finished=True), member("b", 1)
-    record = dataclasses.replace(build.record("a", build.share(0)), gang=GANG, memory_of="uid-a")
+    record = dataclasses.replace(
+        build.record("a", build.share(0)), gang=GANG, memory_owner_uid="uid-a"
+    )
     node = build.node(records=[record], pods=[first, second])
     assert memory_owner(second, node) == "uid-b"
     gone = build.node(records=[record], pods=[second], cgroups={"uid-a": CgroupState.EMPTY})
@@ -65,7 +67,7 @@ def test_a_container_that_restarts_keeps_the_memory_that_it_had(build, member):
     pods = [first, second, third]
     of_second = prepared(second, build.node(pods=pods), "gpu-1")
     of_first = dataclasses.replace(
-        build.record("a", build.share(0), tickets=("gpu-0",)), gang=GANG, memory_of="uid-b"
+        build.record("a", build.share(0), tokens=("gpu-0",)), gang=GANG, memory_owner_uid="uid-b"
     )
     node = build.node(records=[of_first, of_second], pods=pods)
     assert memory_owner(first, node) == "uid-b"
@@ -75,8 +77,8 @@ def test_a_container_that_restarts_keeps_the_memory_that_it_had(build, member):
 
 def test_the_spec_mounts_the_owners_volume_where_it_can_be_written(build):
     memory = GangMemory("/data/kubelet/")
-    record = dataclasses.replace(build.record("b"), gang=GANG, memory_of="uid-a")
-    spec = cdi.render(record, memory.into(Injection(), record), simulated=True)
+    record = dataclasses.replace(build.record("b"), gang=GANG, memory_owner_uid="uid-a")
+    spec = cdi.render_spec(record, memory.with_shared_memory(Injection(), record), simulated=True)
     (mount,) = spec["devices"][0]["containerEdits"]["mounts"]
     path = "/data/kubelet/pods/uid-a/volumes/kubernetes.io~empty-dir/shm"
     assert (mount["hostPath"], mount["containerPath"]) == (path, "/dev/shm")
@@ -85,14 +87,14 @@ def test_the_spec_mounts_the_owners_volume_where_it_can_be_written(build):
 
 @pytest.mark.parametrize("owner", ["", "uid-b"])
 def test_an_owner_and_a_pod_without_a_gang_get_no_mount(build, owner):
-    record = dataclasses.replace(build.record("b"), memory_of=owner)
-    assert GangMemory("/var/lib/kubelet").into(Injection(), record) == Injection()
+    record = dataclasses.replace(build.record("b"), memory_owner_uid=owner)
+    assert GangMemory("/var/lib/kubelet").with_shared_memory(Injection(), record) == Injection()
 
 
 def test_a_record_is_read_back_with_its_gang(build, tmp_path):
     folder = cdi.SpecFolder(tmp_path)
     record = dataclasses.replace(
-        build.record("b"), peers=(build.share(1),), gang=GANG, memory_of="uid-a"
+        build.record("b"), peers=(build.share(1),), gang=GANG, memory_owner_uid="uid-a"
     )
     folder.write(record, Injection(), simulated=True)
     again = cdi.SpecFolder(tmp_path)

@@ -63,7 +63,7 @@ def gpm(nvml):
     return Gpm(nvml)
 
 
-def test_figures_are_of_the_time_between_two_scans_without_those_that_are_not_told(gpm):
+def test_figures_cover_the_time_between_two_scans_without_unsupported_ones(gpm):
     assert gpm.percents("GPU-0", None) == {}
     assert gpm.percents("GPU-0", None) == {
         "NVML_GPM_METRIC_GRAPHICS_UTIL": 1.0,
@@ -72,7 +72,7 @@ def test_figures_are_of_the_time_between_two_scans_without_those_that_are_not_to
     }
 
 
-def test_one_sample_of_each_gpu_is_kept_and_none_of_those_that_are_gone(gpm, nvml):
+def test_one_sample_is_kept_of_each_present_gpu(gpm, nvml):
     for _ in range(3):
         gpm.percents("GPU-0", None)
         gpm.percents("GPU-1", None)
@@ -81,7 +81,7 @@ def test_one_sample_of_each_gpu_is_kept_and_none_of_those_that_are_gone(gpm, nvm
     assert nvml.kept == {6}
 
 
-def test_a_gpu_that_is_lost_leaves_no_sample_and_begins_anew(gpm, nvml):
+def test_a_lost_gpu_leaves_no_sample_and_starts_again(gpm, nvml):
     gpm.percents("GPU-0", None)
     nvml.is_lost = True
     assert gpm.percents("GPU-0", None) == {}
@@ -91,7 +91,7 @@ def test_a_gpu_that_is_lost_leaves_no_sample_and_begins_anew(gpm, nvml):
     assert gpm.percents("GPU-0", None)["NVML_GPM_METRIC_SM_UTIL"] == 1.0
 
 
-def test_a_board_that_does_not_monitor_is_left_alone(gpm, nvml):
+def test_a_board_without_gpm_has_no_figures(gpm, nvml):
     nvml.is_supported = False
     assert (gpm.percents("GPU-0", None), nvml.taken) == ({}, 0)
 

@@ -62,7 +62,7 @@ def test_figures_have_the_names_and_units_of_dcgm_exporter(shown):
     assert "\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{" in text
 
 
-def test_what_a_gpu_worked_is_a_ratio_as_dcgm_exporter_has_it(build):
+def test_activity_is_a_ratio_as_in_dcgm_exporter(build):
     known_devices = KnownDevices()
     load = Load(graphics_active_percent=98.0, sm_active_percent=96.0, dram_active_percent=16.0)
     facts = GpuFacts(uuid="GPU-0", index=0, name="NVIDIA H200", load=load)
@@ -75,25 +75,25 @@ def test_what_a_gpu_worked_is_a_ratio_as_dcgm_exporter_has_it(build):
     assert value(registry, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE") is None
 
 
-def test_what_holds_the_clocks_down_is_told_by_its_name(shown):
+def test_throttle_reasons_have_nvmls_names(shown):
     assert value(shown(), "gpupack_agent_gpu_throttled", reason="SwPowerCap") == 1
     assert value(shown("rest"), "gpupack_agent_gpu_throttled") is None
 
 
-def test_used_free_and_reserved_memory_are_all_there_is(shown):
+def test_used_free_and_reserved_memory_sum_up_to_the_total(shown):
     registry = shown()
     parts = (value(registry, f"DCGM_FI_DEV_FB_{part}") for part in ("USED", "FREE", "RESERVED"))
     assert sum(parts) == pytest.approx(143771, abs=1)
 
 
-def test_each_pod_shows_what_it_was_given(shown, build):
+def test_each_pod_has_metrics_of_its_granted_share(shown, build):
     pod = build.pod("a", build.share(percent=40))
     assert value(shown(pods=[pod]), "gpupack_agent_pod_gpu_granted_ratio", pod=pod.name) == 0.4
 
 
 def test_each_gpu_of_a_pod_shows_the_container_that_has_it(build):
     registry, use, store = prometheus_client.CollectorRegistry(), PodUse(), PodStore(())
-    pod = build.pod("a", build.share(1), build.share(0), asks=build.asks(x=1, y=1))
+    pod = build.pod("a", build.share(1), build.share(0), requests=build.requests(x=1, y=1))
     store.by_uid = {pod.uid: pod}
     use.memory_bytes = {("GPU-0", pod.uid): 4096}
     registry.register(GpuMetrics(KnownDevices(), store, use, node="n1"))
@@ -104,7 +104,7 @@ def test_each_gpu_of_a_pod_shows_the_container_that_has_it(build):
     assert value(registry, used, UUID="GPU-0", container="y") == 4096
 
 
-def test_a_gpu_without_facts_has_its_health_and_no_figures(build):
+def test_a_gpu_without_facts_has_a_health_and_no_figures(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0, health="Failed"),)))
     registry = prometheus_client.CollectorRegistry()
@@ -125,7 +125,7 @@ def test_eight_gpus_are_one_series_a_figure_each(shown):
     assert len(set(series)) == len(series) == 8
 
 
-def test_what_a_pod_uses_is_shown_by_pod_and_job(build):
+def test_energy_and_memory_are_shown_by_pod_and_job(build):
     registry, use, store = prometheus_client.CollectorRegistry(), PodUse(), PodStore(())
     store.by_uid = {"uid-w": PodView("team", "train-1-0-x", "uid-w", job="train")}
     use.joules = {"uid-w": 1500.0, "uid-unknown": 3.0}
@@ -142,7 +142,7 @@ def test_what_a_pod_uses_is_shown_by_pod_and_job(build):
     assert [text.count(f"{each}{{") for each in (name, used)] == [1, 1]
 
 
-def test_slices_have_series_of_their_own_under_their_gpus_labels(build):
+def test_slices_have_their_own_series_with_the_labels_of_their_gpu(build):
     known_devices = KnownDevices()
     load = Load(memory_used_bytes=2**30, sm_active_percent=40.0)
     of_slice = SliceFacts(uuid="MIG-1", profile="1g.18gb", instance=7, load=load)

@@ -40,7 +40,7 @@ NODE = "/api/v1/nodes/node-1"
 @pytest.fixture
 def agents(cluster, cgroups, tmp_path, monkeypatch):
     """Makes writers as agents do that follow each other on one node."""
-    monkeypatch.setattr("gpupack_agent.gpunode.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gpupack_agent.gpunode.COMPARE_SECONDS", 0.05)
 
     def start(*devices, **found):
         specs = SpecFolder(tmp_path / "cdi")
@@ -105,35 +105,35 @@ def test_a_status_sums_its_devices_up(build):
 
 
 async def test_a_missing_gpunode_is_created_and_filled(cluster, writer):
-    await writer.begin()
+    await writer.restore()
     assert written(cluster)["devices"][0]["uuid"] == "GPU-0"
     assert written(cluster)["driverVersion"] == "1"
     assert "observedAt" in written(cluster)
 
 
 async def test_the_node_owns_its_gpunode(cluster, writer):
-    await writer.begin()
+    await writer.restore()
     assert cluster.server.objects[PATH]["metadata"]["ownerReferences"] == [OWNER]
 
 
 async def test_without_its_node_no_gpunode_is_created(cluster, writer):
     del cluster.server.objects[NODE]
     with pytest.raises(errors.NotFound):
-        await writer.begin()
+        await writer.restore()
     assert PATH not in cluster.server.objects
 
 
-async def test_a_gpunode_that_went_with_its_node_mended_nothing(cluster, writer, node, build):
-    await writer.begin()
+async def test_a_gpunode_deleted_with_its_node_keeps_past_errors(cluster, writer, node, build):
+    await writer.restore()
     node.known_devices.update(Findings(devices=(build.device(1),)))
     del cluster.server.objects[PATH]
     cluster.server.objects[NODE]["metadata"]["uid"] = "uid-of-its-successor"
-    await writer.begin()
+    await writer.restore()
     assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-0", "GPU-1"]
 
 
-async def test_what_the_scheduler_said_of_the_inventory_stays(cluster, writer, node, build):
-    await writer.begin()
+async def test_measurements_of_other_components_stay_in_the_status(cluster, writer, node, build):
+    await writer.restore()
     said = {"type": "InventoryRejected", "status": "True", "reason": "GpusDisputed"}
     said |= {"message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     cluster.server.objects[PATH]["status"]["conditions"] = [said]
@@ -142,12 +142,12 @@ async def test_what_the_scheduler_said_of_the_inventory_stays(cluster, writer, n
     assert written(cluster)["conditions"] == [said]
 
 
-async def test_a_node_without_cgroups_of_pods_says_so_until_there_are(
+async def test_a_node_without_pod_cgroups_has_a_condition_until_there_are_some(
     cluster, writer, node, cgroups
 ):
     (cgroups.root / "kubepods").rmdir()
     node.cgroups.state("uid-a")
-    await writer.begin()
+    await writer.restore()
     (told,) = written(cluster)["conditions"]
     assert (told["type"], told["status"]) == ("PodCgroupsMissing", "True")
     assert "set kubelet.cgroupRoot" in told["message"]
@@ -159,8 +159,8 @@ async def test_a_node_without_cgroups_of_pods_says_so_until_there_are(
 
 
 async def test_a_gpunode_that_is_right_is_not_written_again(cluster, agents, build):
-    await agents(build.device(0)).begin()
-    await agents(build.device(0)).begin()
+    await agents(build.device(0)).restore()
+    await agents(build.device(0)).restore()
     assert cluster.server.writes.count(WRITE) == 1
 
 
@@ -177,26 +177,26 @@ async def test_a_change_is_written_when_it_happens(cluster, writer, node, build)
 async def test_a_gpu_that_the_last_agent_saw_and_this_one_does_not_is_reported(
     cluster, agents, build
 ):
-    await agents(build.device(0)).begin()
-    await agents(build.device(1)).begin()
+    await agents(build.device(0)).restore()
+    await agents(build.device(1)).restore()
     assert [(each["uuid"], each.get("health")) for each in written(cluster)["devices"]] == [
         ("GPU-0", "Failed"),
         ("GPU-1", None),
     ]
 
 
-async def test_deleting_the_gpunode_forgets_a_gpu_that_is_gone(cluster, writer, node, build):
-    await writer.begin()
+async def test_deleting_the_gpunode_forgets_a_gpu_that_disappeared(cluster, writer, node, build):
+    await writer.restore()
     node.known_devices.update(Findings(devices=(build.device(1),)))
     del cluster.server.objects[PATH]
-    await writer.begin()
+    await writer.restore()
     assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-1"]
 
 
-async def test_a_gpunode_that_somebody_made_anew_says_that_its_gpus_were_mended(
+async def test_a_gpunode_that_was_deleted_and_created_again_clears_past_errors(
     cluster, writer, node, build
 ):
-    await writer.begin()
+    await writer.restore()
     node.known_devices.update(Findings(devices=(build.device(1),)))
     old = cluster.server.objects.pop(PATH)
     cluster.server.objects[PATH] = {
@@ -227,34 +227,34 @@ async def test_a_pod_deleted_by_force_is_listed_while_its_processes_run(
     assert cluster.server.writes.count(WRITE) == 3
 
 
-async def test_a_new_agent_reports_on_what_lingers_and_takes_nothing_back_meanwhile(
+async def test_a_new_agent_keeps_reported_terminating_holders_until_it_knows_the_pods(
     cluster, agents, build, cgroups
 ):
     first = agents(build.device(0))
     first._report.node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
     cgroups.add("a")
     first._report.node.pods.replace([])
-    await first.begin()
+    await first.restore()
     second = agents(build.device(0))
-    await second.begin()
+    await second.restore()
     second._report.node.pods.replace([])
-    await second.begin()
+    await second.restore()
     assert written(cluster)["holders"] == [LINGERS]
     assert cluster.server.writes.count(WRITE) == 1
 
 
-async def test_a_layout_that_is_wanted_is_announced_before_it_is_brought_about(
+async def test_a_requested_layout_is_announced_before_the_gpu_is_partitioned(
     cluster, agents, build, monkeypatch
 ):
     monkeypatch.setattr("gpupack_agent.gpunode.LAYOUT_SECONDS", 0.05)
     monkeypatch.setattr("gpupack_agent.layouts.SETTLED_SECONDS", 0.1)
-    gpu = MigGpu("GPU-9", {"1g.18gb": Profile(number=19, size=1, starts=(0, 1), most=2)})
+    gpu = MigGpu("GPU-9", {"1g.18gb": Profile(number=19, size=1, starts=(0, 1), max_count=2)})
     writer = agents(build.device(0), mig_gpus=(gpu,))
     layouts, cuts = writer._report.layouts, []
     writer._report.node.pods.replace([])
 
     class Cutter:
-        async def cut(self, uuid, places):
+        async def partition(self, uuid, places):
             cuts.append((uuid, places, written(cluster)["migGpus"]))
 
     async with running(writer.run()):
@@ -273,36 +273,36 @@ async def test_a_layout_that_is_wanted_is_announced_before_it_is_brought_about(
 
 async def test_before_the_pods_are_known_none_counts_as_deleted(cluster, writer, node, build):
     node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
-    await writer.begin()
+    await writer.restore()
     assert "holders" not in written(cluster)
 
 
 async def test_an_observed_node_stays_observed_over_a_restart_of_the_agent(cluster, agents, build):
     first = agents(build.device(0))
-    first._report.node_mode.see({NVIDIA: {"GPU-0"}})
-    await first.begin()
+    first._report.node_mode.update({NVIDIA: {"GPU-0"}})
+    await first.restore()
     assert (written(cluster)["mode"], written(cluster)["resources"]) == ("observed", [NVIDIA])
     second = agents(build.device(0))
-    second._report.node_mode.see({})
-    await second.begin()
+    second._report.node_mode.update({})
+    await second.restore()
     assert written(cluster)["mode"] == "observed"
     assert not second._report.node_mode.may_register()
 
 
-async def test_each_gpu_says_by_which_resource_it_is_handed_out(cluster, agents, build):
+async def test_each_gpu_in_gpunode_has_its_resource(cluster, agents, build):
     first = agents(build.device(0), build.device(1))
-    first._report.node_mode.see({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
-    await first.begin()
+    first._report.node_mode.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
+    await first.restore()
     for writer in (first, agents(build.device(0), build.device(1))):
-        await writer.begin()
+        await writer.restore()
         assert written(cluster)["resources"] == [NVIDIA, OTHER]
         assert [each["resource"] for each in written(cluster)["devices"]] == [NVIDIA, OTHER]
 
 
 async def test_deleting_the_gpunode_ends_observation(cluster, writer):
     node_mode = writer._report.node_mode
-    node_mode.see({NVIDIA: {"GPU-0"}})
-    await writer.begin()
+    node_mode.update({NVIDIA: {"GPU-0"}})
+    await writer.restore()
     del cluster.server.objects[PATH]
     await writer._refresh()
     assert "mode" not in written(cluster)
@@ -383,11 +383,11 @@ async def test_without_its_node_no_lease_is_created(cluster):
     assert cluster.server.writes == [("PATCH", LEASE)]
 
 
-async def test_who_uses_the_gpus_is_written_soon_and_not_at_each_pod(
+async def test_the_use_of_gpus_is_written_soon_and_not_for_each_pod(
     writer, node, cluster, build, monkeypatch
 ):
     node.pods.replace([])
-    await writer.begin()
+    await writer.restore()
     node.pods.upsert(msgspec.convert(build.pod_json("a", build.share(0)), objects.Pod))
     assert not writer._is_due()
     monkeypatch.setattr("gpupack_agent.gpunode.USAGE_SECONDS", 0.0)
@@ -409,16 +409,16 @@ def test_gpus_have_limited_shares_while_their_supervisor_lives(writer, build, fo
         return [device.limits for device in report.status(GpuNodeStatus()).devices]
 
     assert limits() == ["None", "None", "None"]
-    mps.beat()
+    mps.write_sign_of_life()
     assert limits() == ["MPS", "None", "None"]
-    mps.rest()
+    mps.remove_sign_of_life()
     assert limits() == ["None", "None", "None"]
 
 
-def test_gpus_of_other_vendors_stand_beside_those_of_the_driver(build):
+def test_gpus_of_other_vendors_are_listed_with_those_of_the_driver(build):
     theirs = msgspec.structs.replace(build.device(7), resource="amd.com/gpu", model="MI300X")
     node_mode = NodeMode(("amd.com/gpu",), others=("amd.com/gpu",))
-    node_mode.see({"amd.com/gpu": {"GPU-7"}})
+    node_mode.update({"amd.com/gpu": {"GPU-7"}})
     found = describe(Findings(devices=(build.device(0),)), node_mode, foreign=(theirs,))
     assert [each.resource for each in found.devices] == [names.GPU, "amd.com/gpu"]
     assert found.model == "MI300X, NVIDIA H200"
@@ -436,5 +436,5 @@ def test_gpus_of_other_vendors_that_gpunode_recorded_are_not_missed_by_the_drive
         ),
     )
     theirs = msgspec.structs.replace(build.device(7), resource="amd.com/gpu")
-    report.recall(GpuNodeStatus(devices=(build.device(0), theirs)))
+    report.restore(GpuNodeStatus(devices=(build.device(0), theirs)))
     assert set(report.node.known_devices.devices) == {"GPU-0"}

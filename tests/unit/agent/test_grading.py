@@ -8,17 +8,17 @@ import itertools
 import pytest
 
 from gpupack_agent.grading import catalogue
-from gpupack_agent.grading.catalogue import CATALOGUE, MEANING, Class
-from gpupack_agent.grading.grade import Finding, graded
-from gpupack_agent.grading.hysteresis import steady
-from gpupack_agent.grading.rules import RECOVERY_ACTIONS, RULES, judge
+from gpupack_agent.grading.catalogue import CATALOGUE, CLASS_GRADES, XidClass
+from gpupack_agent.grading.grade import Finding, worst_grade
+from gpupack_agent.grading.hysteresis import apply_hysteresis
+from gpupack_agent.grading.rules import RECOVERY_ACTIONS, RULES, grade_gpu
 from gpupack_agent.inventory.facts import Board, Errors, GpuFacts, Links, Load
 
 WELL = GpuFacts(
     uuid="GPU-0",
     index=0,
     name="NVIDIA H200",
-    board=Board(pcie_width_most=16),
+    board=Board(max_pcie_width=16),
     load=Load(throttled_by=frozenset({"SwPowerCap"})),
     errors=Errors(recovery_action=0, remap_failed=False, remap_pending=False),
     links=Links(pcie_width=16, pcie_generation=1, nvlinks=(True,) * 18),
@@ -38,9 +38,9 @@ HOLDS = {
 }
 
 
-def test_a_gpu_at_work_is_healthy_and_so_is_one_that_tells_nothing():
-    assert judge(WELL, ()).health == "Healthy"
-    assert judge(GpuFacts(uuid="a", index=0, name="b"), ()).health == "Healthy"
+def test_a_busy_gpu_and_a_gpu_without_facts_are_healthy():
+    assert grade_gpu(WELL, ()).health == "Healthy"
+    assert grade_gpu(GpuFacts(uuid="a", index=0, name="b"), ()).health == "Healthy"
 
 
 def test_every_rule_of_the_table_is_tried_here():
@@ -49,62 +49,62 @@ def test_every_rule_of_the_table_is_tried_here():
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_that_holds_is_named_with_its_grade_and_what_to_do(rule):
-    grade = judge(dataclasses.replace(WELL, **HOLDS[rule.name]), ())
+def test_a_rule_that_applies_gives_its_name_its_grade_and_an_action(rule):
+    grade = grade_gpu(dataclasses.replace(WELL, **HOLDS[rule.name]), ())
     assert (grade.health, grade.causes) == (rule.health, (rule.name,))
     assert len(grade.cause) > 20
 
 
 @pytest.mark.parametrize("action", RECOVERY_ACTIONS)
-def test_the_recovery_action_that_the_driver_asks_for_counts(action):
-    grade = judge(dataclasses.replace(WELL, errors=Errors(recovery_action=action)), ())
+def test_the_drivers_recovery_action_counts(action):
+    grade = grade_gpu(dataclasses.replace(WELL, errors=Errors(recovery_action=action)), ())
     assert (grade.health, grade.cause) == RECOVERY_ACTIONS[action]
     assert grade.causes == ("RecoveryAction",)
 
 
-def test_an_action_that_we_do_not_know_keeps_new_work_away():
-    grade = judge(dataclasses.replace(WELL, errors=Errors(recovery_action=99)), ())
-    assert (grade.health, grade.cause) == ("Draining", "the driver asks for unknown action 99")
+def test_an_unknown_recovery_action_cordons_the_gpu():
+    grade = grade_gpu(dataclasses.replace(WELL, errors=Errors(recovery_action=99)), ())
+    assert (grade.health, grade.cause) == ("Draining", "the driver requests unknown action 99")
 
 
 def test_links_that_are_all_down_lead_nowhere_and_say_nothing():
     facts = dataclasses.replace(WELL, links=Links(nvlinks=(False,) * 18))
-    assert judge(facts, ()).health == "Healthy"
+    assert grade_gpu(facts, ()).health == "Healthy"
 
 
-@pytest.mark.parametrize("kind", Class)
+@pytest.mark.parametrize("kind", XidClass)
 def test_every_class_of_xids_has_its_grade(kind):
     numbers = [each.number for each in CATALOGUE.values() if each.kind is kind]
     assert numbers
     for number in numbers:
-        grade = judge(WELL, {number})
-        assert grade.health == MEANING[kind][0]
-        assert catalogue.matters(number) is (grade.health != "Healthy")
+        grade = grade_gpu(WELL, {number})
+        assert grade.health == CLASS_GRADES[kind][0]
+        assert catalogue.affects_grade(number) is (grade.health != "Healthy")
         if grade.health != "Healthy":
             assert grade.cause.startswith(f"XID {number}: ")
             assert grade.causes == (kind.value,)
 
 
 @pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
-def test_what_a_program_can_raise_takes_no_gpu_from_others(xid):
-    assert judge(WELL, {xid}).health == "Healthy"
+def test_xids_that_a_program_can_raise_do_not_affect_a_gpu(xid):
+    assert grade_gpu(WELL, {xid}).health == "Healthy"
 
 
 @pytest.mark.parametrize("xid", [0, 1, 7, 138, 4711])
-def test_a_number_that_the_catalogue_does_not_list_says_nothing(xid):
-    assert judge(WELL, {xid}).health == "Healthy"
+def test_an_xid_that_the_catalogue_does_not_list_has_no_effect(xid):
+    assert grade_gpu(WELL, {xid}).health == "Healthy"
 
 
 def test_the_worst_counts_and_all_of_them_are_named():
     facts = dataclasses.replace(WELL, **HOLDS["ThrottledHwThermalSlowdown"])
-    grade = judge(facts, {94, 79, 13})
+    grade = grade_gpu(facts, {94, 79, 13})
     assert (grade.health, grade.cause[:7]) == ("Failed", "XID 79:")
     assert grade.causes == ("XidRestartHost", "XidContainedError", "ThrottledHwThermalSlowdown")
 
 
-def test_of_equals_the_first_is_told():
+def test_the_first_of_equal_findings_is_the_cause():
     first, second = (Finding(rule, "Draining", rule) for rule in ("A", "B"))
-    assert graded([first, second]).cause == "A"
+    assert worst_grade([first, second]).cause == "A"
 
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -118,18 +118,18 @@ def after(seconds):
 def test_a_gpu_gets_worse_at_once(build):
     worse = build.device(0, health="Draining")
     before = build.device(0, health="Degraded")
-    assert steady(worse, before, now=NOON, hold_seconds=HOLD) == worse
+    assert apply_hysteresis(worse, before, now=NOON, hold_seconds=HOLD) == worse
 
 
 def test_it_gets_better_only_after_it_has_been_so_for_a_while(build):
     ill = build.device(0, health="Failed", cause="hot", causes=("A",))
     well = build.device(0)
-    first = steady(well, ill, now=NOON, hold_seconds=HOLD)
+    first = apply_hysteresis(well, ill, now=NOON, hold_seconds=HOLD)
     assert (first.health, first.cause, first.causes) == ("Failed", "hot", ("A",))
     assert first.well_since == "2026-01-01T12:00:00Z"
-    later = steady(well, first, now=after(HOLD - 1), hold_seconds=HOLD)
+    later = apply_hysteresis(well, first, now=after(HOLD - 1), hold_seconds=HOLD)
     assert later == first
-    assert steady(well, later, now=after(HOLD), hold_seconds=HOLD) == well
+    assert apply_hysteresis(well, later, now=after(HOLD), hold_seconds=HOLD) == well
 
 
 def test_a_gpu_that_comes_and_goes_within_that_time_changes_its_grade_once(build):
@@ -137,13 +137,13 @@ def test_a_gpu_that_comes_and_goes_within_that_time_changes_its_grade_once(build
     said, grades = well, []
     for second in range(0, 600, 20):
         seen = ill if second // 20 % 2 else well
-        said = steady(seen, said, now=after(second), hold_seconds=HOLD)
+        said = apply_hysteresis(seen, said, now=after(second), hold_seconds=HOLD)
         grades.append(said.health)
     changes = sum(one != other for one, other in itertools.pairwise(grades))
     assert changes == 1
 
 
-def test_a_moment_that_cannot_be_read_begins_anew(build):
+def test_an_invalid_time_starts_the_hysteresis_again(build):
     ill = build.device(0, health="Failed", well_since="soon")
-    said = steady(build.device(0), ill, now=NOON, hold_seconds=HOLD)
+    said = apply_hysteresis(build.device(0), ill, now=NOON, hold_seconds=HOLD)
     assert said.well_since == "2026-01-01T12:00:00Z"

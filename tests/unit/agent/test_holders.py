@@ -16,7 +16,7 @@ def test_a_pod_that_the_api_shows_unfinished_is_live(build):
     assert holders.is_live("uid-a", build.node(pods=[build.pod("a")], cgroups=ABSENT))
 
 
-def test_a_finished_pod_is_dead_once_its_processes_are_gone(build):
+def test_a_finished_pod_is_dead_once_its_processes_have_ended(build):
     pods = [build.pod("a", finished=True)]
     assert holders.is_live("uid-a", build.node(pods=pods))
     assert not holders.is_live("uid-a", build.node(pods=pods, cgroups=EMPTY))
@@ -28,13 +28,13 @@ def test_a_force_deleted_pod_is_live_while_it_has_a_process(build):
     assert not holders.is_live("uid-a", build.node(cgroups=ABSENT))
 
 
-def test_only_pods_that_the_api_does_not_know_and_that_have_processes_linger(build):
+def test_only_unknown_pods_with_processes_are_terminating_holders(build):
     node = build.node(
         records=[build.record(name) for name in ("known", "killed", "forced")],
         pods=[build.pod("known")],
         cgroups={"uid-killed": CgroupState.EMPTY},
     )
-    (lingers,) = holders.lingering(node)
+    (lingers,) = holders.terminating_holders(node)
     assert (lingers.name, lingers.uid, lingers.devices) == (
         "forced",
         "uid-forced",
@@ -45,7 +45,7 @@ def test_only_pods_that_the_api_does_not_know_and_that_have_processes_linger(bui
 def test_a_pod_holds_the_gpus_that_its_containers_can_open_as_well(build):
     record = dataclasses.replace(build.record("forced"), peers=(build.share(1),))
     node = build.node(records=[record])
-    (lingers,) = holders.lingering(node)
+    (lingers,) = holders.terminating_holders(node)
     assert lingers.devices == (build.share(), build.share(1))
     assert holders.obstacle("uid-next", (build.share(1),), node) is not None
 
@@ -61,20 +61,20 @@ def finished(build, seconds_ago):
     return dataclasses.replace(node, now=100.0)
 
 
-def test_a_pod_that_the_api_calls_finished_lingers_while_it_has_processes(build):
-    (lingers,) = holders.lingering(finished(build, seconds_ago=5.0))
+def test_a_finished_pod_with_processes_is_a_terminating_holder(build):
+    (lingers,) = holders.terminating_holders(finished(build, seconds_ago=5.0))
     assert lingers.name == "a"
     ended = dataclasses.replace(
         finished(build, seconds_ago=5.0), cgroup=lambda _uid: CgroupState.EMPTY
     )
-    assert holders.lingering(ended) == ()
+    assert holders.terminating_holders(ended) == ()
 
 
 def test_the_last_moment_of_a_finished_pods_sandbox_is_not_reported(build):
-    assert holders.lingering(finished(build, seconds_ago=4.0)) == ()
+    assert holders.terminating_holders(finished(build, seconds_ago=4.0)) == ()
 
 
-def test_a_device_of_a_live_pod_is_in_the_way_and_its_holder_is_told_for_the_log_alone(build):
+def test_a_device_of_a_live_pod_is_an_obstacle_and_only_the_log_names_its_holder(build):
     node = build.node(records=[build.record("a")])
     obstacle = holders.obstacle("uid-b", [build.share(0)], node)
     assert obstacle == holders.Obstacle("device GPU-0 is held by another pod", ("team/a",))
@@ -99,22 +99,22 @@ def test_a_started_pod_holds_its_devices_even_if_its_record_was_lost(build):
 
 def two_records(build):
     return [
-        build.record("a", build.share(0), container="x", tickets=("gpu-0",)),
-        build.record("a", build.share(1), container="y", tickets=("gpu-1",)),
+        build.record("a", build.share(0), container="x", tokens=("gpu-0",)),
+        build.record("a", build.share(1), container="y", tokens=("gpu-1",)),
     ]
 
 
-def test_a_pod_with_several_containers_lingers_once_with_all_their_devices(build):
-    (lingers,) = holders.lingering(build.node(records=two_records(build)))
+def test_a_terminating_pod_with_several_containers_is_listed_once_with_all_devices(build):
+    (lingers,) = holders.terminating_holders(build.node(records=two_records(build)))
     assert {share.uuid for share in lingers.devices} == {"GPU-0", "GPU-1"}
     other_order = build.node(records=reversed(two_records(build)))
-    assert holders.lingering(other_order) == (lingers,)
+    assert holders.terminating_holders(other_order) == (lingers,)
 
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_container_of_a_started_pod_holds_its_devices_even_if_its_record_was_lost(build, lost):
     shares = [build.share(0), build.share(1)]
-    pod = build.pod("a", *shares, asks=build.asks(x=1, y=1), started=True)
+    pod = build.pod("a", *shares, requests=build.requests(x=1, y=1), started=True)
     records = two_records(build)
     del records[lost]
     node = build.node(records=records, pods=[pod])
@@ -138,7 +138,7 @@ def test_whole_and_shared_use_of_a_gpu_never_mix(build, held, wanted):
 def test_memory_of_shares_is_summed_too(build):
     node = build.node(records=[build.record("a", build.share(percent=1, memory_mib=600))])
     wanted = build.share(percent=1, memory_mib=401)
-    assert "401 MiB asked" in holders.obstacle("uid-b", [wanted], node).reason
+    assert "401 MiB requested" in holders.obstacle("uid-b", [wanted], node).reason
 
 
 @given(st.lists(st.integers(1, 100), max_size=12))
@@ -147,5 +147,5 @@ def test_admitted_shares_never_sum_to_more_than_a_gpu(build, percents):
     for number, percent in enumerate(percents):
         share = build.share(percent=percent, memory_mib=1)
         if not holders.obstacle(f"uid-{number}", [share], build.node(records=records)):
-            records.append(build.record(str(number), share, tickets=[f"share-{number}"]))
+            records.append(build.record(str(number), share, tokens=[f"share-{number}"]))
     assert sum(record.devices[0].percent for record in records) <= 100

@@ -62,7 +62,7 @@ def test_it_shows_the_health_of_the_gpus_and_follows_it(agent, tmp_path):
     assert metrics(made).count('modelName="H100"') == 16
 
 
-def test_its_sign_of_life_is_what_a_probe_asks_for_until_a_signal_ends_it(agent):
+def test_the_probe_succeeds_until_a_signal_ends_the_agent(agent):
     process, made = agent
     probe = [sys.executable, "-m", "gpupack_agent.probe"]
     until(lambda: run_process(probe, **made).returncode == 0)
@@ -70,7 +70,19 @@ def test_its_sign_of_life_is_what_a_probe_asks_for_until_a_signal_ends_it(agent)
     assert process.wait(30) == 0
 
 
-def test_a_port_that_is_taken_is_said(agent, tmp_path):
+def test_a_part_that_fails_ends_the_process_with_a_clear_line(agent, tmp_path):
+    _, made = agent
+    changed = made | {
+        "GPUPACK_METRICS_PORT": str(free_port()),
+        "GPUPACK_PROBE_FILE": str(tmp_path / "gpus.yaml" / "alive"),
+    }
+    ended = run_process([sys.executable, "-m", "gpupack_agent", "host"], cwd=tmp_path, **changed)
+    assert ended.returncode == 1
+    assert "CRITICAL gpupack_agent: [Errno" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_that_is_in_use_is_an_error(agent, tmp_path):
     _, made = agent
     until(lambda: metrics(made))
     second = run_process([sys.executable, "-m", "gpupack_agent", "host"], cwd=tmp_path, **made)

@@ -51,7 +51,7 @@ def test_pipes_folders_and_large_files_are_not_read(root):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
-def test_what_others_alone_may_read_is_told_from_what_is_missing():
+def test_an_unreadable_file_differs_from_a_missing_one():
     # Nobody else gets into pytest's own folders.
     with tempfile.TemporaryDirectory() as folder:
         root = Root(pathlib.Path(folder))
@@ -60,10 +60,10 @@ def test_what_others_alone_may_read_is_told_from_what_is_missing():
         (root.path / "secret").chmod(0o600)
         (root.path / "closed").mkdir(mode=0o700)
         names = ("/secret", "/closed/config.toml", "/missing", "/")
-        assert [root.refused(name) for name in names] == [False] * 4
+        assert [root.is_unreadable(name) for name in names] == [False] * 4
         os.seteuid(65534)
         try:
-            refused = [root.refused(name) for name in names]
+            refused = [root.is_unreadable(name) for name in names]
         finally:
             os.seteuid(0)
     assert refused == [True, True, False, False]

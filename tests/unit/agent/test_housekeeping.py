@@ -12,7 +12,7 @@ from gpupack_agent.cdi import SpecFolder
 from gpupack_agent.cgroups import Cgroups
 from gpupack_agent.device_plugin import DevicePlugin
 from gpupack_agent.housekeeping import Housekeeping
-from gpupack_agent.identity import Identities
+from gpupack_agent.identity import ContainerFinder
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
@@ -24,10 +24,13 @@ from gpupack_crds import names
 from gpupack_kube import objects
 
 
-def device_plugin(resource, prefix, per_gpu, *, complete=True):
+def device_plugin(resource, prefix, tokens_per_gpu, *, complete=True):
     registration = types.SimpleNamespace(complete=complete)
     return DevicePlugin(
-        PluginServicer(resource, prepare=None), registration, prefix=prefix, per_gpu=per_gpu
+        PluginServicer(resource, prepare=None),
+        registration,
+        prefix=prefix,
+        tokens_per_gpu=tokens_per_gpu,
     )
 
 
@@ -39,7 +42,7 @@ def housekeeping(build, cgroups, tmp_path):
     node = NodeState(PodStore(), SpecFolder(tmp_path / "cdi"), Cgroups(cgroups.root), known_devices)
     return Housekeeping(
         node=node,
-        identities=Identities(node.pods, kubelet=None, api=None),
+        container_finder=ContainerFinder(node.pods, kubelet=None, api=None),
         device_plugins=(
             device_plugin(names.GPU, "gpu", 1),
             device_plugin(names.GPU_SHARE, "share", 20),
@@ -54,8 +57,8 @@ def give(housekeeping, record):
 
 
 def test_specs_of_dead_pods_are_collected_and_those_of_live_ones_stay(housekeeping, build, cgroups):
-    give(housekeeping, build.record("dead", build.share(0), tickets=["gpu-0"]))
-    give(housekeeping, build.record("alive", build.share(1), tickets=["gpu-1"]))
+    give(housekeeping, build.record("dead", build.share(0), tokens=["gpu-0"]))
+    give(housekeeping, build.record("alive", build.share(1), tokens=["gpu-1"]))
     cgroups.add("alive")
     housekeeping.round()
     assert [record.name for record in housekeeping.node.specs.records] == ["alive"]
@@ -73,27 +76,28 @@ def test_the_spec_of_a_finished_pod_goes_with_its_last_process(housekeeping, bui
     assert housekeeping.node.specs.records == ()
 
 
-def test_a_failed_gpu_takes_one_free_ticket_out_of_allocatable(housekeeping, build, cgroups):
-    give(housekeeping, build.record("a", build.share(0), tickets=["gpu-1"]))
+def test_a_failed_gpu_makes_one_free_device_token_unhealthy(housekeeping, build, cgroups):
+    give(housekeeping, build.record("a", build.share(0), tokens=["gpu-1"]))
     cgroups.add("a")
     housekeeping.round()
-    assert [(each.id, each.healthy) for each in housekeeping.device_plugins[0].plugin._tickets] == [
+    assert [(each.id, each.healthy) for each in housekeeping.device_plugins[0].plugin._tokens] == [
         ("gpu-0", False),
         ("gpu-1", True),
     ]
 
 
 def unhealthy(housekeeping):
-    """How many tickets of each resource the kubelet hears to be unusable."""
-    published = [device_plugin.plugin._tickets for device_plugin in housekeeping.device_plugins]
-    return [sum(not ticket.healthy for ticket in tickets) for tickets in published]
+    """How many device tokens of each resource are Unhealthy for the kubelet."""
+    published = [device_plugin.plugin._tokens for device_plugin in housekeeping.device_plugins]
+    return [sum(not token.healthy for token in tokens) for tokens in published]
 
 
 def test_there_are_twenty_slots_for_shares_of_each_gpu(housekeeping):
     housekeeping.round()
-    assert [
-        len(device_plugin.plugin._tickets) for device_plugin in housekeeping.device_plugins
-    ] == [2, 40]
+    assert [len(device_plugin.plugin._tokens) for device_plugin in housekeeping.device_plugins] == [
+        2,
+        40,
+    ]
     assert unhealthy(housekeeping) == [1, 20]
 
 
@@ -101,11 +105,11 @@ def test_shares_of_a_failed_gpu_keep_their_slots_and_it_is_not_to_be_had_whole(
     housekeeping, build, cgroups
 ):
     share = build.share(1, percent=30)
-    give(housekeeping, build.record("a", share, tickets=["share-39"]))
+    give(housekeeping, build.record("a", share, tokens=["share-39"]))
     cgroups.add("a")
     housekeeping.round()
     assert unhealthy(housekeeping) == [1, 19]
-    assert housekeeping.device_plugins[1].plugin._tickets[39].healthy
+    assert housekeeping.device_plugins[1].plugin._tokens[39].healthy
 
 
 def test_the_agent_is_ready_once_both_resources_are_registered(housekeeping):
@@ -121,7 +125,7 @@ def test_the_agent_is_ready_once_both_resources_are_registered(housekeeping):
 def test_an_agent_that_only_observes_is_ready_without_a_registration(housekeeping):
     gpus = device_plugin(names.GPU, "gpu", 1, complete=False)
     node_mode = NodeMode(("nvidia.com/gpu",))
-    node_mode.see({"nvidia.com/gpu": {"GPU-0"}})
+    node_mode.update({"nvidia.com/gpu": {"GPU-0"}})
     dataclasses.replace(housekeeping, device_plugins=(gpus,), node_mode=node_mode).round()
     assert liveness.problem(housekeeping.probe_file, ready=True) == ""
 
@@ -135,14 +139,14 @@ def test_a_gpu_wants_mps_while_limited_shares_of_it_are_held(housekeeping, build
     mps = MpsFolder(folder)
     tidy = dataclasses.replace(housekeeping, mps=mps)
     limited = msgspec.structs.replace(build.share(0, 40, 100), isolation="limited")
-    give(tidy, build.record("a", limited, tickets=["share-0"]))
+    give(tidy, build.record("a", limited, tokens=["share-0"]))
     cgroups.add("a")
     long_ago = time.time() - 100
     for uuid in ("GPU-0", "GPU-1"):
-        mps.want(uuid)
+        mps.request(uuid)
         os.utime(folder / "wanted" / uuid, (long_ago, long_ago))
     tidy.round()
-    assert mps.wanted() == {"GPU-0"}
+    assert mps.requested() == {"GPU-0"}
     (folder / "wanted" / "GPU-0").unlink()
     tidy.round()
-    assert mps.wanted() == {"GPU-0"}
+    assert mps.requested() == {"GPU-0"}

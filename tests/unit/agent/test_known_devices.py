@@ -9,10 +9,10 @@ from gpupack_agent.inventory.facts import GpuFacts, Load
 from gpupack_agent.known_devices import (
     STALE_SECONDS,
     KnownDevices,
-    dated,
+    cordon_unseen,
     merge,
-    remembered,
-    unseen,
+    real_devices,
+    with_since,
 )
 from gpupack_crds.gpunode import GpuNodeStatus
 
@@ -21,27 +21,27 @@ def test_a_gpu_that_disappears_stays_as_failed(build):
     first, second = build.device(0), build.device(1)
     merged = merge([first, second], [second])
     assert [each.health for each in merged] == ["Failed", "Healthy"]
-    assert "no longer finds" in merged[0].cause
+    assert "no longer lists" in merged[0].cause
 
 
-def test_a_gpu_that_comes_back_is_what_the_scan_says(build):
+def test_a_gpu_that_reappears_has_the_health_of_the_scan(build):
     gone = merge([build.device(0)], [])
     assert merge(gone, [build.device(0)]) == (build.device(0),)
 
 
 def test_only_real_gpus_are_remembered_over_a_restart(build):
     real, simulated = build.device(0), build.device(1, simulated=True)
-    assert remembered([real, simulated]) == (real,)
+    assert real_devices([real, simulated]) == (real,)
 
 
 def test_a_new_agent_misses_the_gpu_that_the_last_one_recorded(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(1),)))
-    known_devices.recall(GpuNodeStatus(devices=(build.device(0), build.device(1))))
+    known_devices.restore(GpuNodeStatus(devices=(build.device(0), build.device(1))))
     assert [each.health for each in known_devices.findings.devices] == ["Failed", "Healthy"]
 
 
-def test_a_gone_gpu_is_forgotten_when_it_is_asked_for(build):
+def test_forget_drops_gpus_that_disappeared(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0), build.device(1))))
     known_devices.update(Findings(devices=(build.device(1),)))
@@ -59,7 +59,7 @@ async def test_only_a_real_change_is_announced(build):
     assert change.is_set()
 
 
-def test_slices_of_a_gpu_that_is_cut_anew_do_not_pile_up(build):
+def test_former_slices_of_a_partitioned_gpu_are_forgotten(build):
     known_devices = KnownDevices()
     for number in range(3):
         slice_ = build.device(number, mig_parent="GPU-9")
@@ -82,7 +82,7 @@ def restarted(build):
 
 
 def test_a_failed_gpu_is_still_failed_after_its_agent_restarted(restarted, build):
-    restarted.recall(recorded(build))
+    restarted.restore(recorded(build))
     for _ in range(2):
         (device,) = restarted.findings.devices
         assert (device.health, device.xids) == ("Failed", (95,))
@@ -90,25 +90,25 @@ def test_a_failed_gpu_is_still_failed_after_its_agent_restarted(restarted, build
         restarted.update(Findings(devices=(build.device(0),)))
 
 
-def test_what_was_reported_before_the_node_booted_counts_no_more(build):
+def test_errors_from_before_the_last_boot_do_not_count(build):
     booted = KnownDevices(boot_id="boot-2")
     booted.update(Findings(devices=(build.device(0),)))
-    booted.recall(recorded(build))
+    booted.restore(recorded(build))
     assert booted.findings.devices == (build.device(0),)
 
 
-def test_where_a_boot_cannot_be_told_from_the_last_nothing_is_healed(build):
+def test_without_a_boot_id_past_errors_still_count(build):
     unknown = KnownDevices(boot_id="")
     unknown.update(Findings(devices=(build.device(0),)))
-    unknown.recall(recorded(build))
+    unknown.restore(recorded(build))
     assert unknown.findings.devices[0].health == "Failed"
 
 
-def test_deleting_the_gpunode_says_that_its_gpus_were_mended(build):
+def test_deleting_the_gpunode_clears_past_errors(build):
     told = []
     known = KnownDevices(boot_id="boot-1", on_forget=lambda: told.append("inventory"))
     known.update(Findings(devices=(build.device(0),)))
-    known.recall(recorded(build))
+    known.restore(recorded(build))
     known.forget()
     known.update(Findings(devices=(build.device(0),)))
     assert known.findings.devices == (build.device(0),)
@@ -116,7 +116,7 @@ def test_deleting_the_gpunode_says_that_its_gpus_were_mended(build):
 
 
 def test_a_new_error_is_added_to_those_of_before(restarted, build):
-    restarted.recall(recorded(build))
+    restarted.restore(recorded(build))
     restarted.update(Findings(devices=(build.device(0, health="Degraded", xids=(94,)),)))
     (device,) = restarted.findings.devices
     assert (device.health, device.xids) == ("Failed", (94, 95))
@@ -125,59 +125,61 @@ def test_a_new_error_is_added_to_those_of_before(restarted, build):
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
-def test_ill_health_has_a_beginning_which_stays_until_it_changes(build):
+def test_the_start_of_bad_health_stays_until_the_health_changes(build):
     failed = build.device(0, health="Failed", cause="a")
-    (first,) = dated({}, [failed], now=NOON)
+    (first,) = with_since({}, [failed], now=NOON)
     assert first.since == "2026-01-01T12:00:00Z"
-    (same,) = dated({first.uuid: first}, [failed], now=NOON.replace(hour=13))
+    (same,) = with_since({first.uuid: first}, [failed], now=NOON.replace(hour=13))
     assert same.since == first.since
     worse = build.device(0, health="Failed", cause="b")
-    (changed,) = dated({first.uuid: first}, [worse], now=NOON.replace(hour=13))
+    (changed,) = with_since({first.uuid: first}, [worse], now=NOON.replace(hour=13))
     assert changed.since == "2026-01-01T13:00:00Z"
-    assert dated({first.uuid: first}, [build.device(0)], now=NOON)[0].since is None
+    assert with_since({first.uuid: first}, [build.device(0)], now=NOON)[0].since is None
 
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
-def test_gpus_that_could_not_be_looked_at_for_a_while_get_no_new_work(build):
+def test_gpus_without_a_scan_for_a_while_get_no_new_work(build):
     well, failed = build.device(0), build.device(1, health="Failed", cause="broken")
     since = NOW - dt.timedelta(seconds=STALE_SECONDS)
-    first, second = unseen([well, failed], since, now=NOW, reason="the driver hangs")
+    first, second = cordon_unseen([well, failed], since, now=NOW, reason="the driver hangs")
     assert first.health == "Draining"
-    assert first.cause == "not looked at since 2025-12-31T23:59:30Z: the driver hangs"
+    assert first.cause == "no successful scan since 2025-12-31T23:59:30Z: the driver hangs"
     assert second == failed
 
 
 def test_one_scan_that_fails_changes_no_grade(build):
     since = NOW - dt.timedelta(seconds=STALE_SECONDS - 1)
-    assert unseen([build.device(0)], since, now=NOW, reason="no answer") == (build.device(0),)
+    assert cordon_unseen([build.device(0)], since, now=NOW, reason="no answer") == (
+        build.device(0),
+    )
 
 
-async def test_it_is_told_since_when_no_scan_succeeds_and_that_one_does_again(build):
+async def test_the_time_of_the_last_scan_is_shown_until_a_scan_succeeds(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0),)))
     change = known_devices.next_change
-    known_devices.unseen(InventoryUnavailable("the driver hangs"))
+    known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
     since = known_devices.findings.stale_since
     assert (change.is_set(), since is not None) == (True, True)
     change = known_devices.next_change
-    known_devices.unseen(InventoryUnavailable("the driver hangs"))
+    known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
     assert (change.is_set(), known_devices.findings.stale_since) == (False, since)
     assert known_devices.findings.devices == (build.device(0),)
     known_devices.update(Findings(devices=(build.device(0),)))
     assert known_devices.findings.stale_since is None
 
 
-def test_an_agent_that_begins_while_the_driver_hangs_keeps_what_the_last_one_recorded(build):
+def test_an_agent_that_starts_while_the_driver_hangs_keeps_the_recorded_gpus(build):
     known_devices = KnownDevices()
-    known_devices.unseen(InventoryUnavailable("the driver hangs"))
-    known_devices.recall(GpuNodeStatus(devices=(build.device(0),)))
+    known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
+    known_devices.restore(GpuNodeStatus(devices=(build.device(0),)))
     assert known_devices.findings.devices == (build.device(0),)
     assert known_devices.findings.stale_since is not None
 
 
-def test_errors_outlive_the_process_that_heard_of_them(build):
+def test_errors_outlive_the_process_that_received_them(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0, xids=(79,), health="Failed"),)))
     known_devices.update(Findings(devices=(build.device(0),)))
@@ -188,7 +190,7 @@ def test_errors_outlive_the_process_that_heard_of_them(build):
     assert known_devices.findings.devices == (build.device(0),)
 
 
-def test_who_cuts_a_gpu_anew_takes_no_error_off_it(build):
+def test_partitioning_a_gpu_does_not_clear_its_errors(build):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0, xids=(79,), health="Failed"),)))
     whole = build.device(0).uuid
@@ -197,11 +199,11 @@ def test_who_cuts_a_gpu_anew_takes_no_error_off_it(build):
     assert (device.health, device.xids) == ("Failed", (79,))
 
 
-def test_a_new_agent_holds_errors_of_slices_against_what_their_gpu_is_cut_into_now(build):
+def test_a_new_agent_counts_recorded_errors_of_slices_against_the_present_slices(build):
     slice_ = build.device(1, mig_parent="GPU-9", health="Failed", cause="XID 79", xids=(79,))
     known_devices = KnownDevices(boot_id="boot-1")
     known_devices.update(Findings(devices=(build.device(2, mig_parent="GPU-9"),)))
-    known_devices.recall(GpuNodeStatus(devices=(slice_,), boot_id="boot-1"))
+    known_devices.restore(GpuNodeStatus(devices=(slice_,), boot_id="boot-1"))
     (device,) = known_devices.findings.devices
     assert (device.health, device.xids) == ("Failed", (79,))
 
@@ -223,18 +225,20 @@ async def test_figures_are_those_of_the_last_scan_also_where_no_gpu_changed(buil
     assert not change.is_set()
 
 
-def test_figures_of_a_driver_that_hangs_are_shown_for_a_while_and_no_longer(build, monkeypatch):
+def test_figures_of_a_hanging_driver_are_shown_for_a_while(build, monkeypatch):
     known_devices = KnownDevices()
     known_devices.update(Findings(devices=(build.device(0),), facts=(told(40),)))
-    known_devices.unseen(InventoryUnavailable("the driver hangs"))
+    known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
     assert temperatures(known_devices) == [40]
     monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.0)
-    known_devices.unseen(InventoryUnavailable("the driver hangs"))
+    known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
     assert temperatures(known_devices) == []
     assert [device.health for device in known_devices.findings.devices] == ["Draining"]
 
 
-def test_a_gpu_that_is_half_well_for_that_time_is_not_well_by_the_first_look(build, monkeypatch):
+def test_a_partly_recovered_gpu_does_not_become_healthy_at_the_first_better_scan(
+    build, monkeypatch
+):
     now = [dt.datetime.now(dt.UTC)]
 
     class Clock(dt.datetime):

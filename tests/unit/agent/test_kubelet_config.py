@@ -6,7 +6,12 @@ import pathlib
 import pytest
 
 from gpupack_agent.host_files import Root
-from gpupack_agent.kubelet_config import KubeletConfig, KubeletSettings, on_host, read_kubelet
+from gpupack_agent.kubelet_config import (
+    KubeletConfig,
+    KubeletSettings,
+    read_kubelet,
+    resolve_on_host,
+)
 
 
 class Host:
@@ -32,7 +37,7 @@ def host(tmp_path):
     return Host(tmp_path)
 
 
-def test_a_kubelet_that_says_nothing_has_the_defaults_of_kubernetes(host):
+def test_a_kubelet_without_settings_has_the_defaults_of_kubernetes(host):
     host.process("/usr/bin/kubelet")
     assert host.kubelet() == KubeletConfig(
         root_dir="/var/lib/kubelet",
@@ -43,7 +48,7 @@ def test_a_kubelet_that_says_nothing_has_the_defaults_of_kubernetes(host):
 
 
 @pytest.mark.parametrize("uids", ["1000 1000 1000 1000", "1000 0 0 0"], ids=["own", "setuid"])
-def test_a_users_program_that_calls_itself_kubelet_decides_nothing(host, uids):
+def test_a_users_program_named_kubelet_is_ignored(host, uids):
     host.file("/odd.yaml", "cgroupRoot: /odd\n")
     host.process("kubelet", "--config=/odd.yaml", number=8, uids=uids)
     assert host.kubelet() == KubeletConfig()
@@ -52,7 +57,7 @@ def test_a_users_program_that_calls_itself_kubelet_decides_nothing(host, uids):
     assert (found.cgroup_root, found.problems) == ("/", ())
 
 
-def test_without_a_kubelet_nothing_is_known_but_what_is_installed(host):
+def test_without_a_running_kubelet_the_installed_configuration_counts(host):
     assert host.kubelet() == KubeletConfig()
     host.file(
         "/var/lib/kubelet/config.yaml",
@@ -86,7 +91,7 @@ def test_drop_ins_count_more_than_the_file_in_their_order_and_flags_count_most(h
     assert (found.cgroup_root, found.cgroup_driver) == ("/c", "systemd")
 
 
-def test_k0s_keeps_the_kubelet_in_a_folder_of_its_own(host):
+def test_k0s_has_another_root_dir(host):
     host.process(
         "/var/lib/k0s/bin/kubelet",
         "--root-dir=/var/lib/k0s/kubelet",
@@ -135,28 +140,28 @@ def test_a_kubelet_that_runs_in_a_pod_is_not_the_hosts(host):
     assert not host.kubelet().runs
 
 
-def test_of_two_kubelets_that_differ_nothing_is_taken(host):
+def test_two_different_kubelets_give_no_configuration(host):
     host.process("kubelet", "--root-dir=/a", number=7)
     host.process("kubelet", "--root-dir=/a", number=8)
     assert host.kubelet().root_dir == "/a"
     host.process("kubelet", "--root-dir=/b", number=9)
     found = host.kubelet()
     assert (found.root_dir, found.cgroup_root) == ("/var/lib/kubelet", None)
-    assert found.problems == ("2 kubelets run on this host, each its own way",)
+    assert found.problems == ("2 kubelets with different configurations run on this host",)
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a\n", "date: 2026-99-99\n", "\x00"])
-def test_a_file_that_is_no_configuration_says_nothing(host, text):
+def test_a_file_that_is_no_configuration_is_a_problem(host, text):
     host.process("kubelet", "--config=/c.yaml", "--root-dir=/a")
     host.file("/c.yaml", text)
     found = host.kubelet()
     assert (found.root_dir, found.cgroup_root) == ("/a", "/")
 
 
-def test_what_an_administrator_says_counts(host):
+def test_an_administrators_settings_take_precedence(host):
     host.process("kubelet", "--root-dir=/a", "--cgroup-root=/b")
     said = KubeletSettings(root_dir="/c", runtime_endpoint="unix:///run/d.sock")
-    found = host.kubelet().under(said)
+    found = host.kubelet().with_settings(said)
     assert (found.root_dir, found.cgroup_root) == ("/c", "/b")
     assert found.runtime_endpoint == "/run/d.sock"
 
@@ -165,6 +170,6 @@ def test_a_folder_that_is_a_link_is_followed_within_the_host(tmp_path):
     (tmp_path / "data/kubelet").mkdir(parents=True)
     (tmp_path / "var/lib").mkdir(parents=True)
     (tmp_path / "var/lib/kubelet").symlink_to("/data/kubelet")
-    assert on_host(tmp_path, "/var/lib/kubelet") == tmp_path / "data/kubelet"
-    assert on_host(tmp_path, "/none") == tmp_path / "none"
-    assert on_host(pathlib.Path("/"), "/none") == pathlib.Path("/none")
+    assert resolve_on_host(tmp_path, "/var/lib/kubelet") == tmp_path / "data/kubelet"
+    assert resolve_on_host(tmp_path, "/none") == tmp_path / "none"
+    assert resolve_on_host(pathlib.Path("/"), "/none") == pathlib.Path("/none")

@@ -68,17 +68,17 @@ def test_devices_are_named_as_the_kubelet_does_and_counted_in_their_natural_orde
         ("-1", 4096),
     ],
 )
-def test_a_size_that_no_label_tells_is_the_tables(memory, mib):
+def test_a_size_without_a_label_comes_from_the_table(memory, mib):
     (device,) = found({"model": "Large", "memory": memory})
     assert device.memory_mib == mib
 
 
-def test_a_size_that_nobody_tells_is_one_that_satisfies_nobody():
+def test_an_unknown_size_is_1_mib():
     assert found({"model": "Small"})[0].memory_mib == 1
     assert found({"model": "Other_Model"})[0].model == "Other Model"
 
 
-def test_without_labels_nothing_is_said():
+def test_without_labels_there_are_no_devices():
     assert found({}) == ()
     assert found({"model": ""}) == ()
 
@@ -89,6 +89,6 @@ def test_a_label_cannot_make_more_gpus_than_the_kubelet_has():
     assert len(found({"model": "Large"}, map(str, range(200)))) == 128
 
 
-def test_names_that_are_too_long_are_cut():
+def test_names_that_are_too_long_are_truncated():
     (device,) = found({"model": "x" * 63}, ("y" * 200,))
     assert len(device.uuid) == 64

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_agent.errors import LayoutInvalid
-from gpupack_agent.inventory.layout import Profile, plan
+from gpupack_agent.inventory.layout import Profile, place_slices
 from gpupack_core import InvalidInventory, MiB, mig
 
 MIB_PER_GIB = 1024
@@ -12,7 +12,7 @@ MIB_PER_GIB = 1024
 
 def profiles(family):
     return {
-        name: Profile(number=number, size=rule.size, starts=rule.starts, most=rule.most)
+        name: Profile(number=number, size=rule.size, starts=rule.starts, max_count=rule.most)
         for number, (name, rule) in enumerate(family.profiles.items())
     }
 
@@ -21,7 +21,9 @@ H200 = profiles(mig.FAMILIES[-1])
 
 
 def test_each_slice_gets_a_place_where_its_profile_may_be():
-    found = {(each.profile, each.start, each.size) for each in plan(H200, ["3g.71gb", "1g.18gb"])}
+    found = {
+        (each.profile, each.start, each.size) for each in place_slices(H200, ["3g.71gb", "1g.18gb"])
+    }
     assert found == {("3g.71gb", 0, 4), ("1g.18gb", 4, 1)}
 
 
@@ -37,21 +39,21 @@ def test_each_slice_gets_a_place_where_its_profile_may_be():
     ],
 )
 def test_the_order_of_the_profiles_does_not_matter(wanted):
-    assert sorted(each.profile for each in plan(H200, wanted)) == sorted(wanted)
+    assert sorted(each.profile for each in place_slices(H200, wanted)) == sorted(wanted)
 
 
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
         (["1g.5gb"], "the GPU has no MIG profile 1g.5gb; it has 1g.18gb, 1g.18gb\\+me"),
-        (["1g.18gb+me"] * 2, "2 slices 1g.18gb\\+me are wanted; there can be 1"),
-        (["3g.71gb"] * 3, "no room for 3g.71gb, 3g.71gb, 3g.71gb together"),
-        (["7g.141gb", "1g.18gb"], "no room for 7g.141gb, 1g.18gb together"),
+        (["1g.18gb+me"] * 2, "2 slices 1g.18gb\\+me are requested; the maximum is 1"),
+        (["3g.71gb"] * 3, "too few memory slots for 3g.71gb, 3g.71gb, 3g.71gb together"),
+        (["7g.141gb", "1g.18gb"], "too few memory slots for 7g.141gb, 1g.18gb together"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(wanted, text):
+def test_an_impossible_layout_is_refused_with_the_reason(wanted, text):
     with pytest.raises(LayoutInvalid, match=text):
-        plan(H200, wanted)
+        place_slices(H200, wanted)
 
 
 @given(st.data())
@@ -59,7 +61,7 @@ def test_whatever_some_order_has_room_for_is_found_and_breaks_no_rule(data):
     family = data.draw(st.sampled_from(mig.FAMILIES))
     wanted = data.draw(st.lists(st.sampled_from(sorted(family.profiles)), max_size=8))
     try:
-        found = plan(profiles(family), wanted)
+        found = place_slices(profiles(family), wanted)
     except LayoutInvalid:
         with pytest.raises(InvalidInventory):
             mig.layout(MiB(family.gigabytes * MIB_PER_GIB), wanted)

@@ -52,7 +52,7 @@ def test_the_command_fails_where_the_file_holds_something_else(tmp_path):
     assert "no sign of life" in probe(path).stderr
 
 
-def test_the_command_tells_an_agent_that_is_ready_from_one_that_is_only_alive(tmp_path):
+def test_the_probe_distinguishes_a_ready_agent_from_a_live_one(tmp_path):
     path = tmp_path / "alive"
     liveness.write(path, registered=False)
     assert [probe(path, *arguments).returncode for arguments in ((), ("--ready",))] == [0, 1]
@@ -94,13 +94,13 @@ def run(meanwhile, *, seconds):
     )
 
 
-def test_an_agent_whose_loop_hangs_ends_and_tells_where():
+def test_an_agent_whose_loop_hangs_ends_with_a_traceback():
     done = run("await asyncio.sleep(0); os.read(os.pipe()[0], 1)", seconds=0.2)
     assert done.returncode == 1
     assert "Timeout" in done.stderr
     assert "in main" in done.stderr
 
 
-def test_an_agent_whose_loop_turns_is_left_alone_and_one_that_stops_is_too():
+def test_the_watchdog_ends_neither_a_running_nor_a_stopping_agent():
     done = run("await asyncio.sleep(0.5)", seconds=3)
     assert (done.returncode, done.stderr) == (0, "")

@@ -24,12 +24,12 @@ def test_a_slice_needs_the_nodes_of_both_its_instances(host):
     assert capabilities(HostDriver(host), 4, 9, 0) == wanted
 
 
-def test_a_slice_that_the_driver_does_not_tell_of_is_not_given(host):
-    with pytest.raises(InventoryUnavailable, match="does not tell of a MIG slice"):
+def test_a_slice_that_the_driver_does_not_show_is_not_given(host):
+    with pytest.raises(InventoryUnavailable, match="does not show a MIG slice"):
         capabilities(HostDriver(host), 4, 9, 1)
 
 
-def test_a_node_that_is_missing_is_said_with_what_makes_it(host):
+def test_a_missing_device_node_is_an_error_with_the_command_that_creates_it(host):
     (host / "dev/nvidia-caps/nvidia-cap67").unlink()
     with pytest.raises(InventoryUnavailable, match="nvidia-modprobe -f /proc/driver/nvidia"):
         capabilities(HostDriver(host), 4, 9, 0)

@@ -28,40 +28,40 @@ def listening(mps):
 
 def test_a_node_is_served_while_its_supervisor_gives_signs_of_life(mps, folder):
     assert not mps.is_served()
-    mps.beat()
+    mps.write_sign_of_life()
     assert mps.is_served()
     age(folder / "alive", 60)
     assert not mps.is_served()
 
 
-def test_a_supervisor_that_ends_in_order_serves_nobody_from_then_on(mps):
-    mps.beat()
-    mps.rest()
+def test_a_supervisor_that_ends_removes_its_sign_of_life(mps):
+    mps.write_sign_of_life()
+    mps.remove_sign_of_life()
     assert not mps.is_served()
 
 
 def test_a_gpu_is_ready_when_programs_find_its_daemon(mps):
-    mps.beat()
+    mps.write_sign_of_life()
     assert not mps.is_ready(UUID)
     listening(mps)
     assert mps.is_ready(UUID)
 
 
-def test_a_wish_lasts_until_nobody_needs_it_and_a_moment_longer(mps, folder):
-    mps.want(UUID)
+def test_a_request_for_a_daemon_outlives_its_need_by_a_moment(mps, folder):
+    mps.request(UUID)
     mps.retain(set())
-    assert mps.wanted() == {UUID}
+    assert mps.requested() == {UUID}
     age(folder / "wanted" / UUID, 60)
     mps.retain({UUID})
-    assert mps.wanted() == {UUID}
+    assert mps.requested() == {UUID}
     mps.retain(set())
-    assert mps.wanted() == set()
+    assert mps.requested() == set()
 
 
 @pytest.mark.parametrize("name", ["../../etc", "", "a" * 65])
 def test_nothing_but_a_uuid_names_a_folder(mps, name):
     with pytest.raises(ValueError, match="is no GPU's UUID"):
-        mps.want(name)
+        mps.request(name)
 
 
 def test_the_last_faults_of_a_gpu_are_kept(mps):

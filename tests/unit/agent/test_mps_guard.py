@@ -13,11 +13,11 @@ import pytest
 
 from gpupack_agent.cgroups import pod_of
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.mps import asking
 from gpupack_agent.mps import guard as guards
-from gpupack_agent.mps.asking import ProcessReader, serve
+from gpupack_agent.mps import process_reader
 from gpupack_agent.mps.folder import Fault, MpsFolder
 from gpupack_agent.mps.guard import Guard
+from gpupack_agent.mps.process_reader import ProcessReader, serve
 from gpupack_agent.mps.processes import DeviceProcess, read
 from gpupack_agent.settings import LimitSettings
 from gpupack_crds.devices import DeviceShare
@@ -53,7 +53,7 @@ def scene(build, folder, monkeypatch):
         view = build.node(records=records, cgroups={})
         node = types.SimpleNamespace(observe=lambda: view)
 
-        async def tell(record, said):
+        async def write_event(record, said):
             told.append((record.name, said))
 
         class Reader:
@@ -75,7 +75,7 @@ def scene(build, folder, monkeypatch):
             node,
             mps,
             Reader(),
-            tell,
+            write_event,
             LimitSettings(**({"overrun_seconds": 0.05} | settings)),
             pod_of=lambda pid: f"uid-{used[pid][0]}" if pid in used else None,
         )
@@ -87,8 +87,8 @@ def scene(build, folder, monkeypatch):
 @pytest.fixture
 def two(build):
     return (
-        build.record("a", share(), tickets=["share-0"]),
-        build.record("b", share(), tickets=["share-1"]),
+        build.record("a", share(), tokens=["share-0"]),
+        build.record("b", share(), tokens=["share-1"]),
     )
 
 
@@ -97,12 +97,12 @@ async def test_two_processes_that_each_keep_the_limit_exceed_it_together(scene, 
     seen.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
     await seen.guard.round()
     assert seen.reasons("a") == ["GpuShareExceeded"]
-    assert "have 1800 MiB of GPU GPU-0, of which its share is 1000 MiB" in seen.told[0][1].note
+    assert "use 1800 MiB of GPU GPU-0; its share is 1000 MiB" in seen.told[0][1].note
     assert seen.reasons("b") == []
     assert seen.killed == []
 
 
-async def test_who_goes_on_is_stopped_then_killed_and_nobody_else(scene, two):
+async def test_processes_of_a_pod_that_still_exceeds_its_share_are_stopped_then_killed(scene, two):
     seen = scene(*two)
     seen.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
     await seen.guard.round()
@@ -113,7 +113,7 @@ async def test_who_goes_on_is_stopped_then_killed_and_nobody_else(scene, two):
     assert seen.reasons("a") == ["GpuShareExceeded", "GpuShareEnded"]
 
 
-async def test_who_gives_back_in_time_goes_on(scene, two):
+async def test_a_pod_that_frees_memory_in_time_continues(scene, two):
     seen = scene(*two)
     seen.used[1] = ("a", 1800, True)
     await seen.guard.round()
@@ -125,36 +125,36 @@ async def test_who_gives_back_in_time_goes_on(scene, two):
     assert seen.killed == []
 
 
-async def test_who_exceeds_again_and_again_is_told_so_now_and_then(scene, two, monkeypatch):
+async def test_repeated_excess_gives_an_event_from_time_to_time(scene, two, monkeypatch):
     seen = scene(*two)
     for mib in (1800, 900) * 5:
         seen.used[1] = ("a", mib, True)
         await seen.guard.round()
     assert seen.reasons("a") == ["GpuShareExceeded"]
-    monkeypatch.setattr(guards, "TOLD_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(guards, "EVENT_INTERVAL_SECONDS", 0.0)
     seen.used[1] = ("a", 1800, True)
     await seen.guard.round()
     assert seen.reasons("a") == ["GpuShareExceeded"] * 2
 
 
 async def test_limits_hold_while_the_api_server_takes_no_events(scene, two, monkeypatch, caplog):
-    monkeypatch.setattr(guards, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(guards, "EVENT_SECONDS", 0.01)
     seen = scene(*two)
 
     async def never(record, said):
         await asyncio.sleep(600)
 
-    seen.guard._tell = never
+    seen.guard._write_event = never
     seen.used[1] = ("a", 1800, True)
     async with asyncio.timeout(30):
         await seen.guard.round()
         await asyncio.sleep(0.06)
         await seen.guard.round()
     assert (1, signal.SIGKILL) in seen.killed
-    assert "pod team/a is not told: its processes have 1800 MiB" in caplog.text
+    assert "no Event for pod team/a could be written: the pod's processes use 1800" in caplog.text
 
 
-async def test_an_administrator_can_have_it_told_and_no_more(scene, two):
+async def test_with_overrun_event_no_process_is_ended(scene, two):
     seen = scene(*two, overrun="Event")
     seen.used[1] = ("a", 1800, True)
     await seen.guard.round()
@@ -163,24 +163,24 @@ async def test_an_administrator_can_have_it_told_and_no_more(scene, two):
     assert (seen.reasons("a"), seen.killed) == (["GpuShareExceeded"], [])
 
 
-async def test_who_computes_past_mps_has_left_his_limits(scene, two):
+async def test_a_process_without_mps_has_left_its_limits(scene, two):
     seen = scene(*two)
     seen.used |= {1: ("a", 100, False), 2: ("b", 100, True)}
     await seen.guard.round()
     assert seen.reasons("b") == []
     ((reason, note),) = seen.notes("a")
     assert reason == "GpuShareExceeded"
-    assert "past MPS" in note
+    assert "without MPS" in note
 
 
-async def test_shares_without_limits_are_not_looked_at(scene, build):
+async def test_shares_without_limits_are_not_checked(scene, build):
     seen = scene(build.record("a", share(isolation="cooperative")), build.record("b"))
     seen.used[1] = ("a", 9000, False)
     await seen.guard.round()
     assert seen.told == []
 
 
-async def test_a_driver_that_does_not_answer_ends_nobody(scene, two, caplog):
+async def test_a_driver_that_does_not_answer_ends_no_process(scene, two, caplog):
     seen = scene(*two)
 
     async def refuse(_):
@@ -189,10 +189,10 @@ async def test_a_driver_that_does_not_answer_ends_nobody(scene, two, caplog):
     seen.guard._reader.read = refuse
     await seen.guard.round()
     assert (seen.told, seen.killed) == ([], [])
-    assert "limited shares are not watched" in caplog.text
+    assert "cannot check limited shares" in caplog.text
 
 
-async def test_who_fails_together_is_told_so_and_nobody_is_blamed(scene, two):
+async def test_clients_that_fail_together_get_an_event_without_a_culprit(scene, two):
     seen = scene(*two)
     seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
     await seen.guard.round()
@@ -201,11 +201,11 @@ async def test_who_fails_together_is_told_so_and_nobody_is_blamed(scene, two):
     for _ in range(2):
         await seen.guard.round()
     ((_, to_a),) = seen.notes("a")
-    assert "by a fault of this pod or of one that has a share of the same GPU: pod b" in to_a
+    assert "with shares of the same GPU: pod b. A kernel of one of these pods caused it" in to_a
     assert seen.reasons("b") == ["GpuNeighboursFault"]
 
 
-async def test_who_failed_together_and_is_gone_at_the_next_look_is_told_so_too(scene, two, build):
+async def test_clients_that_failed_together_and_ended_get_an_event_too(scene, two, build):
     seen = scene(*two)
     seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
     await seen.guard.round()
@@ -217,7 +217,7 @@ async def test_who_failed_together_and_is_gone_at_the_next_look_is_told_so_too(s
     assert seen.reasons("a") == seen.reasons("b") == ["GpuNeighboursFault"]
 
 
-async def test_who_ended_in_the_midst_of_kernels_is_named_to_both(scene, two):
+async def test_a_pod_that_ended_while_its_kernels_ran_is_named_in_both_events(scene, two):
     seen = scene(*two)
     seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
     await seen.guard.round()
@@ -225,8 +225,8 @@ async def test_who_ended_in_the_midst_of_kernels_is_named_to_both(scene, two):
     seen.folder.record("GPU-0", Fault(time.time() + 1, (2,), (1,)))
     await seen.guard.round()
     ((_, to_a),), ((_, to_b),) = seen.notes("a"), seen.notes("b")
-    assert to_a.startswith("a process of this pod ended in the midst of its kernels")
-    assert "since a process of pod a, which has a share" in to_b
+    assert to_a.startswith("a process of this pod ended while its kernels ran")
+    assert "ended while its kernels ran (pod a)" in to_b
 
 
 async def test_pods_of_other_namespaces_are_not_named(scene, two):
@@ -241,7 +241,7 @@ async def test_pods_of_other_namespaces_are_not_named(scene, two):
     assert "pod b" not in note
 
 
-async def test_a_fault_of_before_is_not_told_again_by_a_new_agent(scene, two):
+async def test_a_new_agent_does_not_report_earlier_faults_again(scene, two):
     seen = scene(*two)
     seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
     seen.folder.record("GPU-0", Fault(time.time() - 60, (1, 2)))
@@ -249,7 +249,7 @@ async def test_a_fault_of_before_is_not_told_again_by_a_new_agent(scene, two):
     assert seen.told == []
 
 
-async def test_the_driver_is_asked_in_a_process_of_its_own_and_not_while_one_hangs():
+async def test_the_driver_is_queried_in_a_separate_process_and_not_while_one_hangs():
     answers = """
 import sys
 for line in sys.stdin:
@@ -277,7 +277,7 @@ async def test_an_answer_of_thousands_of_processes_is_read():
 
 
 async def test_an_answer_without_an_end_is_none(monkeypatch):
-    monkeypatch.setattr(asking, "LINE_BYTES", 100)
+    monkeypatch.setattr(process_reader, "LINE_BYTES", 100)
     endless = "input(); print('x' * 10_000, flush=True); input()"
     reader = ProcessReader((sys.executable, "-S", "-c", endless), answer_seconds=30)
     with pytest.raises(InventoryUnavailable, match="ValueError"):
@@ -288,7 +288,7 @@ class NVMLError(Exception):
     pass
 
 
-def test_a_driver_that_refuses_says_why():
+def test_an_nvml_error_is_the_reply():
     def refuse(_):
         raise NVMLError("GPU is lost")
 
@@ -298,7 +298,7 @@ def test_a_driver_that_refuses_says_why():
     assert output.getvalue() == b'"GPU is lost"\n'
 
 
-def test_the_driver_says_who_is_a_client():
+def test_the_driver_lists_the_clients_of_mps():
     def process(pid, used):
         return types.SimpleNamespace(pid=pid, usedGpuMemory=used)
 
@@ -315,7 +315,7 @@ def test_the_driver_says_who_is_a_client():
     )
 
 
-def test_who_computes_by_a_library_for_graphics_is_seen_too():
+def test_graphics_processes_are_listed():
     def process(pid, used):
         return types.SimpleNamespace(pid=pid, usedGpuMemory=used)
 
@@ -371,7 +371,7 @@ def test_a_gpu_that_is_lost_leaves_no_other_unwatched():
 
 
 @pytest.mark.parametrize("clients", [([1], []), ([], [1])])
-def test_who_begins_or_ends_while_the_driver_is_asked_has_not_left_mps(clients):
+def test_a_process_that_starts_or_ends_during_the_query_has_not_left_mps(clients):
     process, told = types.SimpleNamespace(pid=1, usedGpuMemory=5), iter(clients)
     nvml = types.SimpleNamespace(
         NVMLError=NVMLError,
@@ -397,7 +397,7 @@ def test_who_begins_or_ends_while_the_driver_is_asked_has_not_left_mps(clients):
         ("0::/user.slice", None),
     ],
 )
-def test_the_kernel_says_whose_a_process_is(tmp_path, cgroup, uid):
+def test_the_cgroup_shows_the_pod_of_a_process(tmp_path, cgroup, uid):
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cgroup").write_text(cgroup)
     assert pod_of(7, tmp_path) == uid

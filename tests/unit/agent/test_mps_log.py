@@ -37,22 +37,22 @@ def faults(text, *, reader=None, now=100.0):
     return [fault for fault in found if fault]
 
 
-def test_clients_that_fail_together_are_one_fault_and_nobody_is_blamed():
+def test_clients_that_fail_together_are_one_fault_without_a_culprit():
     (fault,) = faults(FAULT)
-    assert (fault.clients, fault.left) == ((1343, 1367), ())
+    assert (fault.clients, fault.exited) == ((1343, 1367), ())
 
 
-def test_who_ended_just_before_is_said():
+def test_clients_that_ended_just_before_are_recorded():
     (fault,) = faults(ENDED)
-    assert (fault.clients, fault.left) == ((1117,), (1176,))
+    assert (fault.clients, fault.exited) == ((1117,), (1176,))
 
 
-def test_who_ended_long_before_has_nothing_to_do_with_it():
+def test_clients_that_ended_long_before_are_not_recorded():
     reader = LogReader()
     lines = ENDED.splitlines()
     assert faults(lines[0], reader=reader, now=90.0) == []
     (fault,) = faults("\n".join(lines[1:]), reader=reader)
-    assert fault.left == ()
+    assert fault.exited == ()
 
 
 def test_one_fault_after_another_are_two():

@@ -68,21 +68,21 @@ def unwanted(mps, folder):
 async def test_a_daemon_starts_with_the_first_wish_and_stops_after_the_last(mps, folder):
     await until(mps.is_served)
     assert not mps.is_ready(UUID)
-    mps.want(UUID)
+    mps.request(UUID)
     await until(lambda: mps.is_ready(UUID))
     unwanted(mps, folder)
     await until(lambda: not mps.pipe(UUID).exists())
 
 
 @pytest.mark.usefixtures("supervisor")
-async def test_what_the_daemon_says_of_clients_that_fail_is_written_down(mps):
-    mps.want(UUID)
+async def test_faults_in_a_daemons_log_are_recorded(mps):
+    mps.request(UUID)
     await until(lambda: mps.faults(UUID))
     assert mps.faults(UUID)[0].clients == (7,)
 
 
 async def test_the_daemons_end_with_the_supervisor(mps, supervisor):
-    mps.want(UUID)
+    mps.request(UUID)
     await until(lambda: mps.is_ready(UUID))
     supervisor.cancel()
     await asyncio.gather(supervisor, return_exceptions=True)
@@ -90,12 +90,12 @@ async def test_the_daemons_end_with_the_supervisor(mps, supervisor):
     assert not mps.pipe(UUID).exists()
 
 
-async def test_a_daemon_that_ends_by_itself_is_started_again_after_a_while(mps, tmp_path, caplog):
+async def test_a_daemon_that_exits_is_restarted_after_a_delay(mps, tmp_path, caplog):
     path = tmp_path / "nvidia-cuda-mps-control"
     path.write_text("#!/bin/sh\nexit 3\n")
     path.chmod(0o755)
     made = Supervisor(mps, path, None)
-    mps.want(UUID)
+    mps.request(UUID)
     await made.round()
     await made._daemons[UUID].process.wait()
     await made.round()
@@ -104,7 +104,7 @@ async def test_a_daemon_that_ends_by_itself_is_started_again_after_a_while(mps, 
 
 
 async def test_the_daemons_end_where_the_host_has_no_program_any_more(mps, supervisor, tmp_path):
-    mps.want(UUID)
+    mps.request(UUID)
     await until(lambda: mps.is_ready(UUID))
     (tmp_path / "nvidia-cuda-mps-control").unlink()
     with socket.socket(socket.AF_UNIX) as client:
@@ -116,18 +116,18 @@ async def test_the_daemons_end_where_the_host_has_no_program_any_more(mps, super
     assert not mps.pipe(UUID).exists()
 
 
-async def test_a_program_that_is_replaced_for_a_moment_ends_nobody(mps, supervisor, tmp_path):
-    mps.want(UUID)
+async def test_a_program_that_is_briefly_missing_ends_no_daemon(mps, supervisor, tmp_path):
+    mps.request(UUID)
     await until(lambda: mps.is_ready(UUID))
     (tmp_path / "nvidia-cuda-mps-control").rename(tmp_path / "old")
-    mps.want("GPU-other")
+    mps.request("GPU-other")
     await asyncio.sleep(0.2)
     assert not supervisor.done()
     assert mps.is_ready(UUID)
 
 
 @pytest.mark.usefixtures("supervisor")
-async def test_a_daemon_that_is_about_to_end_is_promised_to_nobody(mps, folder, monkeypatch):
+async def test_a_daemon_that_is_ending_is_not_ready(mps, folder, monkeypatch):
     quitting = asyncio.Event()
     stop = Supervisor._stop
 
@@ -137,40 +137,40 @@ async def test_a_daemon_that_is_about_to_end_is_promised_to_nobody(mps, folder, 
         await stop(self, uuid)
 
     monkeypatch.setattr(Supervisor, "_stop", slowly)
-    mps.want(UUID)
+    mps.request(UUID)
     await until(lambda: mps.is_ready(UUID))
     unwanted(mps, folder)
     await quitting.wait()
-    mps.want(UUID)
+    mps.request(UUID)
     assert mps.control(UUID).is_socket()
     assert not mps.is_ready(UUID)
     await until(lambda: mps.is_ready(UUID))
 
 
-async def test_who_wants_a_daemon_just_before_it_would_end_keeps_it(mps, tmp_path, folder):
+async def test_a_daemon_requested_just_before_its_end_continues(mps, tmp_path, folder):
     path = tmp_path / "nvidia-cuda-mps-control"
     path.write_text(DAEMON)
     path.chmod(0o755)
     made = Supervisor(mps, path, None)
-    mps.beat()
-    mps.want(UUID)
+    mps.write_sign_of_life()
+    mps.request(UUID)
     await made.round()
     await until(lambda: mps.is_ready(UUID))
     daemon = made._daemons[UUID].process.pid
     unwanted(mps, folder)
-    looked, mps.wanted = mps.wanted, lambda: {UUID}
-    await made._see_to(UUID, wanted=False)
+    looked, mps.requested = mps.requested, lambda: {UUID}
+    await made._reconcile(UUID, requested=False)
     assert (made._daemons[UUID].process.pid, mps.is_ready(UUID)) == (daemon, True)
-    mps.wanted = looked
+    mps.requested = looked
     await made.round()
     assert made._daemons == {}
 
 
-async def test_what_a_supervisor_that_was_killed_left_behind_is_promised_to_nobody(mps, tmp_path):
+async def test_daemons_of_a_killed_supervisor_are_not_ready(mps, tmp_path):
     mps.pipe(UUID).mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(mps.control(UUID)))
-        mps.beat()
+        mps.write_sign_of_life()
         assert mps.is_ready(UUID)
         serving = asyncio.create_task(Supervisor(mps, tmp_path / "none", None).run())
         await until(lambda: not mps.is_ready(UUID))
@@ -184,18 +184,18 @@ async def test_a_line_that_is_too_long_does_not_end_the_reading(mps, tmp_path):
     path.write_text("".join([first, "print('x' * 200_000, flush=True)\n", *others]))
     path.chmod(0o755)
     made = Supervisor(mps, path, None)
-    mps.want(UUID)
+    mps.request(UUID)
     await made.round()
     await until(lambda: mps.faults(UUID))
     await made._stop(UUID)
 
 
-async def test_a_host_without_the_program_serves_nobody_until_it_has_it(
+async def test_a_host_without_mps_offers_no_limited_shares_until_it_has_it(
     mps, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(supervisors, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(supervisors, "SEARCH_SECONDS", 0.05)
     serving = asyncio.create_task(supervisors.serve(mps, DriverSearch(tmp_path), tmp_path / "lib"))
-    await until(lambda: "no limited shares here" in caplog.text)
+    await until(lambda: "this host has no limited shares" in caplog.text)
     assert not mps.is_served()
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/nvidia-cuda-mps-control").touch()

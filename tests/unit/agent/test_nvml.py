@@ -13,7 +13,7 @@ from fake_nvml import FakeNvml, gpu, mig_slice
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver_root import DriverSearch
-from gpupack_agent.inventory.messages import Cut, Scan, line
+from gpupack_agent.inventory.messages import Partition, Scan, line
 from gpupack_agent.inventory.mig import profile_name
 from gpupack_agent.inventory.nvml import NvmlReader, open_nvml
 from gpupack_agent.inventory.prober import Prober
@@ -31,7 +31,7 @@ def test_every_name_that_the_fake_has_is_pynvmls_own():
     assert not [name for name in names if not hasattr(pynvml, name)]
 
 
-def test_a_scan_tells_what_the_driver_tells(tmp_path):
+def test_a_scan_reports_the_drivers_facts(tmp_path):
     numa = tmp_path / "sys/bus/pci/devices/0000:1b:00.0/numa_node"
     numa.parent.mkdir(parents=True)
     numa.write_text("1\n")
@@ -48,7 +48,7 @@ def test_a_scan_tells_what_the_driver_tells(tmp_path):
     assert not one.simulated
 
 
-def test_a_scan_tells_on_which_gpus_anything_ran(tmp_path):
+def test_a_scan_reports_which_gpus_were_busy(tmp_path):
     sample = types.SimpleNamespace
     ran = [sample(timeStamp=1, sampleValue=sample(uiVal=3))]
     rested = [sample(timeStamp=1, sampleValue=sample(uiVal=0))]
@@ -73,7 +73,7 @@ class OldNvml(FakeNvml):
         raise pynvml.NVMLLibraryMismatchError("Unversioned function called")
 
 
-@pytest.mark.parametrize("request_", [Scan(), Cut("GPU-0", ())], ids=["scan", "cut"])
+@pytest.mark.parametrize("request_", [Scan(), Partition("GPU-0", ())], ids=["scan", "cut"])
 def test_a_driver_that_is_too_old_is_named_and_does_not_end_the_prober(tmp_path, request_):
     output = io.BytesIO()
     prober = Prober(OldNvml(gpu(0)), DriverSearch(tmp_path), output)
@@ -110,7 +110,7 @@ def test_gpus_of_one_island_share_a_clique(tmp_path):
     assert [each.nvlink_clique for each in nvml.scan().devices] == [0, 0, 2, 2]
 
 
-def test_a_gpu_that_is_cut_into_slices_is_listed_as_its_slices(tmp_path):
+def test_a_partitioned_gpu_is_listed_as_its_slices(tmp_path):
     slices = [mig_slice("MIG-1", gi=9, at=(6, 1))]
     _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=slices, minor=4))
     found = nvml.scan()
@@ -136,13 +136,13 @@ def test_a_compute_instance_that_is_a_part_is_not_called_like_the_whole(tmp_path
     assert [each.mig_profile for each in nvml.scan().devices] == ["1c.3g.71gb"]
 
 
-def test_a_gpu_in_mig_mode_that_is_not_cut_is_handed_out_by_nobody(tmp_path):
+def test_a_gpu_in_mig_mode_without_slices_is_not_handed_out(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0, mig=1, slices=[]))
     assert nvml.scan().devices == ()
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceGetMigMode", "nvmlDeviceGetMigDeviceHandleByIndex"])
-def test_of_a_gpu_that_does_not_tell_how_it_is_cut_nothing_is_said(tmp_path, monkeypatch, call):
+def test_a_gpu_whose_slices_cannot_be_listed_is_not_reported(tmp_path, monkeypatch, call):
     def refuse(*_):
         raise nvml.NVMLError("GPU is lost")
 
@@ -169,12 +169,12 @@ def test_a_profile_without_a_name_is_called_by_its_size(total, compute, memory, 
     assert profile_name(compute, memory, total * 2**20) == name
 
 
-def test_a_gpu_whose_device_node_the_driver_does_not_tell_has_none(tmp_path):
+def test_a_gpu_without_a_minor_number_has_no_device_node(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0, minor=4), {"uuid": "GPU-1", "name": "H200", "mib": 1})
     assert nvml.scan().minors == {"GPU-0": 4}
 
 
-def test_gpus_that_are_to_be_skipped_are_not_asked_about(tmp_path):
+def test_skipped_gpus_are_not_queried(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0), gpu(1), gpu(2))
     assert [each.index for each in nvml.scan(skip=(1,)).devices] == [0, 2]
 
@@ -189,7 +189,7 @@ def test_a_driver_without_events_is_scanned_all_the_same(tmp_path):
     assert len(nvml.scan().devices) == 1
 
 
-def test_a_gpu_that_was_away_is_registered_for_events_again(tmp_path):
+def test_a_gpu_that_reappears_is_registered_for_events_again(tmp_path):
     fake, nvml = inventory(tmp_path, gpu(0, events=8))
     nvml.scan()
     back = fake.gpus
@@ -200,7 +200,7 @@ def test_a_gpu_that_was_away_is_registered_for_events_again(tmp_path):
     assert back[0]["mask"] == 8
 
 
-def test_an_xid_is_told_and_fails_the_gpu_until_somebody_says_that_it_was_mended(tmp_path):
+def test_an_xid_fails_the_gpu_until_past_errors_are_forgotten(tmp_path):
     told = threading.Event()
     fake, nvml = inventory(tmp_path, gpu(0, events=8), notify=told.set)
     nvml.scan()
@@ -214,7 +214,7 @@ def test_an_xid_is_told_and_fails_the_gpu_until_somebody_says_that_it_was_mended
     assert nvml.scan().devices[0].health == "Healthy"
 
 
-def test_a_missing_driver_is_an_error_that_says_what_to_do(tmp_path):
+def test_a_missing_driver_is_an_error_with_instructions(tmp_path):
     class NoDriver(FakeNvml):
         def nvmlInit(self):
             raise self.NVMLError("Driver Not Loaded")

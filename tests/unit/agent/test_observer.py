@@ -64,22 +64,22 @@ def held(name, *uuids, uid=None):
 
 
 async def test_pods_are_read_back_with_the_gpus_that_the_other_plugin_gave_them(observed):
-    observed.kubelet.tickets = {"b": ["GPU-0"], "a": ["GPU-1"]}
+    observed.kubelet.tokens = {"b": ["GPU-0"], "a": ["GPU-1"]}
     observed.pods.upsert(observed.pod("b"))
     observed.pods.upsert(observed.pod("a"))
     assert await observed.holders() == (held("a", "GPU-1"), held("b", "GPU-0"))
 
 
-async def test_each_pod_is_asked_for_once(observed):
-    observed.kubelet.tickets = {"a": ["GPU-1"]}
+async def test_each_pod_is_queried_once(observed):
+    observed.kubelet.tokens = {"a": ["GPU-1"]}
     observed.pods.upsert(observed.pod("a"))
     await observed.holders()
     assert await observed.holders() == (held("a", "GPU-1"),)
     assert observed.kubelet.gets == 1
 
 
-async def test_a_pod_that_is_gone_or_has_finished_holds_nothing(observed):
-    observed.kubelet.tickets = {"gone": ["GPU-0"], "done": ["GPU-1"]}
+async def test_a_deleted_or_finished_pod_holds_nothing(observed):
+    observed.kubelet.tokens = {"gone": ["GPU-0"], "done": ["GPU-1"]}
     observed.pods.replace([observed.pod("gone"), observed.pod("done")])
     assert len(await observed.holders()) == 2
     observed.pods.remove(observed.pod("gone"))
@@ -87,31 +87,31 @@ async def test_a_pod_that_is_gone_or_has_finished_holds_nothing(observed):
     assert await observed.holders() == ()
 
 
-async def test_a_pod_of_the_same_name_is_asked_for_anew(observed):
-    observed.kubelet.tickets = {"a": ["GPU-0"]}
+async def test_a_new_pod_of_the_same_name_is_queried_again(observed):
+    observed.kubelet.tokens = {"a": ["GPU-0"]}
     observed.pods.replace([observed.pod("a", uid="1")])
     await observed.holders()
-    observed.kubelet.tickets = {"a": ["GPU-1"]}
+    observed.kubelet.tokens = {"a": ["GPU-1"]}
     observed.pods.replace([observed.pod("a", uid="2")])
     assert await observed.holders() == (held("a", "GPU-1", uid="2"),)
 
 
 async def test_a_pod_that_has_not_started_may_not_be_the_one_that_the_kubelet_knows(observed):
-    observed.kubelet.tickets = {"a": ["GPU-0"]}
+    observed.kubelet.tokens = {"a": ["GPU-0"]}
     waiting = msgspec.structs.replace(observed.pod("a"), status=objects.PodStatus(phase="Pending"))
     observed.pods.upsert(waiting)
     assert await observed.holders() == ()
 
 
 async def test_ids_that_are_no_gpus_are_left_out(observed):
-    observed.kubelet.tickets = {"a": ["GPU-0", "GPU-1::3"]}
+    observed.kubelet.tokens = {"a": ["GPU-0", "GPU-1::3"]}
     observed.pods.upsert(observed.pod("a"))
     assert await observed.holders() == (held("a", "GPU-0"),)
 
 
 async def test_pods_of_several_plugins_are_read_back(observed):
     observed.kubelet.allocatable = {NVIDIA: ["GPU-0"], OTHER: ["GPU-1"]}
-    observed.kubelet.tickets = {"a": ["GPU-0"], "b": ["GPU-1"]}
+    observed.kubelet.tokens = {"a": ["GPU-0"], "b": ["GPU-1"]}
     observed.kubelet.resources = {"b": OTHER}
     observed.pods.replace([observed.pod("a"), observed.pod("b", resource=OTHER)])
     assert await observed.holders() == (held("a", "GPU-0"), held("b", "GPU-1"))
@@ -126,23 +126,25 @@ async def test_a_plugin_that_comes_to_an_observed_node_later_is_seen(observed):
     assert observed.node_mode.resources == (NVIDIA, OTHER)
 
 
-async def test_an_owned_node_reads_nobody_back(observed):
+async def test_an_owned_node_reads_no_holders(observed):
     observed.kubelet.allocatable = {}
-    observed.kubelet.tickets = {"a": ["GPU-0"]}
+    observed.kubelet.tokens = {"a": ["GPU-0"]}
     observed.pods.upsert(observed.pod("a"))
     assert await observed.holders() is None
     assert observed.kubelet.gets == 0
 
 
-async def test_before_the_pods_are_known_it_is_not_known_who_holds_what(observed):
+async def test_holders_are_unknown_before_the_pods_are_known(observed):
     observed.pods.synced = False
     assert await observed.holders() is None
     observed.pods.replace([])
     assert await observed.holders() == ()
 
 
-async def test_while_the_kubelet_is_away_what_was_read_stays_and_one_line_says_so(observed, caplog):
-    observed.kubelet.tickets = {"a": ["GPU-0"]}
+async def test_while_the_kubelet_is_unavailable_the_holders_stay_with_one_log_line(
+    observed, caplog
+):
+    observed.kubelet.tokens = {"a": ["GPU-0"]}
     observed.pods.upsert(observed.pod("a"))
     await observed.holders()
     await observed.kubelet.stop()
@@ -156,9 +158,9 @@ async def test_while_the_kubelet_is_away_what_was_read_stays_and_one_line_says_s
 async def test_gpus_of_another_vendor_are_described_and_read_back(observed):
     observed.kubelet.allocatable = {OTHER: ["npu-0", "npu-1"]}
     observed.kubelet.resource = OTHER
-    observed.kubelet.tickets = {"a": ["npu-1"]}
+    observed.kubelet.tokens = {"a": ["npu-1"]}
     await observed.observer.round()
-    await observed.foreign.look()
+    await observed.foreign.refresh()
     observed.pods.upsert(observed.pod("a", resource=OTHER))
     (holder,) = await observed.holders()
     assert [share.uuid for share in holder.devices] == ["npu-1"]

@@ -3,7 +3,7 @@ import datetime as dt
 
 import pytest
 
-from gpupack_agent.outages import OVER, Outage, with_condition
+from gpupack_agent.outages import ENDED, Outage, with_condition
 from gpupack_crds.condition import Condition
 from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE
 
@@ -17,19 +17,19 @@ def conditions(recorded, outage, now, kind=INVENTORY_UNAVAILABLE):
     return with_condition(recorded, kind, outage, now)
 
 
-@pytest.mark.parametrize("kind", OVER)
+@pytest.mark.parametrize("kind", ENDED)
 def test_each_outage_has_a_condition_and_an_end(kind):
     stated = conditions((OTHER,), OUTAGE, NOW, kind)
     assert [(each.type, each.status) for each in stated[1:]] == [(kind, "True")]
     (_, over) = conditions(stated, None, NOW, kind)
-    assert (over.status, over.reason) == ("False", OVER[kind][0])
+    assert (over.status, over.reason) == ("False", ENDED[kind][0])
 
 
-def test_a_node_that_was_always_looked_at_has_no_condition():
+def test_a_node_without_outages_has_no_condition():
     assert conditions((OTHER,), None, NOW) == (OTHER,)
 
 
-def test_an_outage_is_stated_with_its_reason_since_it_began():
+def test_an_outage_has_a_condition_with_its_reason_and_start():
     (other, stated) = conditions((OTHER,), OUTAGE, NOW)
     assert other == OTHER
     assert (stated.status, stated.reason, stated.message) == (
@@ -40,7 +40,7 @@ def test_an_outage_is_stated_with_its_reason_since_it_began():
     assert stated.last_transition_time == "2026-01-01T00:00:00Z"
 
 
-def test_an_outage_that_goes_on_is_not_written_again():
+def test_a_continuing_outage_is_not_written_again():
     stated = conditions((), OUTAGE, NOW)
     later = Outage(OUTAGE.reason, OUTAGE.message, NOW)
     assert conditions(stated, later, NOW) == stated

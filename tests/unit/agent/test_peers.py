@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from gpupack_agent.inventory.facts import GpuFacts, Links, cpu_list
 from gpupack_agent.inventory.nvml import NvmlReader
-from gpupack_agent.inventory.peers import AGAIN_SECONDS, Peers, complete
-from gpupack_agent.inventory.peers import connected as agents
+from gpupack_agent.inventory.peers import REFRESH_SECONDS, Peers, complete_groups
+from gpupack_agent.inventory.peers import connected_groups as agents
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.report import describe
@@ -27,7 +27,7 @@ def seen(peers, *gpus, links=(True,)):
         GpuFacts(uuid=each["uuid"], index=n, name="", links=Links(nvlinks=links))
         for n, each in enumerate(gpus)
     ]
-    peers.see({n: (each, facts[n]) for n, each in enumerate(gpus)})
+    peers.update({n: (each, facts[n]) for n, each in enumerate(gpus)})
 
 
 @pytest.mark.parametrize("connected", [agents, clients])
@@ -63,25 +63,25 @@ def test_gpus_that_reach_each_other_over_pcie_alone_are_no_nvlink_clique(tmp_pat
     assert [device.nvlink_clique for device in found.devices] == [None, None, None]
 
 
-def test_a_driver_that_tells_nothing_of_peers_makes_no_clique(tmp_path):
+def test_a_driver_without_peer_information_makes_no_clique(tmp_path):
     found = scanned(tmp_path, gpu(0), gpu(1))
     assert {(device.p2p_clique, device.nvlink_clique) for device in found.devices} == {(None, None)}
 
 
-def test_over_pcie_nobody_forwards_for_others():
+def test_over_pcie_no_gpu_forwards_for_others():
     pairs = {(0, 1), (1, 2)}
-    assert complete(range(3), lambda low, high: (low, high) in pairs) == {0: 0, 1: 0}
+    assert complete_groups(range(3), lambda low, high: (low, high) in pairs) == {0: 0, 1: 0}
 
 
 @given(PAIRS)
 def test_of_a_complete_clique_each_reaches_each(pairs):
-    found = complete(range(8), lambda low, high: (low, high) in pairs)
+    found = complete_groups(range(8), lambda low, high: (low, high) in pairs)
     members = {(low, high) for low in found for high in found if low < high}
     assert all(pair in pairs for pair in members if found[pair[0]] == found[pair[1]])
     assert all(list(found.values()).count(name) > 1 for name in found.values())
 
 
-def test_the_matrix_is_asked_for_anew_when_gpus_or_links_change_and_now_and_then():
+def test_the_matrix_is_read_again_at_changes_and_from_time_to_time():
     now = 0.0
     gpus = [gpu(n, island=0, peers=["GPU-0", "GPU-1"]) for n in range(2)]
     nvml = FakeNvml(*gpus)
@@ -93,7 +93,7 @@ def test_the_matrix_is_asked_for_anew_when_gpus_or_links_change_and_now_and_then
         (1, (False,), gpus),
         (1, (False,), gpus[:1]),
         (1, (False,), gpus),
-        (AGAIN_SECONDS, (False,), gpus),
+        (REFRESH_SECONDS, (False,), gpus),
     ]:
         now += seconds
         before = nvml.asked_peers
@@ -110,7 +110,7 @@ def test_links_that_come_up_after_the_driver_are_seen():
     assert peers.nvlink == {}
     for each in gpus:
         each["island"] = 0
-    now += AGAIN_SECONDS
+    now += REFRESH_SECONDS
     seen(peers, *gpus)
     assert peers.nvlink == {0: 0, 1: 0}
 
@@ -123,12 +123,12 @@ def test_cpus_are_listed_as_linux_does(cpus, text):
     assert cpu_list(cpus) == text
 
 
-def test_the_cpus_near_a_gpu_are_told(tmp_path):
+def test_the_cpus_near_a_gpu_are_reported(tmp_path):
     (device,) = scanned(tmp_path, gpu(0, cpus=[0xFF, 1])).devices
     assert device.cpus == "0-7,64"
 
 
-def test_links_are_told_one_by_one(tmp_path):
+def test_the_state_of_each_link_is_reported(tmp_path):
     (device,) = scanned(tmp_path, gpu(0, action=0, links=[1, 0, 1, 1])).devices
     assert (device.nvlinks, device.nvlinks_down, device.causes) == (4, (1,), ("NvlinkDown",))
 

@@ -7,9 +7,9 @@ import pytest
 
 from gpupack_agent.api import deviceplugin_pb2 as api
 from gpupack_agent.api import deviceplugin_pb2_grpc as service
+from gpupack_agent.device_tokens import DeviceToken, cdi_name
 from gpupack_agent.errors import CdiUnwritable, StartRefused
 from gpupack_agent.plugin_servicer import PluginServicer
-from gpupack_agent.tickets import Ticket, cdi_name
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def serve(folder):
         await end(*arguments)
 
 
-async def nothing(_resource, _tickets, *, active):
+async def nothing(_resource, _tokens, *, active):
     assert active()
 
 
@@ -39,14 +39,14 @@ def request(*ids):
     return api.PreStartContainerRequest(devices_ids=ids)
 
 
-async def test_the_kubelet_is_asked_to_call_before_each_container_start(serve):
+async def test_the_options_request_a_call_before_each_container_start(serve):
     stub = await serve(PluginServicer("x/gpu", nothing))
     options = await stub.GetDevicePluginOptions(api.Empty())
     assert options.pre_start_required
     assert not options.get_preferred_allocation_available
 
 
-async def test_allocate_names_a_cdi_device_per_container_and_asks_nobody(serve):
+async def test_allocate_returns_a_cdi_device_per_container_without_any_query(serve):
     stub = await serve(PluginServicer("x/gpu", prepare=None))
     containers = [api.ContainerAllocateRequest(devices_ids=ids) for ids in (["b", "a"], ["c"])]
     answer = await stub.Allocate(api.AllocateRequest(container_requests=containers))
@@ -54,14 +54,14 @@ async def test_allocate_names_a_cdi_device_per_container_and_asks_nobody(serve):
     assert found == [cdi_name(["a", "b"]), cdi_name(["c"])]
 
 
-async def test_the_kubelet_hears_of_all_tickets_now_and_when_one_changes(serve):
+async def test_the_kubelet_gets_all_device_tokens_now_and_at_each_change(serve):
     plugin = PluginServicer("x/gpu", nothing)
-    plugin.publish((Ticket("gpu-0"), Ticket("gpu-1")))
+    plugin.publish((DeviceToken("gpu-0"), DeviceToken("gpu-1")))
     stub = await serve(plugin)
     stream = stub.ListAndWatch(api.Empty())
     assert [device.health for device in (await stream.read()).devices] == ["Healthy", "Healthy"]
     assert plugin.streams == 1
-    plugin.publish((Ticket("gpu-0"), Ticket("gpu-1", healthy=False)))
+    plugin.publish((DeviceToken("gpu-0"), DeviceToken("gpu-1", healthy=False)))
     assert [device.health for device in (await stream.read()).devices] == ["Healthy", "Unhealthy"]
     stream.cancel()
 
@@ -76,11 +76,11 @@ async def test_a_closed_stream_is_noticed(serve):
             await asyncio.sleep(0.01)
 
 
-async def test_a_container_start_is_prepared_with_its_set_of_tickets(serve):
+async def test_a_container_start_is_prepared_with_its_device_tokens(serve):
     seen = []
 
-    async def prepare(resource, tickets, *, active):
-        seen.append((resource, tickets, active()))
+    async def prepare(resource, tokens, *, active):
+        seen.append((resource, tokens, active()))
 
     await (await serve(PluginServicer("x/gpu", prepare))).PreStartContainer(request("b", "a"))
     assert seen == [("x/gpu", frozenset({"a", "b"}), True)]
@@ -96,7 +96,7 @@ async def test_a_container_start_is_prepared_with_its_set_of_tickets(serve):
 async def test_a_refusal_reaches_the_kubelet_with_its_text_and_names_pods_in_the_log_alone(
     serve, error, code, caplog
 ):
-    async def prepare(_resource, _tickets, *, active):
+    async def prepare(_resource, _tokens, *, active):
         del active
         raise error
 
@@ -110,7 +110,7 @@ async def test_a_refusal_reaches_the_kubelet_with_its_text_and_names_pods_in_the
 async def test_a_call_that_the_kubelet_gave_up_is_not_active_any_more(serve):
     outcome = asyncio.get_running_loop().create_future()
 
-    async def prepare(_resource, _tickets, *, active):
+    async def prepare(_resource, _tokens, *, active):
         try:
             while active():
                 await asyncio.sleep(0.01)

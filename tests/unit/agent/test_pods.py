@@ -5,7 +5,7 @@ import time
 import msgspec
 
 from gpupack_agent.node_pod import NodePod
-from gpupack_agent.pods import Ask, PodStore, view
+from gpupack_agent.pods import DeviceRequest, PodStore, view
 from gpupack_crds import names
 
 
@@ -15,7 +15,7 @@ def decode(body):
 
 def test_a_pod_is_reduced_to_its_request_and_its_annotation(build):
     pod = view(decode(build.pod_json("a", build.share(), phase="Succeeded")))
-    assert pod.asks == (Ask(container="worker", resource=names.GPU, count=1),)
+    assert pod.requests == (DeviceRequest(container="worker", resource=names.GPU, count=1),)
     assert pod.annotation == '[{"uuid":"GPU-0","percent":100,"memoryMiB":1000}]'
     assert pod.finished
     assert not pod.started
@@ -49,8 +49,8 @@ def test_requests_are_in_the_order_of_the_containers_and_those_of_sidecars_follo
     of_init[0]["restartPolicy"] = "Always"
     body["spec"]["initContainers"] = of_init
     pod = view(decode(body))
-    assert pod.asks == build.asks(y=2, x=1, side=3)
-    assert pod.early == ("setup",)
+    assert pod.requests == build.requests(y=2, x=1, side=3)
+    assert pod.plain_init_containers == ("setup",)
 
 
 def test_an_empty_list_of_workers_shares_no_pod(build):
@@ -62,19 +62,19 @@ def test_an_empty_list_of_workers_shares_no_pod(build):
     assert not view(decode(body)).is_shared
 
 
-def test_pods_that_ask_for_no_devices_are_not_kept(build):
+def test_pods_that_request_no_devices_are_not_kept(build):
     store = PodStore()
     store.replace([decode(build.pod_json("a")), decode(build.pod_json("b", gpus=0))])
     assert [pod.name for pod in store.by_uid.values()] == ["a"]
 
 
-def test_only_unfinished_pods_that_ask_for_that_many_are_candidates(build):
+def test_only_unfinished_pods_with_the_same_request_are_candidates(build):
     store = PodStore()
     store.upsert(decode(build.pod_json("one")))
     store.upsert(decode(build.pod_json("two", gpus=2)))
     store.upsert(decode(build.pod_json("done", phase="Failed")))
-    assert [pod.name for pod in store.asking(names.GPU, 1)] == ["one"]
-    assert store.asking(names.GPU_SHARE, 1) == []
+    assert [pod.name for pod in store.requesting(names.GPU, 1)] == ["one"]
+    assert store.requesting(names.GPU_SHARE, 1) == []
 
 
 def test_a_pod_of_the_same_name_does_not_hide_its_predecessor(build):
@@ -85,7 +85,7 @@ def test_a_pod_of_the_same_name_does_not_hide_its_predecessor(build):
     assert list(store.by_uid) == ["2"]
 
 
-def test_a_pod_that_finishes_says_when_and_one_that_was_finished_before_says_long_ago(build):
+def test_a_pod_records_when_it_finished_or_that_it_had_finished_before(build):
     store = PodStore()
     store.replace([decode(build.pod_json("old", phase="Succeeded")), decode(build.pod_json("a"))])
     before = time.monotonic()

@@ -49,7 +49,7 @@ def test_an_h200_at_rest_is_read_as_it_was(tmp_path):
     assert (facts.errors.recovery_action, facts.errors.remap_failed) == (0, False)
 
 
-def test_an_h200_under_load_tells_who_works_and_what_holds_its_clocks_back(tmp_path):
+def test_a_busy_h200_reports_its_activity_and_throttle_reasons(tmp_path):
     nvml = reader(h200("load"), tmp_path)
     first, second = (nvml.scan().facts[0] for _ in range(2))
     assert first.load.utilization_percent == 100
@@ -61,7 +61,7 @@ def test_an_h200_under_load_tells_who_works_and_what_holds_its_clocks_back(tmp_p
     assert process.memory_bytes <= first.load.memory_used_bytes
 
 
-def test_what_this_host_does_not_tell_is_left_out(tmp_path):
+def test_facts_that_the_host_does_not_report_are_omitted(tmp_path):
     facts = scan(h200(), tmp_path).facts[0]
     assert (facts.errors.nvlink_crc, facts.links.nvlinks) == (None, ())
     assert facts.board.numa_node is None
@@ -83,7 +83,7 @@ def test_a_driver_that_was_unloaded_leaves_no_inventory_and_is_read_when_it_is_b
     assert len(read.scan().devices) == 1
 
 
-def test_without_the_right_to_see_processes_all_else_is_told(tmp_path):
+def test_without_the_right_to_see_processes_the_rest_is_reported(tmp_path):
     nvml = h200("load")
     for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"):
         nvml.faults[call, 0] = error(pynvml.NVML_ERROR_NO_PERMISSION)
@@ -92,7 +92,7 @@ def test_without_the_right_to_see_processes_all_else_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("action", [1, 2])
-def test_a_recovery_that_the_driver_asks_for_fails_the_gpu(tmp_path, action):
+def test_a_recovery_action_of_the_driver_fails_the_gpu(tmp_path, action):
     def asking(values):
         (of_action,) = (each for each in values if each.fieldId == getattr(pynvml, FIELD))
         of_action.value.uiVal = action
@@ -111,7 +111,7 @@ def test_fields_that_are_refused_are_unknown_and_not_zero(tmp_path):
     assert found.devices[0].health == "Healthy"
 
 
-def test_64_gpus_are_told_apart(tmp_path):
+def test_64_gpus_are_distinguished(tmp_path):
     found = scan(h200(gpus=64), tmp_path)
     assert len({device.uuid for device in found.devices}) == 64
     assert [facts.index for facts in found.facts] == list(range(64))
@@ -162,13 +162,13 @@ def with_links(nvml, *states):
     return nvml
 
 
-def test_a_link_that_is_not_told_of_does_not_shift_the_numbers_of_the_others(tmp_path):
+def test_a_link_of_unknown_state_does_not_shift_the_numbers_of_the_others(tmp_path):
     unsupported = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
     found = scan(with_links(h200(), 1, unsupported, 0, 1), tmp_path)
     (device,) = found.devices
     assert (device.nvlinks, device.nvlinks_down) == (4, (2,))
     assert (device.health, device.causes) == ("Degraded", ("NvlinkDown",))
-    assert device.cause == "NVLink 2 of 4 is down: look at its links"
+    assert device.cause == "NVLink 2 of 4 is down: check the links"
 
 
 def test_a_compute_mode_that_an_administrator_changes_is_seen(tmp_path):
@@ -181,7 +181,7 @@ def test_a_compute_mode_that_an_administrator_changes_is_seen(tmp_path):
     assert read.scan().devices[0].compute_mode == "exclusive_process"
 
 
-def test_a_call_that_fails_once_takes_no_gpu_away(tmp_path):
+def test_a_call_that_fails_once_does_not_remove_a_gpu(tmp_path):
     nvml, failures = h200(gpus=2), [error(pynvml.NVML_ERROR_UNKNOWN)]
 
     def once(answer):

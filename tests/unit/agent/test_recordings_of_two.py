@@ -52,7 +52,7 @@ def test_all_links_are_up_and_the_pair_is_one_clique(tmp_path, state):
     assert [device.p2p_clique for device in found.devices] == [0, 0]
 
 
-def test_the_far_end_of_each_link_is_a_switch_so_pairs_are_asked():
+def test_pairs_are_queried_because_the_far_end_of_each_link_is_a_switch():
     nvml = h100s()
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(2)]
     far = {
@@ -77,7 +77,7 @@ def test_the_matrix_of_pairs_is_symmetric_and_over_nvlink_but_not_over_pcie():
     assert told[pynvml.NVML_P2P_CAPS_INDEX_PCI] != pynvml.NVML_P2P_STATUS_OK
 
 
-def test_under_load_each_gpu_tells_who_works_there_and_how_much_of_it_does(tmp_path):
+def test_under_load_each_gpu_reports_its_processes_and_activity(tmp_path):
     read = reader(h100s("load"), tmp_path)
     read.scan()
     first, second = read.scan().facts
@@ -112,8 +112,8 @@ def test_a_link_that_is_refused_keeps_the_others_numbers(tmp_path):
     assert (first.nvlinks, first.nvlinks_down) == (LINKS, (9,))
 
 
-def test_gpus_whose_fabric_is_away_are_no_clique_until_it_is_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, "AGAIN_SECONDS", 0.0)
+def test_gpus_without_their_fabric_are_no_clique_until_it_returns(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "REFRESH_SECONDS", 0.0)
     nvml = h100s()
     read = reader(nvml, tmp_path)
     for capability in range(pynvml.NVML_P2P_CAPS_INDEX_UNKNOWN):

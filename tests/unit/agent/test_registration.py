@@ -13,7 +13,7 @@ from gpupack_agent.registration import Registration, _event
 from gpupack_crds import names
 
 
-async def prepare(_resource, _tickets, *, active):
+async def prepare(_resource, _tokens, *, active):
     del active
 
 
@@ -76,7 +76,7 @@ def no_inotify(monkeypatch):
     monkeypatch.setattr(module, "Inotify", refuse)
 
 
-async def test_a_host_without_inotify_left_notices_a_restarted_kubelet_by_ticks(
+async def test_without_inotify_a_restarted_kubelet_is_noticed_by_ticks(
     no_inotify, kubelet, registration
 ):
     await until(lambda: kubelet.registrations)
@@ -86,7 +86,7 @@ async def test_a_host_without_inotify_left_notices_a_restarted_kubelet_by_ticks(
     await until(lambda: len(kubelet.registrations) == 2)
 
 
-async def test_a_socket_that_somebody_deleted_is_made_anew(kubelet, registration):
+async def test_a_deleted_socket_is_created_again(kubelet, registration):
     await until(lambda: kubelet.registrations)
     await watched(kubelet)
     (kubelet.folder / "device-plugins" / kubelet.registrations[0].endpoint).unlink()
@@ -95,7 +95,9 @@ async def test_a_socket_that_somebody_deleted_is_made_anew(kubelet, registration
     await until(lambda: registration.complete)
 
 
-async def test_a_kubelet_that_never_listens_is_told_again(kubelet, registration, monkeypatch):
+async def test_a_plugin_registers_again_if_the_kubelet_opens_no_stream(
+    kubelet, registration, monkeypatch
+):
     monkeypatch.setattr("gpupack_agent.registration.STREAM_SECONDS", 0.1)
     monkeypatch.setattr("gpupack_agent.registration.TICK_SECONDS", 0.1)
     await until(lambda: len(kubelet.registrations) >= 2)
@@ -113,9 +115,7 @@ async def test_an_agent_that_starts_before_the_kubelet_registers_when_it_comes(
     await until(lambda: kubelet.registrations)
 
 
-async def test_where_another_plugin_takes_over_ours_goes_and_comes_back_after_it(
-    kubelet, monkeypatch
-):
+async def test_a_plugin_stops_while_another_one_serves_the_node(kubelet, monkeypatch):
     monkeypatch.setattr("gpupack_agent.registration.TICK_SECONDS", 0.05)
     allowed = {"now": False}
     folder = kubelet.folder / "device-plugins"
@@ -136,7 +136,7 @@ async def test_where_another_plugin_takes_over_ours_goes_and_comes_back_after_it
         await task
 
 
-async def test_sockets_of_a_killed_agent_are_swept_and_those_of_others_are_not(kubelet):
+async def test_only_sockets_of_a_killed_agent_are_removed(kubelet):
     folder = kubelet.folder / "device-plugins"
     (folder / "gpupack.gpu.dead.sock").touch()
     (folder / "gpupack.gpu-share.other.sock").touch()

@@ -53,7 +53,7 @@ def test_an_unknown_backend_is_named_with_the_known_ones():
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon"])
-def test_a_heartbeat_of_no_length_is_refused(value):
+def test_a_heartbeat_without_a_duration_is_refused(value):
     with pytest.raises(SettingsInvalid, match="HEARTBEAT"):
         NodeSettings.from_environ({"NODE_NAME": "n", "GPUPACK_HEARTBEAT_DURATION_SECONDS": value})
 
@@ -94,7 +94,7 @@ def test_a_name_that_no_other_plugin_can_have_is_named(wrong):
         ObservedSettings.from_environ({"GPUPACK_OBSERVED_RESOURCES": wrong})
 
 
-def test_dcgm_exporter_is_not_asked_unless_that_is_said():
+def test_dcgm_exporter_is_not_queried_by_default():
     assert DcgmSettings.from_environ({}).exporter == ""
 
 
@@ -103,7 +103,7 @@ def test_dcgm_exporter_is_found_in_the_namespaces_that_are_named():
     assert DcgmSettings.from_environ(environ).namespaces == ("gpu-operator", "dcgm")
 
 
-def test_without_a_namespace_anybody_could_be_dcgm_exporter():
+def test_dcgm_exporter_auto_requires_namespaces():
     with pytest.raises(SettingsInvalid, match="GPUPACK_DCGM_NAMESPACES is not set"):
         DcgmSettings.from_environ({"GPUPACK_DCGM_EXPORTER": "auto"})
 

@@ -19,7 +19,7 @@ nodes:
 
 
 def simulated(tmp_path, path, node):
-    return SimulatedInventory(path, node=node, scan_seconds=1, cuts=tmp_path / "cuts.json")
+    return SimulatedInventory(path, node=node, scan_seconds=1, layouts=tmp_path / "cuts.json")
 
 
 def scan(tmp_path, node, text=FILE):
@@ -36,7 +36,7 @@ def test_a_node_gets_the_gpus_of_the_first_entry_that_fits_its_name(tmp_path):
     assert (devices[2].health, devices[2].cause) == ("Failed", "a test")
 
 
-def test_every_simulated_gpu_says_that_it_is(tmp_path):
+def test_every_simulated_gpu_is_marked_simulated(tmp_path):
     assert all(each.simulated for each in scan(tmp_path, "gpu-7"))
     assert {each.limits for each in scan(tmp_path, "gpu-7")} == {"Simulated"}
 
@@ -71,7 +71,7 @@ nodes:
 """
 
 
-def test_a_gpu_can_be_cut_into_slices_at_nvidias_places(tmp_path):
+def test_a_gpu_can_be_partitioned_at_nvidias_places(tmp_path):
     devices = scan(tmp_path, "gpu-7", CUT % "1g.18gb, 3g.71gb, 1g.18gb")
     assert [(each.mig_profile, each.mig_start, each.mig_size) for each in devices] == [
         ("1g.18gb", 0, 1),
@@ -83,7 +83,7 @@ def test_a_gpu_can_be_cut_into_slices_at_nvidias_places(tmp_path):
     assert all(each.simulated and len(each.uuid) < 64 for each in devices)
 
 
-def test_a_layout_that_no_gpu_has_is_an_error_that_says_so(tmp_path):
+def test_an_impossible_layout_in_the_file_is_an_error(tmp_path):
     with pytest.raises(InventoryUnavailable, match="no slot is left for MIG profile"):
         scan(tmp_path, "gpu-7", CUT % "4g.71gb, 3g.71gb, 3g.71gb")
     with pytest.raises(InventoryUnavailable, match="has no MIG profile '1g"):
@@ -94,10 +94,10 @@ THIRDS = [Place("3g.71gb", 4, 4), Place("1g.18gb", 0, 1)]
 
 
 def cut(tmp_path, uuid, places):
-    asyncio.run(simulated(tmp_path, tmp_path / "simulated.yaml", "gpu-7").cut(uuid, places))
+    asyncio.run(simulated(tmp_path, tmp_path / "simulated.yaml", "gpu-7").partition(uuid, places))
 
 
-def test_a_gpu_that_is_cut_anew_stays_so_when_its_agent_restarts(tmp_path):
+def test_a_changed_simulated_layout_survives_an_agent_restart(tmp_path):
     before = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
     cut(tmp_path, before[0].mig_parent, THIRDS)
     after = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
@@ -109,37 +109,38 @@ def test_a_gpu_that_is_cut_anew_stays_so_when_its_agent_restarts(tmp_path):
     assert all(len(each.uuid) < 64 for each in after)
 
 
-def test_slices_of_each_cut_are_others(tmp_path):
+def test_each_layout_change_gives_slices_other_uuids(tmp_path):
     (before,) = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
     seen = set()
-    for _ in range(3):
+    for _ in range(101):
         cut(tmp_path, before.mig_parent, THIRDS)
         seen |= {each.uuid for each in scan(tmp_path, "gpu-7", CUT % "1g.18gb")}
-    assert len(seen) == 6
+    assert len(seen) == 202
+    assert all(len(uuid) < 64 for uuid in seen)
 
 
-def test_another_layout_in_the_file_wins_over_an_earlier_cut(tmp_path):
+def test_a_new_layout_in_the_file_overrides_an_earlier_change(tmp_path):
     (before,) = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
     cut(tmp_path, before.mig_parent, THIRDS)
     assert [each.mig_profile for each in scan(tmp_path, "gpu-7", CUT % "7g.141gb")] == ["7g.141gb"]
 
 
-def test_an_earlier_cut_does_not_come_back_with_the_layout_it_was_made_of(tmp_path):
+def test_a_void_layout_change_does_not_return_with_the_layout_of_the_file(tmp_path):
     (before,) = scan(tmp_path, "gpu-7", CUT % "1g.18gb")
     cut(tmp_path, before.mig_parent, THIRDS)
     scan(tmp_path, "gpu-7")
     assert [each.mig_profile for each in scan(tmp_path, "gpu-7", CUT % "1g.18gb")] == ["1g.18gb"]
 
 
-def test_a_gpu_that_is_not_in_mig_mode_is_not_cut(tmp_path):
+def test_a_simulated_gpu_without_mig_mode_is_not_partitioned(tmp_path):
     scan(tmp_path, "gpu-7")
     with pytest.raises(InventoryUnavailable, match="no simulated GPU in MIG mode"):
         cut(tmp_path, simulated_uuid("gpu-7", 0), THIRDS)
 
 
-def test_a_gpu_that_is_cut_tells_what_it_can_be_cut_into(tmp_path):
+def test_a_simulated_gpu_in_mig_mode_lists_its_profiles(tmp_path):
     path = tmp_path / "simulated.yaml"
     path.write_text(CUT % "1g.18gb")
     (found,) = asyncio.run(simulated(tmp_path, path, "gpu-7").scan()).mig_gpus
     assert found.uuid == simulated_uuid("gpu-7", 0)
-    assert found.profiles["3g.71gb"] == Profile(number=4, size=4, starts=(0, 4), most=8)
+    assert found.profiles["3g.71gb"] == Profile(number=4, size=4, starts=(0, 4), max_count=8)

@@ -25,14 +25,14 @@ def test_a_host_that_is_ready_has_nothing_to_change(ready):
     assert (host.name, host.system, host.kernel.release) == ("gpu-1", "Ubuntu 24.04.3 LTS", "6.8.0")
 
 
-def test_a_host_without_gpus_is_asked_for_no_driver(root):
+def test_a_host_without_gpus_needs_no_driver(root):
     root.file("sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n")
     found = root.found()
     assert found["gpus"].status == "ok"
     assert "driver" not in found
 
 
-def test_where_no_pci_devices_are_listed_the_driver_is_looked_for(root):
+def test_without_a_list_of_pci_devices_the_driver_is_searched(root):
     found = root.found()
     assert (found["gpus"].status, found["driver"].status) == ("unknown", "failure")
 
@@ -65,7 +65,7 @@ def test_a_driver_without_its_libraries(root):
     assert "module 535.1.2, and none of its libraries" in root.found()["driver"].found
 
 
-def test_device_nodes_that_nobody_has_made(ready):
+def test_missing_device_nodes_are_a_failure(ready):
     (ready.path / "dev/nvidia-uvm").unlink()
     found = ready.found()["device nodes"]
     assert (found.status, "nvidia-modprobe" in found.change) == ("failure", True)
@@ -83,7 +83,7 @@ def test_with_systemd_nodes_need_their_links_by_number(ready):
     ("kinds", "status"),
     [(["DMA-FQ", "DMA-FQ"], "warning"), (["identity", "identity"], "ok"), (["DMA"], "ok")],
 )
-def test_an_iommu_between_gpus_is_told(root, kinds, status):
+def test_an_iommu_between_gpus_is_a_warning(root, kinds, status):
     root.driver()
     for number, kind in enumerate(kinds):
         root.gpu(f"0000:{number}b:00.0", kind)
@@ -130,7 +130,7 @@ def test_a_containerd_that_serves_no_kubelet(root):
     assert (found.status, "disabled_plugins" in found.change) == ("failure", True)
 
 
-def test_the_whole_version_is_told(root):
+def test_the_full_version_is_shown(root):
     root.containerd(version="v2.1.4")
     assert root.found()["container runtime"].found.startswith("containerd 2.1.4, ")
 
@@ -162,7 +162,7 @@ def test_a_containerd_inside_a_pod_is_not_the_nodes(root):
     assert "/etc/containerd/config.toml" in root.found()["container runtime"].found
 
 
-def test_what_is_imported_later_counts_and_loops_end(root):
+def test_later_imports_take_precedence_and_loops_end(root):
     imports = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
     root.containerd(f"version = 2\n{imports}{V2}enable_cdi = false\n", version="v1.7.27")
     root.file("etc/containerd/conf.d/99-cdi.toml", f"{imports}{V2}enable_cdi = true\n")
@@ -171,14 +171,14 @@ def test_what_is_imported_later_counts_and_loops_end(root):
 
 
 @pytest.mark.parametrize("text", ["enable_cdi = ", "\x00\xff", "[" * 5000, "a" * (1 << 20) + "b"])
-def test_a_configuration_that_cannot_be_read_is_a_failure_and_no_traceback(root, text):
+def test_an_unreadable_configuration_is_a_failure_without_a_traceback(root, text):
     root.containerd(text)
     found = root.found()["container runtime"]
     assert (found.status, "config.toml" in found.found) == ("failure", True)
 
 
 @pytest.mark.parametrize("text", ["x = " + "1" * 5000, "x = 2024-99-99", "\x00", "[" * 5000])
-def test_what_parsers_stumble_over_has_no_traceback(ready, text):
+def test_invalid_files_cause_no_traceback(ready, text):
     for name in (
         "etc/containerd/config.toml",
         "etc/nvidia-container-runtime/config.toml",
@@ -214,10 +214,10 @@ def test_a_sparse_configuration_of_a_gigabyte_is_refused_by_its_size(root):
 
 
 @pytest.mark.parametrize("closed", ["etc/containerd", "etc/containerd/config.toml"])
-def test_what_may_not_be_read_is_not_taken_for_the_default(root, closed, monkeypatch):
+def test_an_unreadable_file_does_not_mean_the_default(root, closed, monkeypatch):
     """Root reads everything, so the kernel's answer stands in."""
     root.containerd(f"version = 3\n{V3}enable_cdi = false\n")
-    monkeypatch.setattr(Root, "refused", lambda _, name: name.startswith(f"/{closed}"))
+    monkeypatch.setattr(Root, "is_unreadable", lambda _, name: name.startswith(f"/{closed}"))
     found = root.found()
     assert (found["container runtime"].status, found["cdi"].status) == ("unknown", "unknown")
     assert found["container runtime"].change == "run this as root"
@@ -243,7 +243,7 @@ def test_kubelet_and_runtime_must_make_cgroups_alike(ready):
     assert (found.status, "containerd with cgroupfs" in found.found) == ("failure", True)
 
 
-def test_cgroups_of_version_1_are_told(ready):
+def test_cgroups_of_version_1_are_a_warning(ready):
     (ready.path / "sys/fs/cgroup/cgroup.controllers").unlink()
     assert ready.found()["cgroups"].status == "unknown"
     (ready.path / "sys/fs/cgroup/memory").mkdir()
@@ -271,14 +271,14 @@ def test_nvidias_runtime_must_not_give_gpus_to_whoever_names_them(root, config, 
     assert root.found()["nvidia runtime"].status == status
 
 
-def test_gpus_by_mounts_are_told(root):
+def test_gpus_by_mounts_are_a_warning(root):
     mounts = "accept-nvidia-visible-devices-as-volume-mounts = true\n"
     root.file("etc/nvidia-container-runtime/config.toml", FLAG.format("false") + mounts)
     found = root.found()["nvidia runtime"]
     assert (found.status, "/dev/null" in found.found) == ("warning", True)
 
 
-def test_without_nvidias_runtime_there_is_nothing_to_say_of_it(root):
+def test_without_nvidias_runtime_there_is_no_warning(root):
     assert root.found()["nvidia runtime"].status == "ok"
 
 
@@ -288,12 +288,12 @@ def test_nvidias_device_plugin_makes_a_node_an_observed_one(ready):
     assert (found.status, "nvidia-gpu.sock" in found.found) == ("warning", True)
 
 
-def test_a_kubelet_that_does_not_tell_who_has_what(ready):
+def test_a_kubelet_without_pod_resources_is_a_failure(ready):
     (ready.path / "var/lib/kubelet/pod-resources/kubelet.sock").unlink()
     assert ready.found()["kubelet"].status == "failure"
 
 
-def test_an_mps_daemon_of_somebody_elses(ready):
+def test_a_foreign_mps_daemon_is_a_warning(ready):
     pod = "0::/../../pod12345678-1/c"
     ready.process(50, "nvidia-cuda-mps-control", "-f", cgroup=pod)
     assert ready.found()["mps"].status == "ok"
@@ -301,6 +301,6 @@ def test_an_mps_daemon_of_somebody_elses(ready):
     assert ready.found()["mps"].status == "warning"
 
 
-def test_a_host_whose_gpus_fall_asleep(ready):
+def test_a_host_without_a_persistence_daemon_gets_a_warning(ready):
     ready.process(77, "/usr/bin/sleep")
     assert ready.found()["persistence"].status == "warning"

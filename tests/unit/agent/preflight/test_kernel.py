@@ -22,7 +22,7 @@ def test_with_version_2_a_kernel_needs_programs_at_cgroups(root, place, said, st
 
 
 @pytest.mark.parametrize("packed", [b"no gzip", gzip.compress(bytes(8 << 20)), b"\x1f\x8b"])
-def test_a_configuration_that_does_not_unpack_says_nothing(root, packed):
+def test_a_corrupt_packed_kernel_configuration_is_ignored(root, packed):
     root.file("proc/config.gz").write_bytes(packed)
     assert root.found()["cgroups"].status == "ok"
 

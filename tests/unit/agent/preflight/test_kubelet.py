@@ -58,7 +58,7 @@ def test_a_runtime_that_the_kubelet_does_not_use_is_not_called_right(root):
     assert found["cdi"].status == "unknown"
 
 
-def test_of_two_runtimes_none_is_judged_where_no_kubelet_says_which_it_uses(root):
+def test_two_runtimes_without_a_kubelet_are_unknown(root):
     containerd(root, 8, "/a.toml", "")
     root.process(9, "/usr/bin/crio")
     found = root.found()["container runtime"]
@@ -67,13 +67,13 @@ def test_of_two_runtimes_none_is_judged_where_no_kubelet_says_which_it_uses(root
     assert root.found(kubelet=known)["container runtime"].status == "ok"
 
 
-def test_a_runtime_whose_kubelet_does_not_run_is_judged_with_that_said(root):
+def test_a_runtime_without_a_running_kubelet_is_checked_with_a_note(root):
     root.containerd("version = 3\n")
     found = root.found()["container runtime"]
     assert (found.status, "no kubelet runs" in found.found) == ("ok", True)
 
 
-def test_a_kubelet_with_a_folder_of_its_own(root):
+def test_a_kubelet_with_another_root_dir(root):
     kubelet(root, K3S, "--root-dir=/data/kubelet", "--cgroup-root=/odd")
     root.file("var/lib/kubelet/device-plugins/kubelet.sock")
     assert root.found()["kubelet"].status == "failure"
@@ -93,7 +93,7 @@ def test_a_value_that_the_kubelet_has_otherwise_is_a_failure(root):
     )
 
 
-def test_a_driver_in_a_folder_of_its_own_is_found_by_its_value(root):
+def test_a_driver_in_an_unusual_folder_is_found_by_its_setting(root):
     root.gpu()
     root.file("proc/driver/nvidia/version", "Kernel Module  580.1  Release\n")
     root.file("opt/odd/lib/libcuda.so.580.1")

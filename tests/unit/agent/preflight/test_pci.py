@@ -46,7 +46,7 @@ def test_a_list_of_capabilities_that_loops_ends():
 
 
 @pytest.mark.parametrize(("control", "status"), [(0x1D, "warning"), (0, "ok")])
-def test_gpus_below_redirecting_bridges_are_told(root, control, status):
+def test_gpus_below_redirecting_bridges_are_a_warning(root, control, status):
     root.driver()
     for number, bridge in enumerate(BRIDGES):
         gpu = f"0000:{number + 1}b:00.0"

@@ -21,14 +21,14 @@ def run(root, *more):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_ready_host_ends_with_0_and_says_so(ready):
+def test_a_ready_host_exits_with_0(ready):
     done = run(ready)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("gpu-1, Ubuntu 24.04.3 LTS, kernel 6.8.0\n")
     assert done.stdout.endswith("Ready.\n")
 
 
-def test_one_that_is_not_ends_with_1_and_says_what_to_change(ready):
+def test_a_host_that_is_not_ready_exits_with_1_and_shows_the_changes(ready):
     ready.containerd("version = 2\n", version="v1.7.27")
     done = run(ready)
     assert done.returncode == 1
@@ -63,7 +63,9 @@ def test_an_empty_root_has_no_traceback_either(tmp_path):
 
 
 @pytest.mark.parametrize(("breaks", "passes"), [(False, True), (True, False)])
-def test_a_pod_stays_and_tells_by_a_file_whether_its_host_passed(ready, tmp_path, breaks, passes):
+def test_a_preflight_pod_stays_and_creates_a_file_if_its_host_passed(
+    ready, tmp_path, breaks, passes
+):
     if breaks:
         (ready.path / "dev/nvidia-uvm").unlink()
     mark = pathlib.Path(tmp_path / "passed")
@@ -82,7 +84,7 @@ def test_a_pod_stays_and_tells_by_a_file_whether_its_host_passed(ready, tmp_path
         assert process.wait(timeout=30) == 0
 
 
-def test_the_document_shows_what_such_a_host_is_told(ready):
+def test_the_document_shows_the_output_for_such_a_host(ready):
     ready.gpu("0000:3b:00.0", "DMA-FQ")
     ready.gpu("0000:5e:00.0", "DMA-FQ")
     runtime = '[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = "nvidia"\n'

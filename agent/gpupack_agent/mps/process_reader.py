@@ -17,7 +17,7 @@ import msgspec
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver_root import DriverSearch
-from gpupack_agent.inventory.nvml import open_nvml, too_old
+from gpupack_agent.inventory.nvml import driver_too_old, open_nvml
 from gpupack_agent.mps.processes import DeviceProcess, read
 
 END_SECONDS = 0.5
@@ -32,7 +32,7 @@ _REQUESTS = msgspec.json.Decoder(tuple[str, ...])
 def command(search: DriverSearch) -> tuple[str, ...]:
     """Return the command that starts the process."""
     where = (str(search.host), search.setting)
-    return (sys.executable, "-m", "gpupack_agent.mps.asking", *where)
+    return (sys.executable, "-m", "gpupack_agent.mps.process_reader", *where)
 
 
 class ProcessReader:
@@ -56,7 +56,7 @@ class ProcessReader:
         """
         try:
             async with asyncio.timeout(self._seconds):
-                answer = await self._ask(sorted(uuids))
+                answer = await self._request(sorted(uuids))
         except (TimeoutError, OSError, ValueError, msgspec.MsgspecError) as error:
             await self.stop()
             raise InventoryUnavailable(f"{type(error).__name__} {error}".strip()) from error
@@ -78,7 +78,7 @@ class ProcessReader:
             async with asyncio.timeout(END_SECONDS):
                 await self._killed.communicate()
 
-    async def _ask(self, uuids: list[str]) -> tuple[DeviceProcess, ...] | str:
+    async def _request(self, uuids: list[str]) -> tuple[DeviceProcess, ...] | str:
         process = self._process or await self._start()
         assert process.stdin is not None  # noqa: S101 - for the type checker
         assert process.stdout is not None  # noqa: S101 - likewise
@@ -105,13 +105,13 @@ def serve(nvml: Any, requests: BinaryIO, output: BinaryIO) -> None:
         except nvml.NVMLError as error:
             reply = str(error)
         except nvml.NVMLLibraryMismatchError:
-            reply = too_old(nvml)
+            reply = driver_too_old(nvml)
         output.write(msgspec.json.encode(reply) + b"\n")
         output.flush()
 
 
 def main() -> None:
-    """Run `python -m gpupack_agent.mps.asking HOST_ROOT DRIVER_ROOT`."""
+    """Run `python -m gpupack_agent.mps.process_reader HOST_ROOT DRIVER_ROOT`."""
     import pynvml  # noqa: PLC0415 - tests use a substitute
 
     host_root, driver_root = sys.argv[1:]

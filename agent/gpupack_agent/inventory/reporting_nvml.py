@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-OPENS = "nvmlDeviceGetHandleByIndex"
+OPEN_FUNCTION = "nvmlDeviceGetHandleByIndex"
 
 
-class Asking:
+class ReportingNvml:
     """A wrapper with the functions and constants of `pynvml`.
 
     A handle belongs to the GPU for which it was opened. A call whose first argument is no known
@@ -19,21 +19,21 @@ class Asking:
 
     Args:
         nvml: the module `pynvml`, or an object with its functions.
-        asks: called with the index when the GPU changes; None: no single GPU.
+        report_gpu: called with the index when the GPU changes; None: no single GPU.
     """
 
-    def __init__(self, nvml: Any, asks: Callable[[int | None], None]) -> None:
-        self._nvml, self._asks = nvml, asks
+    def __init__(self, nvml: Any, report_gpu: Callable[[int | None], None]) -> None:
+        self._nvml, self._report_gpu = nvml, report_gpu
         self._opened: dict[int, tuple[Any, int]] = {}
         """Handle and index, by the handle's identity, because pynvml's handles do not compare."""
         self._thread = threading.get_ident()
         self._index: int | None = None
 
-    def begin(self) -> None:
+    def start_request(self) -> None:
         """Forget all handles: each scan opens them again."""
         self._opened.clear()
         self._index = None
-        self._asks(None)
+        self._report_gpu(None)
 
     def __getattr__(self, name: str) -> Any:
         """Return a constant, or a function that reports its GPU before the call."""
@@ -44,15 +44,15 @@ class Asking:
     def _call(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         if threading.get_ident() != self._thread:
             return function(*arguments)
-        self._say(name, arguments)
+        self._report_if_changed(name, arguments)
         result = function(*arguments)
-        if name == OPENS:
+        if name == OPEN_FUNCTION:
             self._opened[id(result)] = (result, arguments[0])
         return result
 
-    def _say(self, name: str, arguments: tuple[Any, ...]) -> None:
+    def _report_if_changed(self, name: str, arguments: tuple[Any, ...]) -> None:
         index = self._index
-        if name == OPENS:
+        if name == OPEN_FUNCTION:
             index = arguments[0]
         elif not arguments:
             index = None
@@ -60,4 +60,4 @@ class Asking:
             index = known[1]
         if index != self._index:
             self._index = index
-            self._asks(index)
+            self._report_gpu(index)

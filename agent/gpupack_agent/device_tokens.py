@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device tokens ("tickets"): the opaque IDs that the kubelet counts.
+"""Device tokens: the opaque IDs that the kubelet counts.
 
 A device token is not a GPU. Its ID is opaque: `gpu-0` may stand for any GPU. A set of device tokens
 only identifies the container that has it. Therefore device tokens have no NUMA topology, and they
@@ -28,27 +28,29 @@ CDI_KIND = f"{names.GROUP}/alloc"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Ticket:
+class DeviceToken:
     """One device token: an ID that the kubelet may hand out."""
 
     id: str
     healthy: bool = True
 
 
-def issue(prefix: str, count: int) -> tuple[str, ...]:
+def number_tokens(prefix: str, count: int) -> tuple[str, ...]:
     """Number the device tokens of one resource."""
     return tuple(f"{prefix}-{number}" for number in range(count))
 
 
-def grade(ids: Iterable[str], *, held: Collection[str], unusable: int) -> tuple[Ticket, ...]:
+def mark_unhealthy(
+    ids: Iterable[str], *, held: Collection[str], unusable: int
+) -> tuple[DeviceToken, ...]:
     """Mark `unusable` device tokens that no container holds as Unhealthy, the last first."""
     ordered = list(ids)
-    spare = [each for each in reversed(ordered) if each not in held]
-    unhealthy = set(spare[:unusable])
-    return tuple(Ticket(each, healthy=each not in unhealthy) for each in ordered)
+    unheld = [each for each in reversed(ordered) if each not in held]
+    unhealthy = set(unheld[:unusable])
+    return tuple(DeviceToken(each, healthy=each not in unhealthy) for each in ordered)
 
 
-def handed_out(devices: Iterable[GpuDevice], resource: str) -> list[GpuDevice]:
+def devices_of(devices: Iterable[GpuDevice], resource: str) -> list[GpuDevice]:
     """Return the devices of a resource's device tokens: GPUs, or MIG slices of one profile."""
     return [device for device in devices if _is_of(device, resource)]
 
@@ -64,19 +66,19 @@ def _is_of(device: GpuDevice, resource: str) -> bool:
     return resource in {names.GPU, names.GPU_SHARE}
 
 
-def unusable(
-    devices: Iterable[GpuDevice], held_uuids: Iterable[str], *, tickets_per_gpu: int
+def count_unusable(
+    devices: Iterable[GpuDevice], held_uuids: Iterable[str], *, tokens_per_gpu: int
 ) -> int:
     """Count the device tokens of unusable GPUs that no container holds.
 
     Args:
         devices: the devices that the resource's device tokens stand for.
         held_uuids: the GPUs that are held, each as often as it has holders.
-        tickets_per_gpu: number of device tokens that stand for one GPU.
+        tokens_per_gpu: number of device tokens that stand for one GPU.
     """
     holders = Counter(held_uuids)
     failed = [device for device in devices if _is_unusable(device)]
-    return sum(max(tickets_per_gpu - holders[device.uuid], 0) for device in failed)
+    return sum(max(tokens_per_gpu - holders[device.uuid], 0) for device in failed)
 
 
 def _is_unusable(device: GpuDevice) -> bool:

@@ -20,18 +20,18 @@ MAX_INSTANCES: Final = 16
 def profiles(nvml: Any, gpu: Any) -> dict[str, Profile]:
     """Return the profiles of a GPU in MIG mode, by name, as far as the driver shows them."""
     found = {}
-    for info in _infos(nvml, gpu):
+    for info in _profile_infos(nvml, gpu):
         if places := _places(nvml, gpu, info):
             found[_name(info)] = Profile(
                 number=info.id,
                 size=places[0].size,
                 starts=tuple(sorted(place.start for place in places)),
-                most=info.instanceCount,
+                max_count=info.instanceCount,
             )
     return found
 
 
-def cut(nvml: Any, gpu: Any, places: Sequence[Place]) -> None:
+def partition(nvml: Any, gpu: Any, places: Sequence[Place]) -> None:
     """Destroy all slices of a GPU and create these.
 
     Raises:
@@ -45,16 +45,16 @@ def cut(nvml: Any, gpu: Any, places: Sequence[Place]) -> None:
     if running := nvml.nvmlDeviceGetComputeRunningProcesses(gpu):
         pids = ", ".join(str(each.pid) for each in running[:MAX_INSTANCES])
         raise InventoryUnavailable(f"processes use the GPU: {pids}")
-    numbers = {info.id for info in _infos(nvml, gpu)}
+    numbers = {info.id for info in _profile_infos(nvml, gpu)}
     for number in sorted(numbers):
         call, kind = nvml.nvmlDeviceGetGpuInstances, nvml.c_nvmlGpuInstance_t
-        for instance in _listed(call, kind, gpu, number):
+        for instance in _instances(call, kind, gpu, number):
             _destroy(nvml, instance)
     for place in places:
-        _make(nvml, gpu, place, known)
+        _create(nvml, gpu, place, known)
 
 
-def _infos(nvml: Any, gpu: Any) -> Iterator[Any]:
+def _profile_infos(nvml: Any, gpu: Any) -> Iterator[Any]:
     for kind in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:
             yield nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, kind)
@@ -78,7 +78,7 @@ def _places(nvml: Any, gpu: Any, info: Any) -> list[Any]:
     return list(found[: count.value])
 
 
-def _listed(call: Any, kind: Any, owner: Any, number: int) -> list[Any]:
+def _instances(call: Any, kind: Any, owner: Any, number: int) -> list[Any]:
     """Return a GPU's GPU instances, or a GPU instance's compute instances, of one profile."""
     found, count = (kind * MAX_INSTANCES)(), ctypes.c_uint(MAX_INSTANCES)
     call(owner, number, found, ctypes.byref(count))
@@ -88,12 +88,12 @@ def _listed(call: Any, kind: Any, owner: Any, number: int) -> list[Any]:
 def _destroy(nvml: Any, instance: Any) -> None:
     for number in {info.id for info in _compute_infos(nvml, instance)}:
         call, kind = nvml.nvmlGpuInstanceGetComputeInstances, nvml.c_nvmlComputeInstance_t
-        for compute in _listed(call, kind, instance, number):
+        for compute in _instances(call, kind, instance, number):
             nvml.nvmlComputeInstanceDestroy(compute)
     nvml.nvmlGpuInstanceDestroy(instance)
 
 
-def _make(nvml: Any, gpu: Any, place: Place, known: Mapping[str, Profile]) -> None:
+def _create(nvml: Any, gpu: Any, place: Place, known: Mapping[str, Profile]) -> None:
     at = nvml.c_nvmlGpuInstancePlacement_t(place.start, place.size)
     number = known[place.profile].number
     instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, number, ctypes.byref(at))
