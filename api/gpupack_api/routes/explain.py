@@ -104,7 +104,7 @@ async def explain_pod(
     if pod is None:
         return _placed(parts, namespace, name)
     job = pod_id(pod.metadata.uid)
-    if job not in onlooker.admissions.queue.state.waiting:
+    if job not in onlooker.admissions.queue.state.pending:
         return Explanation(
             phase="Pending",
             reason="QueueFull",

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from gpupack_core.queueing.candidates import Candidates, Parts
 from gpupack_core.queueing.charge import ModelKey
-from gpupack_core.queueing.future import Ends
 from gpupack_core.queueing.job import JobId, RunningJob, Tenant
+from gpupack_core.queueing.projected_cluster import JobEnds
 from gpupack_core.table import Table
 from gpupack_core.units import NodeName
 
@@ -251,7 +251,7 @@ class Census:
 
     def ends(
         self, now: float, also: Sequence[RunningJob] = (), without: Collection[JobId] = ()
-    ) -> Ends:
+    ) -> JobEnds:
         """Return the ends of running jobs and of the jobs in `also`, as they are expected now.
 
         A job that has exceeded its estimate is expected to take twice as long, or the next doubling
@@ -268,7 +268,7 @@ class Census:
         job, node = parts["job"][chosen], parts["node"][chosen]
         order = np.lexsort((end_of[job], node))
         milli, cpu, memory = _amounts(parts, chosen[order])
-        found = Ends(
+        found = JobEnds(
             times,
             self._running.copy(),
             {job: line for job, (line, _) in self._at.items()},

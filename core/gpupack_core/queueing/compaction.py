@@ -20,12 +20,12 @@ import numpy as np
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import worker_slots
-from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, order
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.job import Job, Places, RunningJob, Tenant
+from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
+from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 
@@ -68,7 +68,7 @@ class _Chosen:
 class Placing:
     """Placement of several jobs within their quotas; each one is counted until `undo`."""
 
-    def __init__(self, books: Books, within: WithinQuota) -> None:
+    def __init__(self, books: QuotaUsage, within: WithinQuota) -> None:
         self._books, self._within = books, within
         self._counted: list[tuple[Tenant, Charge, int]] = []
 
@@ -85,7 +85,7 @@ class Placing:
         _free(cluster, running)
         self._count(job.tenant, running.charge, -1)
         found = self._within.places(cluster, job)
-        if found is None or not self._books.may_hold(job.tenant, found[1]):
+        if found is None or not self._books.fits_with_victims(job.tenant, found[1]):
             return None
         self._count(job.tenant, found[1], 1)
         return found
@@ -93,11 +93,11 @@ class Placing:
     def undo(self) -> None:
         """Restore the quota usage."""
         for tenant, charge, sign in reversed(self._counted):
-            self._books.starts(tenant, charge, sign=-sign)
+            self._books.count(tenant, charge, sign=-sign)
         self._counted.clear()
 
     def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
-        self._books.starts(tenant, charge, sign=sign)
+        self._books.count(tenant, charge, sign=sign)
         self._counted.append((tenant, charge, sign))
 
 
@@ -221,18 +221,18 @@ class Compaction:
         if found is None:
             return chosen[-1].row
         places, charge = found
-        adopt(empty, self._job, places)
+        adopt_job(empty, self._job, places)
         sheet = self._cluster.overlay()
-        adopt(sheet, self._job, places)
+        adopt_job(sheet, self._job, places)
         leaving: list[Leaving] = []
         for one, row in sorted(ways, key=lambda way: -way[0].cost[1]):
             running = one.running
-            if take(empty, running.job, running.placements):
+            if allocate_job(empty, running.job, running.placements):
                 continue
             goes = self._placing.place_again(sheet, running)
             if goes is None:
                 return row
-            adopt(sheet, running.job, goes[0])
+            adopt_job(sheet, running.job, goes[0])
             leaving.append(Leaving(running, one.cost[0], *goes))
         return Compacted(places, charge, tuple(leaving))
 

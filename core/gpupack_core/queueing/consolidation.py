@@ -15,16 +15,16 @@ waited long enough.
 from dataclasses import dataclass
 from math import inf
 
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.candidates import Candidates
 from gpupack_core.queueing.census import Loss
 from gpupack_core.queueing.charge import Charge, min_charge
 from gpupack_core.queueing.compaction import Compacted, Compaction, Leaving, Placing
 from gpupack_core.queueing.decisions import Consolidate, Move, Preempt, PreemptionReason, Victim
-from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, RunningJob
 from gpupack_core.queueing.move_rights import MoveRights
-from gpupack_core.queueing.room import KeptRoom
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.reservation import BackfillReservation
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry
 from gpupack_core.queueing.within import WithinQuota
@@ -46,10 +46,15 @@ class Consolidator:
     """The consolidation of one cycle; it searches at most once."""
 
     def __init__(
-        self, state: State, sheet: Sheet, within: WithinQuota, foresight: Foresight, now: float
+        self,
+        state: State,
+        sheet: Session,
+        within: WithinQuota,
+        foresight: BackfillReservations,
+        now: float,
     ) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._foresight, self._rules = foresight, state.books.rules.consolidation
+        self._foresight, self._rules = foresight, state.quota.rules.consolidation
         self._has_searched = False
         self.look_at = inf
         """The next time at which a search could have another result."""
@@ -61,10 +66,10 @@ class Consolidator:
         """
         if not self._may_seek(entry):
             return None
-        room = self._foresight.foreseen(entry.job)
+        room = self._foresight.reservation_of(entry.job)
         if room is None:
             return None
-        if busy or self._has_searched or self._foresight.has_foreseen:
+        if busy or self._has_searched or self._foresight.has_computed:
             self.look_at = self._now
             return None
         gained = self._gain(entry.job, room)
@@ -77,7 +82,7 @@ class Consolidator:
     def _may_seek(self, entry: Entry) -> bool:
         if not self._rules.any or not entry.job.preempts or not self._state.running.movable:
             return False
-        if not self._foresight.keeps_room_for(entry.job) or not self._is_due(entry):
+        if not self._foresight.is_head(entry.job) or not self._is_due(entry):
             return False
         return self._is_enough_free(entry.job)
 
@@ -94,22 +99,24 @@ class Consolidator:
         free = seen_for(self._sheet.cluster, job.gang.request).free_gpu_milli
         return int(free.sum()) >= min_charge(job.gang)
 
-    def _gain(self, job: Job, room: KeptRoom) -> float:
+    def _gain(self, job: Job, room: BackfillReservation) -> float:
         """Return the gain of a start now, in milli-GPU times seconds."""
         if room.placements is None:
             return 0.0
         lasts = job.expected_end(0.0)
-        return min_charge(job.gang) * min(room.at - self._now, lasts, self._rules.horizon_seconds)
+        return min_charge(job.gang) * min(
+            room.start_at - self._now, lasts, self._rules.horizon_seconds
+        )
 
     def _search(self, job: Job, budget: float) -> Compacted | None:
         self._has_searched = True
-        books, cluster = self._state.books, self._sheet.cluster
+        books, cluster = self._state.quota, self._sheet.cluster
         keys = frozenset(books.keys.allowed(cluster, job.gang.request))
         rights = MoveRights(books, job, keys)
         candidates = self._candidates(rights)
         if not candidates:
             return None
-        beside = self._foresight.beside(job)
+        beside = self._foresight.cluster_with_reservations(job)
         compaction = Compaction(
             job,
             cluster if beside is None else beside,
@@ -119,7 +126,7 @@ class Consolidator:
             budget=budget,
         )
         found = compaction.run()
-        if found is None or not books.may_hold(job.tenant, found.charge):
+        if found is None or not books.fits_with_victims(job.tenant, found.charge):
             return None
         if sum(map(self._cost, found.leaving)) > budget:
             return None
@@ -128,7 +135,7 @@ class Consolidator:
 
     def _cost(self, leaving: Leaving) -> float:
         """Return the cost of one move, including the extra workers that end with the gang."""
-        extras = self._state.extras_of([leaving.running])
+        extras = self._state.extra_workers_of([leaving.running])
         beside = sum(milli for extra in extras for milli in extra.charge.values())
         return leaving.cost + beside * self._rules.restart_seconds
 
@@ -143,7 +150,7 @@ class Consolidator:
         candidates, later = census.candidates(
             kinds,
             self._now,
-            state.stopping() | state.stuck,
+            state.running_victims() | state.stuck,
             loss=Loss(self._rules.checkpoint_seconds, self._rules.restart_seconds),
         )
         self.look_at = min(self.look_at, later)

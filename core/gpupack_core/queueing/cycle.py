@@ -20,6 +20,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.consolidation import Consolidator
 from gpupack_core.queueing.decisions import (
@@ -31,7 +32,6 @@ from gpupack_core.queueing.decisions import (
     Preempt,
 )
 from gpupack_core.queueing.elastic import Growing
-from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.moves import Mover
 from gpupack_core.queueing.order import Order
@@ -39,8 +39,8 @@ from gpupack_core.queueing.own_places import remain_held
 from gpupack_core.queueing.patience import Patience
 from gpupack_core.queueing.preemption import Preemption, Preemptor
 from gpupack_core.queueing.quota import OrderPolicy
-from gpupack_core.queueing.room import Planner, Reservation, is_free
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.reservation import Planner, Reservation, is_free
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TOP, NodeId
 from gpupack_core.queueing.waiting import Entry, Lane
@@ -92,16 +92,16 @@ class Cycle:
         now: float,
         restrictions: Restrictions,
     ) -> None:
-        self._state, self._books, self._now = state, state.books, now
+        self._state, self._books, self._now = state, state.quota, now
         self._only = restrictions
         self._complete = True
-        self._rules, self._usage = state.books.rules, state.books.usage
-        self._felt = state.books.felt(state.running)
+        self._rules, self._usage = state.quota.rules, state.quota.usage
+        self._felt = state.quota.effective_usage(state.running)
         self._order = Order(self._felt)
-        self._sheet = Sheet(cluster, state.reserved.values())
-        self._within = WithinQuota(state.books, plan)
-        self._foresight = Foresight(
-            state, self._sheet, plan, now, most=self._rules.max_reservations_per_cycle
+        self._sheet = Session(cluster, state.reserved.values())
+        self._within = WithinQuota(state.quota, plan)
+        self._foresight = BackfillReservations(
+            state, self._sheet, plan, now, max_computed=self._rules.max_reservations_per_cycle
         )
         self._preemptor = Preemptor(state, self._sheet, self._within, self._foresight, now)
         self._patience = Patience(state, self._sheet, self._within, now)
@@ -134,11 +134,13 @@ class Cycle:
                 self._usage.add(tenant, charge, sign=-sign)
             for tenant, charge in self._held:
                 self._books.held.add(tenant, charge, sign=-1)
-        self._foresight.remember(complete=self._complete)
-        self._state.foresees_next = self._preemptor.has_searched and self._foresight.is_put_off
+        self._foresight.save(complete=self._complete)
+        self._state.computes_reservations_next = (
+            self._preemptor.has_searched and self._foresight.is_postponed
+        )
         look_at = min(
             self._look_at,
-            self._foresight.look_at,
+            self._foresight.due_at,
             self._preemptor.look_at,
             self._patience.look_at,
             self._mover.look_at,
@@ -164,7 +166,7 @@ class Cycle:
         """
         alive = bool(self._state.victims_of(reservation))
         gives_up_at = reservation.since + self._rules.preemption.patience_seconds
-        job, waits = reservation.job, reservation.job.id in self._state.waiting
+        job, waits = reservation.job, reservation.job.id in self._state.pending
         if reservation.in_place and alive and not waits:
             return
         if (alive or not waits) and self._now >= gives_up_at:
@@ -175,7 +177,7 @@ class Cycle:
             self._look_at = min(self._look_at, gives_up_at)
         if not waits:
             return
-        self._sheet.unbook(job, reservation.placements)
+        self._sheet.release(job, reservation.placements)
         self._count(job.tenant, reservation.charge, -1)
         if is_free(self._sheet.cluster, job, reservation.placements):
             found = self._within.payable(self._sheet.cluster, job, reservation.placements)
@@ -184,11 +186,11 @@ class Cycle:
             self._look_at = min(self._look_at, gives_up_at)
         else:
             found = self._within.places(self._sheet.cluster, job)
-        if found is not None and self._books.may_hold(job.tenant, found[1]):
+        if found is not None and self._books.fits_with_victims(job.tenant, found[1]):
             self._admit(job, *found)
             return
         self._count(job.tenant, reservation.charge, 1)
-        self._sheet.book(job, reservation.placements)
+        self._sheet.hold(job, reservation.placements)
         if not alive and found is None:
             self._given_up.append(CancelReservation(job.id, ()))
 
@@ -211,9 +213,9 @@ class Cycle:
                 self._count(tenant, charge, 1)
                 continue
             self._count(tenant, moved.charge, 1)
-            self._sheet.book(running.job, moved.decision.placements)
+            self._sheet.hold(running.job, moved.decision.placements)
             self._moves.append(moved.decision)
-            self._foresight.moves()
+            self._foresight.record_move()
             self._mover.moves()
         self._mover.remember()
 
@@ -224,7 +226,9 @@ class Cycle:
         which is seen when their turn comes. Victims make shares smaller, and then the order is
         computed again.
         """
-        heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._turns())]
+        heap = [
+            (self._order.precedence(turn.entry), n, turn) for n, turn in enumerate(self._turns())
+        ]
         heapify(heap)
         while heap and TOP not in self._blocked:
             if len(self._admitted) >= self._only.most:
@@ -234,23 +238,25 @@ class Cycle:
             entry = turn.entry
             if self._is_blocked(entry.job.tenant):
                 continue
-            precedence = self._order.of(entry)
+            precedence = self._order.precedence(entry)
             if precedence > foreseen:
                 heappush(heap, (precedence, number, turn))
                 continue
             preemptions = len(self._preemptions)
             self._take_turn(turn)
             if turn.next < len(turn.entries):
-                heappush(heap, (self._order.of(turn.entry), number, turn))
+                heappush(heap, (self._order.precedence(turn.entry), number, turn))
             if self._rules.by_share and len(self._preemptions) > preemptions:
-                heap = [(self._order.of(t.entry), n, t) for _, n, t in heap]
+                heap = [(self._order.precedence(t.entry), n, t) for _, n, t in heap]
                 heapify(heap)
 
     def _grow(self) -> None:
         """Admit extra workers of elastic gangs, after all pending jobs."""
         if not self._complete or TOP in self._blocked:
             return
-        heap = [(self._order.of(turn.entry), n, turn) for n, turn in enumerate(self._growing())]
+        heap = [
+            (self._order.precedence(turn.entry), n, turn) for n, turn in enumerate(self._growing())
+        ]
         heapify(heap)
         while heap:
             if len(self._admitted) >= self._only.most:
@@ -260,7 +266,7 @@ class Cycle:
             if self._is_blocked(turn.entry.job.tenant):
                 continue
             if self._try(turn.entry) is Outcome.ADMITTED and turn.advance():
-                heappush(heap, (self._order.of(turn.entry), number, turn))
+                heappush(heap, (self._order.precedence(turn.entry), number, turn))
 
     def _growing(self) -> list[Growing]:
         """Return the gangs that start now, and those that were not resized recently.
@@ -271,7 +277,7 @@ class Cycle:
         turns = state.elastic.beside(self._starting, self._now)
         if state.elastic:
             ready, resized = state.elastic.may_grow(
-                state.waiting,
+                state.pending,
                 self._sheet.cluster,
                 leaving=self._leaving(),
                 calm_since=self._now - self._rules.grow_after_seconds,
@@ -282,7 +288,7 @@ class Cycle:
 
     def _leaving(self) -> set[JobId]:
         """Return the jobs that are to end or to move, and the gangs whose extra workers are."""
-        ids = self._state.stopping() | {move.job for move in self._moves}
+        ids = self._state.running_victims() | {move.job for move in self._moves}
         made = [*self._preemptions, *(each.preempt for each in self._consolidations)]
         ids |= {victim.job for preempt in made for victim in preempt.victims}
         extras = (self._state.running.extras.get(job) for job in tuple(ids))
@@ -299,7 +305,7 @@ class Cycle:
             turn.next += 1
         elif outcome is Outcome.WOULD_DELAY:
             self._block(entry.job.tenant)
-            turn.entries = self._foresight.in_time(turn.entries[turn.next + 1 :])
+            turn.entries = self._foresight.ending_in_time(turn.entries[turn.next + 1 :])
             turn.next = 0
         elif outcome is Outcome.HELD_STILL:
             turn.entries = []
@@ -310,7 +316,7 @@ class Cycle:
             turn.entries = []
             if outcome is Outcome.NO_ROOM:
                 self._block(entry.job.tenant)
-                self._foresight.lacks_room(entry)
+                self._foresight.add_head(entry)
                 self._consolidate(entry)
             else:
                 self._used_up.add(entry.job.tenant)
@@ -323,10 +329,10 @@ class Cycle:
             self._used_up.add(entry.job.tenant)
             return
         self._block(entry.job.tenant)
-        self._foresight.passes_over(entry)
+        self._foresight.skip_head(entry)
 
     def _try(self, entry: Entry) -> Outcome:
-        job, waiting = entry.job, self._state.waiting
+        job, waiting = entry.job, self._state.pending
         if not self._within.may_pay(self._sheet.cluster, job):
             return Outcome.NO_QUOTA
         if not waiting.may_fit(entry.lane.shape, self._sheet.cluster):
@@ -345,11 +351,11 @@ class Cycle:
         found = self._within.payable(self._sheet.cluster, job, places)
         if found is None:
             return Outcome.NO_QUOTA
-        if not self._books.may_hold(job.tenant, found[1]):
+        if not self._books.fits_with_victims(job.tenant, found[1]):
             return Outcome.HELD_STILL
-        if self._foresight.is_unknown(job):
+        if self._foresight.is_delay_unknown(job):
             return Outcome.WOULD_DELAY
-        if not self._foresight.lets(job, found[0]):
+        if not self._foresight.try_backfill(job, found[0]):
             beside = self._beside(entry)
             if isinstance(beside, Outcome):
                 return beside
@@ -363,24 +369,24 @@ class Cycle:
         A refusal is remembered for the shape of the request, unless the quota decided it: other
         tenants may have another quota.
         """
-        job, cluster = entry.job, self._foresight.beside(entry.job)
+        job, cluster = entry.job, self._foresight.cluster_with_reservations(entry.job)
         places = None if cluster is None else self._within.plan(cluster, job)
         found = None
         if cluster is not None and places is not None:
             found = self._within.payable(cluster, job, places)
-        if found is not None and not self._books.may_hold(job.tenant, found[1]):
+        if found is not None and not self._books.fits_with_victims(job.tenant, found[1]):
             return Outcome.HELD_STILL
-        if found is not None and self._foresight.lets(job, found[0]):
+        if found is not None and self._foresight.try_backfill(job, found[0]):
             return found
         if places is None or (found is not None and found[0] == places):
-            self._foresight.delays(entry)
+            self._foresight.remember_delay(entry)
         return Outcome.WOULD_DELAY
 
     def _preempt(self, entry: Entry) -> bool:
         """Preempt other jobs for this one, if that is possible; return whether it was."""
         preemption = self._preemptor.seek(entry) if self._only.preempt else None
         if self._preemptor.has_searched:
-            self._foresight.stop()
+            self._foresight.stop_computing()
         if preemption is None:
             return False
         self._stop_for(entry, preemption)
@@ -391,7 +397,7 @@ class Cycle:
         if outcome is not Outcome.NO_ROOM:
             return False
         if self._patience.begins(entry.job):
-            self._foresight.foresee_anew(entry.job)
+            self._foresight.discard(entry.job)
         preemption = self._patience.ends(entry.job) if self._only.preempt else None
         if preemption is None:
             return False
@@ -405,34 +411,34 @@ class Cycle:
         found = self._consolidator.seek(entry, busy=self._preemptor.has_searched)
         if found is None:
             return
-        self._foresight.serves(entry.job)
+        self._foresight.remove_head(entry.job)
         self._count(entry.job.tenant, found.charge, 1)
-        self._sheet.book(entry.job, found.decision.preempt.placements)
+        self._sheet.hold(entry.job, found.decision.preempt.placements)
         for (running, charge), move in zip(found.moved, found.decision.moves, strict=True):
             self._count(running.job.tenant, running.charge, -1)
             self._count(running.job.tenant, charge, 1)
-            self._sheet.book(running.job, move.placements)
+            self._sheet.hold(running.job, move.placements)
         self._consolidations.append(found.decision)
-        self._foresight.moves()
+        self._foresight.record_move()
 
     def _stop_for(self, entry: Entry, preemption: Preemption) -> None:
         for running in preemption.stopped:
             self._count(running.job.tenant, running.charge, -1)
         self._count(entry.job.tenant, preemption.charge, 1)
-        self._sheet.book(entry.job, preemption.decision.placements)
+        self._sheet.hold(entry.job, preemption.decision.placements)
         self._preemptions.append(preemption.decision)
         places = preemption.decision.placements
-        self._foresight.stops(entry.job, places, preemption.stopped)
+        self._foresight.record_preemption(entry.job, places, preemption.stopped)
 
     def _admit(self, job: Job, places: Places, charge: Charge) -> None:
-        self._sheet.book(job, places)
+        self._sheet.hold(job, places)
         self._count(job.tenant, charge, 1)
         self._books.held.add(job.tenant, charge)
         self._held.append((job.tenant, charge))
         self._admitted.append(Admit(job.id, places))
         if job.extra_workers and job.extends is None:
             self._starting.append(job)
-        self._foresight.starts(RunningJob(job, places, self._now, charge))
+        self._foresight.record_start(RunningJob(job, places, self._now, charge))
 
     def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
         if not charge:
@@ -440,7 +446,7 @@ class Cycle:
         self._usage.add(tenant, charge, sign=sign)
         self._counted.append((tenant, charge, sign))
         if self._felt is not None and self._felt is not self._usage:
-            self._felt.add(tenant, charge, sign=sign * self._books.history.weight_of_now)
+            self._felt.add(tenant, charge, sign=sign * self._books.history.weight_of_current)
         self._order.forget(tenant)
         self._within.forget()
 
@@ -461,7 +467,7 @@ class Cycle:
 
     def _turns(self) -> list[_Turn]:
         """Return the turns of all pending jobs but those with reserved places."""
-        waiting, reserved = self._state.waiting, self._state.reserved
+        waiting, reserved = self._state.pending, self._state.reserved
         entries = [waiting.get(job) for job in reserved]
         apart = {id(entry.lane) for entry in entries if entry is not None}
         turns = []
@@ -478,7 +484,7 @@ class Cycle:
 
         A lane that is known to fail is left out where its failure has no effect on other lanes.
         """
-        waiting, rules = self._state.waiting, self._rules
+        waiting, rules = self._state.pending, self._rules
         looks_at_all = (
             rules.order is OrderPolicy.STRICT
             or rules.reserve_after_seconds < inf

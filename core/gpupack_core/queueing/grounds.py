@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
 from gpupack_core.queueing.decisions import PreemptionReason
 from gpupack_core.queueing.job import Job, RunningJob, Tenant
+from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.tree import UNBOUNDED, NodeId, TreeNode
 from gpupack_core.queueing.usage import Usage
 
@@ -43,7 +43,7 @@ _Alike = tuple[Tenant, frozenset[tuple[ModelKey, int]]]
 class Grounds:
     """The policies for one preemptor; each method leaves the quota usage as it was."""
 
-    books: Books
+    books: QuotaUsage
     job: Job
     keys: frozenset[ModelKey]
     """The keys of the GPUs that it may get."""
@@ -175,7 +175,7 @@ class Grounds:
             return True
         top = self.books.tree.top
         ours, _ = self._parting(running.job.tenant)
-        return ours.parent is not top or any(top.promised.get(key, 0) < UNBOUNDED for key in keys)
+        return ours.parent is not top or any(top.guaranteed.get(key, 0) < UNBOUNDED for key in keys)
 
     def may_pay(self, charge: Charge, gone: Iterable[tuple[RunningJob, int]]) -> bool:
         """Tell whether the quota allows `charge` once these numbers of such jobs have ended."""
@@ -226,14 +226,14 @@ class Grounds:
 
     def _borrows_with(self, victim: RunningJob, theirs: TreeNode, key: ModelKey) -> bool:
         """Tell whether theirs would borrow the key if this victim, which holds it, were spared."""
-        milli, used = victim.charge.get(key, 0), self.books.usage.of(theirs).get(key, 0)
-        return bool(milli) and used + milli > theirs.promised.get(key, 0)
+        milli, used = victim.charge.get(key, 0), self.books.usage.used_by(theirs).get(key, 0)
+        return bool(milli) and used + milli > theirs.guaranteed.get(key, 0)
 
     def _parting(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
         """Return our node and theirs, where the paths part."""
         known = self._partings.get(other)
         if known is None:
-            known = self._partings[other] = self.books.tree.parting(self.job.tenant, other)
+            known = self._partings[other] = self.books.tree.diverging_nodes(self.job.tenant, other)
         return known
 
     @contextmanager

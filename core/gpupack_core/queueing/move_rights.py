@@ -7,9 +7,9 @@ both through the tree part, cohorts represent their tenants. A job that moves ke
 its share counts as it is.
 """
 
-from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
 from gpupack_core.queueing.job import Job, RunningJob, Tenant
+from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.tree import TreeNode
 
 _EQUAL = 1e-9
@@ -22,7 +22,7 @@ class MoveRights:
     The quota usage stays as it is.
     """
 
-    def __init__(self, books: Books, job: Job, keys: frozenset[ModelKey]) -> None:
+    def __init__(self, books: QuotaUsage, job: Job, keys: frozenset[ModelKey]) -> None:
         self._books, self._job, self._keys = books, job, keys
         self._partings: dict[Tenant, tuple[TreeNode, TreeNode]] = {}
 
@@ -63,5 +63,7 @@ class MoveRights:
         """Return our node and theirs, where the paths part."""
         known = self._partings.get(other)
         if known is None:
-            known = self._partings[other] = self._books.tree.parting(self._job.tenant, other)
+            known = self._partings[other] = self._books.tree.diverging_nodes(
+                self._job.tenant, other
+            )
         return known

@@ -11,13 +11,13 @@ from math import inf
 from typing import Final
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Move, PreemptionReason
 from gpupack_core.queueing.drain import node_to_drain
-from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import RunningJob, Tenant
-from gpupack_core.queueing.room import Planner
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.reservation import Planner
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
@@ -39,11 +39,11 @@ class Mover:
     """The moves of one cycle."""
 
     def __init__(
-        self, state: State, sheet: Sheet, within: WithinQuota, plan: Planner, now: float
+        self, state: State, sheet: Session, within: WithinQuota, plan: Planner, now: float
     ) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._foresight = Foresight(
-            state, sheet, plan, now, most=state.books.rules.max_reservations_per_cycle
+        self._foresight = BackfillReservations(
+            state, sheet, plan, now, max_computed=state.quota.rules.max_reservations_per_cycle
         )
         self._in_vain: set[tuple[Tenant, Gang]] = set()
         self._plans = 0
@@ -52,14 +52,14 @@ class Mover:
     @property
     def look_at(self) -> float:
         """Return the time at which a job could be moved that has not been tried now."""
-        return min(self._look_at, self._foresight.look_at)
+        return min(self._look_at, self._foresight.due_at)
 
     def candidates(self) -> list[RunningJob]:
         """Return the movable jobs on devices to drain, the longest running first."""
         state = self._state
         if not state.drains or not state.running.movable:
             return []
-        apart = state.stopping() | state.stuck
+        apart = state.running_victims() | state.stuck
         found = (
             running
             for running in state.running.movable.values()
@@ -69,7 +69,7 @@ class Mover:
 
     def heed(self) -> None:
         """Respect the reservations of the last cycle's queue heads."""
-        self._foresight.heed_heads()
+        self._foresight.add_last_heads()
 
     def seek(self, running: RunningJob) -> Moved | None:
         """Return the job's new places; its own charge must not be counted during this call."""
@@ -80,26 +80,26 @@ class Mover:
         if self._plans >= MOST:
             self._look_at = self._now
             return None
-        if self._foresight.is_unknown(job):
+        if self._foresight.is_delay_unknown(job):
             return None
         self._plans += 1
         found = self._within.places(self._without(running), job)
-        if found is None or not self._state.books.may_hold(job.tenant, found[1]):
+        if found is None or not self._state.quota.fits_with_victims(job.tenant, found[1]):
             self._in_vain.add(kind)
             return None
         return Moved(Move(job.id, found[0], PreemptionReason.MAINTENANCE), running, found[1])
 
     def moves(self) -> None:
         """Record that a job moves in this cycle: less is free."""
-        self._foresight.moves()
+        self._foresight.record_move()
 
     def remember(self) -> None:
         """Keep the reservations of the queue heads for the rest of the cycle."""
-        self._foresight.remember(complete=False)
+        self._foresight.save(complete=False)
 
     def _without(self, running: RunningJob) -> Cluster:
         """Return what is free once the job has ended, without places reserved for queue heads."""
-        kept = self._foresight.beside(running.job)
+        kept = self._foresight.cluster_with_reservations(running.job)
         cluster = (self._sheet.cluster if kept is None else kept).overlay()
         for placement in running.placements:
             cluster.suppose_free(placement)

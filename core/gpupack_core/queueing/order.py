@@ -22,36 +22,36 @@ class Order:
     `felt` None: shares do not count.
     """
 
-    def __init__(self, felt: Usage | None) -> None:
-        self._felt = felt
+    def __init__(self, usage: Usage | None) -> None:
+        self._usage = usage
         self._shares: dict[Tenant, tuple[float, ...]] = {}
 
-    def of(self, entry: Entry) -> Precedence:
+    def precedence(self, entry: Entry) -> Precedence:
         """Return the sort key of a pending job."""
         return entry.rank.minus_priority, self._shares_of(entry.job.tenant), entry.rank
 
     def forget(self, tenant: Tenant) -> None:
         """Forget the tenant's share, which has changed, and the shares that depend on it."""
-        if self._felt is None:
+        if self._usage is None:
             return
-        tree = self._felt.tree
+        tree = self._usage.tree
         changed = tree.tenant(tenant).path[0]
         for other in [of for of in self._shares if tree.tenant(of).path[0] == changed]:
             del self._shares[other]
 
     def position(self, entry: Entry, waiting: Waiting) -> int:
         """Return its position; 1 is the first. Admissions before it change shares and positions."""
-        return 1 + sum(self.before_in(entry, lane) for lane in waiting.lanes())
+        return 1 + sum(self.count_before(entry, lane) for lane in waiting.lanes())
 
-    def before(self, entry: Entry, waiting: Waiting) -> list[Job]:
+    def jobs_before(self, entry: Entry, waiting: Waiting) -> list[Job]:
         """Return the jobs before it, lane by lane."""
         return [
             other.job
             for lane in waiting.lanes()
-            for other in lane.entries[: self.before_in(entry, lane)]
+            for other in lane.entries[: self.count_before(entry, lane)]
         ]
 
-    def before_in(self, entry: Entry, lane: Lane) -> int:
+    def count_before(self, entry: Entry, lane: Lane) -> int:
         """Return the number of jobs of the lane before it. Ranks begin with the priority."""
         ours, theirs = self._shares_of(entry.job.tenant), self._shares_of(lane.tenant)
         by_priority = attrgetter("rank.minus_priority")
@@ -62,9 +62,9 @@ class Order:
         return bisect_left(lane.entries, entry.rank, key=attrgetter("rank"))
 
     def _shares_of(self, tenant: Tenant) -> tuple[float, ...]:
-        if self._felt is None:
+        if self._usage is None:
             return ()
         known = self._shares.get(tenant)
         if known is None:
-            known = self._shares[tenant] = self._felt.shares(tenant)
+            known = self._shares[tenant] = self._usage.shares(tenant)
         return known

@@ -8,7 +8,7 @@ longer.
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.job import RunningJob
-from gpupack_core.queueing.room import Reservation, is_free
+from gpupack_core.queueing.reservation import Reservation, is_free
 from gpupack_core.queueing.running import RunningJobs
 
 

@@ -14,10 +14,10 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, PreemptionReason, Victim
-from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.job import Job, Places, RunningJob
 from gpupack_core.queueing.preemption import Preemption
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.units import WHOLE_GPU
@@ -26,9 +26,9 @@ from gpupack_core.units import WHOLE_GPU
 class Patience:
     """The wrong estimates of one cycle."""
 
-    def __init__(self, state: State, sheet: Sheet, within: WithinQuota, now: float) -> None:
+    def __init__(self, state: State, sheet: Session, within: WithinQuota, now: float) -> None:
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._delay = state.books.rules.max_backfill_delay_seconds
+        self._delay = state.quota.rules.max_backfill_delay_seconds
         self.look_at = inf
         """The next time at which a delay is over."""
 
@@ -37,16 +37,16 @@ class Patience:
 
         The result is true if it starts now.
         """
-        guests = self._state.guests
-        if not guests.of(job.id) or job.id in guests.owed:
+        guests = self._state.speculative
+        if not guests.jobs_before(job.id) or job.id in guests.delayed_since:
             return False
-        frees = self._state.waiting.frees
-        if guests.looked.get(job.id) == frees:
+        frees = self._state.pending.frees
+        if guests.checked_at_release.get(job.id) == frees:
             return False
         if self._without(job, self._guests(job)) is None:
-            guests.looked[job.id] = frees
+            guests.checked_at_release[job.id] = frees
             return False
-        guests.owed[job.id] = self._now
+        guests.delayed_since[job.id] = self._now
         return True
 
     def ends(self, job: Job) -> Preemption | None:
@@ -54,7 +54,7 @@ class Patience:
 
         The delay is dropped if it is over and the job would not fit without its guests.
         """
-        since = self._state.guests.owed.get(job.id)
+        since = self._state.speculative.delayed_since.get(job.id)
         if since is None:
             return None
         if self._now < since + self._delay:
@@ -66,13 +66,13 @@ class Patience:
             found = self._without(job, guests) if guests else None
             if found is not None:
                 return self._stopping(job, self._in_the_way(job, found[0], guests), *found)
-        del self._state.guests.owed[job.id]
+        del self._state.speculative.delayed_since[job.id]
         return None
 
     def _guests(self, job: Job) -> list[RunningJob]:
         """Return the guests that run and are not being preempted, the largest loss first."""
-        stopping = self._state.stopping()
-        found = map(self._state.running.get, self._state.guests.of(job.id))
+        stopping = self._state.running_victims()
+        found = map(self._state.running.get, self._state.speculative.jobs_before(job.id))
         running = [one for one in found if one is not None and one.job.id not in stopping]
         return sorted(running, key=lambda one: (-one.loss(self._now), one.job.id))
 
@@ -87,13 +87,13 @@ class Patience:
     ) -> list[RunningJob]:
         """Return the guests that have to end for the job to fit on these places."""
         cluster = _emptied(self._sheet.cluster, guests)
-        adopt(cluster, job, places)
-        return [guest for guest in guests if not take(cluster, guest.job, guest.placements)]
+        adopt_job(cluster, job, places)
+        return [guest for guest in guests if not allocate_job(cluster, guest.job, guest.placements)]
 
     def _stopping(
         self, job: Job, stopped: Sequence[RunningJob], places: Places, charge: Charge
     ) -> Preemption:
-        extras = self._state.extras_of(stopped)
+        extras = self._state.extra_workers_of(stopped)
         victims = tuple(
             Victim(one.job.id, PreemptionReason.ESTIMATE, one.loss(self._now) / WHOLE_GPU)
             for one in stopped

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from math import inf
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
-from gpupack_core.queueing.foresight import Foresight
-from gpupack_core.queueing.future import adopt, take
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Job, RunningJob
+from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
 from gpupack_core.queueing.search import Search
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.trials import Found
 from gpupack_core.queueing.waiting import Entry
@@ -35,16 +35,21 @@ class Preemptor:
     """The preemptions of one cycle."""
 
     def __init__(
-        self, state: State, sheet: Sheet, within: WithinQuota, foresight: Foresight, now: float
+        self,
+        state: State,
+        sheet: Session,
+        within: WithinQuota,
+        foresight: BackfillReservations,
+        now: float,
     ) -> None:
         self._foresight = foresight
         self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._rules = state.books.rules.preemption
+        self._rules = state.quota.rules.preemption
         self._searches, self._most = (
             0,
-            0 if state.foresees_next else self._rules.max_searches_per_cycle,
+            0 if state.computes_reservations_next else self._rules.max_searches_per_cycle,
         )
-        self._stopping = state.stopping() | state.stuck
+        self._stopping = state.running_victims() | state.stuck
         self.look_at = inf
         """The next time at which a search could have another result."""
 
@@ -61,7 +66,7 @@ class Preemptor:
         """
         extras = self._extras()
         by_right = self._rules.any and entry.job.preempts
-        if not (by_right or extras) or (extras and self._foresight.is_unknown(entry.job)):
+        if not (by_right or extras) or (extras and self._foresight.is_delay_unknown(entry.job)):
             return None
         if not self._may_search(entry):
             return None
@@ -130,10 +135,10 @@ class Preemptor:
         }
         grounds = self._grounds(job, relieved=False)
         found = self._search(grounds, self._sheet.cluster, kinds)
-        if found is not None and not self._foresight.lets(job, found.places):
-            beside = self._foresight.beside(job)
+        if found is not None and not self._foresight.try_backfill(job, found.places):
+            beside = self._foresight.cluster_with_reservations(job)
             found = None if beside is None else self._search(grounds, beside, kinds)
-            if found is not None and not self._foresight.lets(job, found.places):
+            if found is not None and not self._foresight.try_backfill(job, found.places):
                 found = None
         return None if found is None else self._preemption(grounds, found, ())
 
@@ -183,8 +188,8 @@ class Preemptor:
         for victim in found.victims:
             for placement in victim.running.placements:
                 cluster.suppose_free(placement)
-        adopt(cluster, job, found.places)
-        usage, stopped = self._state.books.usage, list[RunningJob]()
+        adopt_job(cluster, job, found.places)
+        usage, stopped = self._state.quota.usage, list[RunningJob]()
         counted = [(one.running.job.tenant, one.running.charge, -1) for one in found.victims]
         counted.append((job.tenant, found.charge, 1))
         for tenant, charge, sign in counted:
@@ -192,7 +197,7 @@ class Preemptor:
         for extra in extras:
             tenant, charge = extra.job.tenant, extra.charge
             goes = extra.job.extends in gangs or not usage.fits(tenant, charge)
-            if goes or not take(cluster, extra.job, extra.placements):
+            if goes or not allocate_job(cluster, extra.job, extra.placements):
                 stopped.append(extra)
                 continue
             usage.add(tenant, charge)
@@ -203,7 +208,7 @@ class Preemptor:
 
     @contextmanager
     def _uncounted(self, extras: Sequence[RunningJob]) -> Iterator[None]:
-        usage = self._state.books.usage
+        usage = self._state.quota.usage
         for extra in extras:
             usage.add(extra.job.tenant, extra.charge, sign=-1)
         self._within.forget()
@@ -215,8 +220,8 @@ class Preemptor:
             self._within.forget()
 
     def _grounds(self, job: Job, *, relieved: bool) -> Grounds:
-        keys = frozenset(self._state.books.keys.allowed(self._sheet.cluster, job.gang.request))
-        return Grounds(self._state.books, job, keys, relieved=relieved)
+        keys = frozenset(self._state.quota.keys.allowed(self._sheet.cluster, job.gang.request))
+        return Grounds(self._state.quota, job, keys, relieved=relieved)
 
     def _preemption(
         self, grounds: Grounds, found: Found, extras: Sequence[RunningJob]
@@ -267,7 +272,7 @@ class Preemptor:
     def _protected(self, grounds: Grounds) -> dict[int, float]:
         """Return by kind how long its jobs are protected, for all kinds with possible victims."""
         return {
-            number: self._state.books.min_runtime(tenant)
+            number: self._state.quota.min_runtime(tenant)
             for tenant, kinds in self._state.running.census.kinds()
             if grounds.against(tenant)
             for number, sample in kinds.items()

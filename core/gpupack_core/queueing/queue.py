@@ -23,20 +23,20 @@ from typing import Self
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
-from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import ModelKey
 from gpupack_core.queueing.cycle import Cycle, Restrictions
 from gpupack_core.queueing.decisions import Admit, Consolidate, Decisions, Preempt
 from gpupack_core.queueing.drain import Drains
 from gpupack_core.queueing.elastic import Elastic
-from gpupack_core.queueing.history import UsageHistory
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.quota import Quotas
+from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.reasons import Wait
-from gpupack_core.queueing.room import Planner, Reservation
+from gpupack_core.queueing.reservation import Planner, Reservation
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.state import State
+from gpupack_core.queueing.usage_history import UsageHistory
 from gpupack_core.queueing.visit import Visit
 from gpupack_core.queueing.waiting import Waiting
 from gpupack_core.queueing.why import Why
@@ -63,12 +63,12 @@ class Queue:
         """Create an empty queue; `history`: past usage that an earlier queue recorded."""
         self.rules = rules
         self._state = State(
-            Books(quotas, rules),
+            QuotaUsage(quotas, rules),
             Waiting(by_priority=rules.by_priority),
             elastic=Elastic(by_priority=rules.by_priority),
         )
         if history is not None:
-            self._state.books.history = history
+            self._state.quota.history = history
         self._look_at = -inf
         """A cycle before this time decides nothing."""
         self._measured = False
@@ -80,7 +80,7 @@ class Queue:
         no other caller waits for the answer.
         """
         twin, state = copy(self), self._state.copy()
-        twin.rules = state.books.rules = replace(
+        twin.rules = state.quota.rules = replace(
             self.rules, max_reservations_per_cycle=max_reservations
         )
         vars(twin).update(_state=state, _look_at=-inf)
@@ -88,7 +88,7 @@ class Queue:
 
     def __len__(self) -> int:
         """Return the number of pending jobs."""
-        return len(self._state.waiting)
+        return len(self._state.pending)
 
     @property
     def idle(self) -> bool:
@@ -100,16 +100,18 @@ class Queue:
 
     def jobs(self) -> list[Job]:
         """Return the pending jobs by priority and age."""
-        return [entry.job for entry in self._state.waiting]
+        return [entry.job for entry in self._state.pending]
 
     def ordered_ids(self) -> list[JobId]:
         """Return the pending jobs in the order in which they are admitted now."""
-        order = Order(self._state.books.felt(self._state.running))
-        return [entry.job.id for entry in sorted(self._state.waiting.entries(), key=order.of)]
+        order = Order(self._state.quota.effective_usage(self._state.running))
+        return [
+            entry.job.id for entry in sorted(self._state.pending.entries(), key=order.precedence)
+        ]
 
     def gangs(self) -> list[Gang]:
         """Return the gangs that are pending; equal ones may be there several times."""
-        return [lane.gang for lane in self._state.waiting.lanes()]
+        return [lane.gang for lane in self._state.pending.lanes()]
 
     @property
     def state(self) -> State:
@@ -118,16 +120,16 @@ class Queue:
 
     def submit(self, job: Job, now: float) -> None:
         """Add a pending job; a preempted one comes back with its old time of submission."""
-        self._state.waiting.add(job, now)
+        self._state.pending.add(job, now)
         self._dirty()
 
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
         """Remove a pending job, and release the places that are reserved for it."""
         state = self._state
-        state.waiting.remove(job)
-        state.guests.leave(job)
-        state.guests.forget(job)
-        state.withdraws(job)
+        state.pending.remove(job)
+        state.speculative.remove(job)
+        state.speculative.forget_head(job)
+        state.record_withdrawal(job)
         self.release(job, cluster)
 
     def start(
@@ -151,18 +153,18 @@ class Queue:
         if reserved is not None:
             self._unreserve(reserved)
             if places != reserved.placements:
-                state.give_back(cluster, reserved.placements)
+                state.record_release(cluster, reserved.placements)
                 self._void()
-        state.waiting.remove(job.id)
-        state.guests.starts(job.id, now)
+        state.pending.remove(job.id)
+        state.speculative.record_head_start(job.id, now)
         self._measure(cluster)
         started = now if since is None else min(since, now)
-        running = RunningJob(job, places, started, state.books.charge(cluster, places))
-        state.starts(running)
+        running = RunningJob(job, places, started, state.quota.charge(cluster, places))
+        state.record_start(running)
         state.elastic.starts(job, started)
-        state.books.held.add(job.tenant, running.charge)
-        if job.id not in state.stopping():
-            state.books.usage.add(job.tenant, running.charge)
+        state.quota.held.add(job.tenant, running.charge)
+        if job.id not in state.running_victims():
+            state.quota.usage.add(job.tenant, running.charge)
 
     def update_running(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
         """Record that a running job has other places or properties: fewer workers, a deadline.
@@ -172,20 +174,20 @@ class Queue:
         """
         state = self._state
         self._pass_time(now)
-        stopping = job.id in state.stopping()
+        stopping = job.id in state.running_victims()
         before = state.running.remove(job.id)
         if before is None:
             raise NotHeld(f"job {job.id} does not run")
-        running = RunningJob(job, places, before.started, state.books.charge(cluster, places))
+        running = RunningJob(job, places, before.started, state.quota.charge(cluster, places))
         state.running.add(running)
         state.elastic.ends(before.job, now)
         state.elastic.starts(job, now)
-        state.books.held.add(before.job.tenant, before.charge, sign=-1)
-        state.books.held.add(job.tenant, running.charge)
+        state.quota.held.add(before.job.tenant, before.charge, sign=-1)
+        state.quota.held.add(job.tenant, running.charge)
         if not stopping:
-            state.books.usage.add(before.job.tenant, before.charge, sign=-1)
-            state.books.usage.add(job.tenant, running.charge)
-        state.give_back(cluster, before.placements)
+            state.quota.usage.add(before.job.tenant, before.charge, sign=-1)
+            state.quota.usage.add(job.tenant, running.charge)
+        state.record_release(cluster, before.placements)
         self._void()
 
     def correct_start(self, job: JobId, since: float) -> None:
@@ -215,11 +217,11 @@ class Queue:
         """
         state = self._state
         self._pass_time(now)
-        stopping = job in state.stopping()
+        stopping = job in state.running_victims()
         running = state.running.remove(job)
         if running is None:
             raise NotHeld(f"job {job} does not run")
-        state.leaves(running)
+        state.record_end(running)
         reserved = state.reserved.get(job)
         if reserved is not None:
             self._void()
@@ -227,11 +229,11 @@ class Queue:
             state.reserved[job] = replace(reserved, since=now)
         state.elastic.ends(running.job, now)
         state.stuck.discard(job)
-        state.guests.leave(job)
-        state.books.held.add(running.job.tenant, running.charge, sign=-1)
+        state.speculative.remove(job)
+        state.quota.held.add(running.job.tenant, running.charge, sign=-1)
         if not stopping:
-            state.books.usage.add(running.job.tenant, running.charge, sign=-1)
-        state.give_back(cluster, running.placements)
+            state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.record_release(cluster, running.placements)
         self._dirty()
 
     def reserve(self, decision: Preempt, cluster: Cluster, now: float) -> None:
@@ -241,22 +243,22 @@ class Queue:
             NotHeld: the preemptor does not wait.
         """
         state = self._state
-        entry = state.waiting.get(decision.job)
+        entry = state.pending.get(decision.job)
         if entry is None:
             raise NotHeld(f"job {decision.job} does not wait")
         self._measure(cluster)
         victims = tuple(victim.job for victim in decision.victims)
-        before = state.stopping()
-        charge = state.books.charge(cluster, decision.placements)
+        before = state.running_victims()
+        charge = state.quota.charge(cluster, decision.placements)
         state.reserved[decision.job] = Reservation(
             entry.job, decision.placements, victims, now, charge, decision.in_place
         )
         stopped = [state.running.get(job) for job in victims if job not in before]
         alive = [running for running in stopped if running is not None]
         for running in alive:
-            state.books.usage.add(running.job.tenant, running.charge, sign=-1)
-        state.books.usage.add(entry.job.tenant, charge)
-        state.exchanges(entry.job, decision.placements, alive)
+            state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.quota.usage.add(entry.job.tenant, charge)
+        state.record_preemption(entry.job, decision.placements, alive)
         self._dirty()
 
     def reserve_for_move(
@@ -278,13 +280,13 @@ class Queue:
         """
         state = self._state
         self._measure(cluster)
-        before, charge = state.stopping(), state.books.charge(cluster, places)
+        before, charge = state.running_victims(), state.quota.charge(cluster, places)
         ending = (job.id,) if victims is None else tuple(victims)
         state.reserved[job.id] = Reservation(job, places, ending, now, charge, in_place)
         for running in map(state.running.get, set(ending) - before):
             if running is not None:
-                state.books.usage.add(running.job.tenant, running.charge, sign=-1)
-        state.books.usage.add(job.tenant, charge)
+                state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.quota.usage.add(job.tenant, charge)
         self._void()
 
     def consolidate(self, decision: Consolidate, cluster: Cluster, now: float) -> None:
@@ -310,23 +312,23 @@ class Queue:
             return
         self._unreserve(reservation)
         state.stuck.update(set(stuck) & set(reservation.victims))
-        state.give_back(cluster, reservation.placements)
+        state.record_release(cluster, reservation.placements)
         self._void()
 
     def _unreserve(self, reservation: Reservation) -> None:
         state = self._state
-        before = state.stopping()
+        before = state.running_victims()
         del state.reserved[reservation.job.id]
-        state.books.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
-        for other in before - state.stopping():
+        state.quota.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
+        for other in before - state.running_victims():
             running = state.running.get(other)
             if running is not None:
-                state.books.usage.add(running.job.tenant, running.charge)
+                state.quota.usage.add(running.job.tenant, running.charge)
 
     def revert_admission(self, admit: Admit, cluster: Cluster) -> None:
         """Record that an admission was not carried out: its job waits, its places are free."""
-        self._state.guests.leave(admit.job)
-        self._state.give_back(cluster, admit.placements)
+        self._state.speculative.remove(admit.job)
+        self._state.record_release(cluster, admit.placements)
         self._dirty()
 
     def discard_decisions(self) -> None:
@@ -338,25 +340,25 @@ class Queue:
 
     def record_release(self, row: int) -> None:
         """Record that something on the node in this row of the cluster is free again."""
-        self._state.waiting.freed(row)
+        self._state.pending.freed(row)
         self._dirty()
 
     def record_node_change(self, node: NodeName, cluster: Cluster) -> None:
         """Record that the node was added, removed, repaired, broken or relabelled."""
         row = cluster.row(node)
         if row is not None:
-            self._state.waiting.freed(row)
+            self._state.pending.freed(row)
         self._measured = False
         self._void()
 
     def configure(self, quotas: Quotas, cluster: Cluster, now: float) -> None:
         """Use other quotas from now on."""
         self._pass_time(now)
-        books = self._state.books
-        before = books.counts, books.keys.all()
+        books = self._state.quota
+        before = books.tracks_usage, books.keys.all()
         books.configure(quotas)
-        books.measure(cluster)
-        if self._measured and before == (books.counts, books.keys.all()):
+        books.update_capacity(cluster)
+        if self._measured and before == (books.tracks_usage, books.keys.all()):
             self._state.rebuild()
         else:
             self._state.recount(cluster)
@@ -377,13 +379,13 @@ class Queue:
         """
         self._measure(cluster)
         self._pass_time(now)
-        self._state.books.recall(averages, at, self._state.running)
+        self._state.quota.restore(averages, at, self._state.running)
         self._dirty()
 
     def averages(self, now: float) -> Mapping[Tenant, Mapping[ModelKey, float]]:
         """Return past usage of tenants in milli-GPU; read-only, empty without a half-life."""
         self._pass_time(now)
-        return self._state.books.history.averages
+        return self._state.quota.history.averages
 
     def cycle(
         self,
@@ -426,7 +428,7 @@ class Queue:
         Raises:
             NotHeld: it does not wait.
         """
-        entry = self._state.waiting.get(job)
+        entry = self._state.pending.get(job)
         if entry is None:
             raise NotHeld(f"job {job} does not wait")
         return Why(self._state, cluster, plan, now).of(entry)
@@ -438,21 +440,21 @@ class Queue:
             NotHeld: it does not wait.
         """
         state = self._state
-        entry = state.waiting.get(job)
+        entry = state.pending.get(job)
         if entry is None:
             raise NotHeld(f"job {job} does not wait")
-        order = Order(state.books.felt(state.running))
-        return order.before(entry, state.waiting)
+        order = Order(state.quota.effective_usage(state.running))
+        return order.jobs_before(entry, state.pending)
 
     def _pass_time(self, now: float) -> None:
-        books = self._state.books
+        books = self._state.quota
         if books.history.half_life:
-            books.history.pass_time(now, self._state.running.used())
+            books.history.advance(now, self._state.running.used())
 
     def _measure(self, cluster: Cluster) -> None:
         """Measure the capacity, if nodes have changed."""
-        books = self._state.books
-        if not self._measured and books.counts and books.measure(cluster):
+        books = self._state.quota
+        if not self._measured and books.tracks_usage and books.update_capacity(cluster):
             self._state.recount(cluster)
         self._measured = True
 

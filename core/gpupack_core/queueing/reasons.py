@@ -172,7 +172,7 @@ HELD_STILL: Final = "waiting for preempted jobs to release quota"
 
 def borrowing_limit(node: TreeNode, key: ModelKey, *, used: float, asked: int, left: float) -> str:
     """Return the cause for a job whose tenant or cohort has reached its borrowing limit."""
-    promised, limit = node.promised.get(key, 0), node.limit(key).borrowing or 0
+    promised, limit = node.guaranteed.get(key, 0), node.limit(key).borrowing or 0
     return (
         f"borrowing limit of {owner(node)} reached: {gpus(asked)} requested, "
         f"{gpus(max(left, 0), key)} left ({gpus(used)} in use, quota {gpus(promised)}, borrowing "

@@ -86,14 +86,14 @@ def _of_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
 
 
 def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[ModelKey, float]:
-    books = state.books
+    books = state.quota
     leaf, keys = books.tree.tenant(job.tenant), books.keys.allowed(cluster, job.gang.request)
     return max(((key, books.usage.available(leaf, key)) for key in keys), key=lambda of: of[1])
 
 
 def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
     """Return what other tenants borrow of the keys that the job may use, the largest first."""
-    books = state.books
+    books = state.quota
     keys = books.keys.allowed(cluster, job.gang.request)
     found = [
         Borrowed(tenant, milli, key)
@@ -106,9 +106,9 @@ def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
 
 
 def _of_kept(state: State, wait: Wait, now: float) -> Iterable[str]:
-    kept = next((room for room in state.kept if room.job.id == wait.first), None)
-    if kept is not None and kept.at < inf and kept.at - now >= 1:
+    kept = next((room for room in state.backfill_reservations if room.job.id == wait.first), None)
+    if kept is not None and kept.start_at < inf and kept.start_at - now >= 1:
         yield (
-            f"with activeDeadlineSeconds of {int(kept.at - now)} or less it ends before the "
+            f"with activeDeadlineSeconds of {int(kept.start_at - now)} or less it ends before the "
             "reservation starts and can be backfilled"
         )

@@ -19,11 +19,11 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge, min_charge
-from gpupack_core.queueing.future import Future
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.projected_cluster import ProjectedCluster
 from gpupack_core.queueing.released import is_released_at_once
-from gpupack_core.queueing.room import earliest
+from gpupack_core.queueing.reservation import earliest_fit
 from gpupack_core.queueing.start import At, Start, Unknown, WhenReleased
 from gpupack_core.queueing.start_estimate_memo import Planned
 from gpupack_core.queueing.state import State
@@ -78,7 +78,7 @@ class StartEstimate:
         own = planned[-1]
         if own.guessed or any(each.placements for each in planned[:-1]):
             return False
-        if entry.since + self._state.books.rules.reserve_after_seconds <= self._now:
+        if entry.since + self._state.quota.rules.reserve_after_seconds <= self._now:
             return True
         released = (
             place
@@ -91,20 +91,22 @@ class StartEstimate:
     def _ahead(self, entry: Entry) -> list[Entry]:
         """Return the jobs before it, at most one more than starts are computed for."""
         found = list[Entry]()
-        for lane in self._state.waiting.lanes():
-            before = self._order.before_in(entry, lane)
+        for lane in self._state.pending.lanes():
+            before = self._order.count_before(entry, lane)
             found += lane.entries[: min(before, MAX_AHEAD + 1)]
-        kept = {room.job.id for room in self._state.kept if room.placements is not None}
-        heads = filter(None, map(self._state.waiting.get, kept - {each.job.id for each in found}))
+        kept = {
+            room.job.id for room in self._state.backfill_reservations if room.placements is not None
+        }
+        heads = filter(None, map(self._state.pending.get, kept - {each.job.id for each in found}))
         found += [head for head in heads if head.job.id != entry.job.id]
         found = [each for each in found if each.job.id not in self._state.reserved]
-        return sorted(found, key=self._order.of)[: MAX_AHEAD + 1]
+        return sorted(found, key=self._order.precedence)[: MAX_AHEAD + 1]
 
     def _strictly_before(
         self, entry: Entry, ahead: Sequence[Entry], planned: Sequence[Planned]
     ) -> Iterator[Planned]:
         """Yield the plans before which it does not start, because of strict order."""
-        books = self._state.books
+        books = self._state.quota
         scope = books.strict_scope(entry.job.tenant)
         for other, plan in zip(ahead, planned, strict=False):
             same = books.strict_scope(other.job.tenant) == scope
@@ -114,7 +116,7 @@ class StartEstimate:
     def _planned(self, jobs: Sequence[Job]) -> list[Planned]:
         """Return a plan for each job after the ones before it; known first plans are used again."""
         state, known = self._state, self._state.estimates
-        key = state.runs, state.disruptions, len(state.running), tuple(state.reserved)
+        key = state.run_changes, state.disruptions, len(state.running), tuple(state.reserved)
         if known.key != key or self._now >= known.made + STANDS_SECONDS:
             known.key, known.made, known.planned = key, self._now, []
         same = 0
@@ -142,23 +144,25 @@ class StartEstimate:
         for extra in extras.values():
             for placement in extra.placements:
                 cluster.suppose_free(placement)
-        future = Future(cluster, self._state.running.census.ends(self._now, also), gone=extras)
+        future = ProjectedCluster(
+            cluster, self._state.running.census.ends(self._now, also), removed=extras
+        )
         for each in held:
             future.adopt(each.job, each.placements or ())
         at, placements = self._now, self._within.plan(cluster, job)
         if placements is None:
-            at, placements = earliest(future, job, self._within.plan)
-        guessed = (future.guessed and at > self._now) or payable_at > self._now
+            at, placements = earliest_fit(future, job, self._within.plan)
+        guessed = (future.is_estimated and at > self._now) or payable_at > self._now
         guessed = guessed or any(each.guessed for each in held)
         holders = payers
         if placements is not None and at == inf:
             holders = self._without_end_on(placements) or payers
-        charge = self._state.books.charge(self._cluster, placements or ())
+        charge = self._state.quota.charge(self._cluster, placements or ())
         return Planned(job, max(at, payable_at), placements, charge, guessed, holders)
 
     def _beneficiaries(self) -> list[RunningJob]:
         """Return preemptors, which hold their places in the cluster already, as running jobs."""
-        waiting = self._state.waiting
+        waiting = self._state.pending
         return [
             RunningJob(each.job, each.placements, self._now, each.charge)
             for each in self._state.reserved.values()
@@ -184,8 +188,8 @@ class StartEstimate:
 
     def _payable_at(self, job: Job, before: Sequence[Planned]) -> tuple[float, tuple[JobId, ...]]:
         """Return when its quota allows it, and the jobs of unknown end that have to end before."""
-        books, needed = self._state.books, min_charge(job.gang)
-        if not books.limits or not needed:
+        books, needed = self._state.quota, min_charge(job.gang)
+        if not books.has_limits or not needed:
             return self._now, ()
         usage = books.usage
         counted = [(each.job.tenant, each.charge, 1) for each in before if each.placements]
@@ -209,7 +213,7 @@ class StartEstimate:
 
     def _allows(self, job: Job, needed: int) -> bool:
         """Tell whether the quota allows it by current usage."""
-        books = self._state.books
+        books = self._state.quota
         leaf, keys = (
             books.tree.tenant(job.tenant),
             books.keys.allowed(self._cluster, job.gang.request),
@@ -218,7 +222,7 @@ class StartEstimate:
 
     def _ends(self, before: Sequence[Planned]) -> Iterable[tuple[float, JobId, Tenant, Charge]]:
         """Return the ends of all that counts against quotas, in order."""
-        stopping = self._state.stopping()
+        stopping = self._state.running_victims()
         found = [
             (self._end_of(one), one.job.id, one.job.tenant, one.charge)
             for one in self._state.running

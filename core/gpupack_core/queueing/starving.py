@@ -22,7 +22,7 @@ def starving_seconds(state: State, cluster: Cluster, now: float) -> dict[Tenant,
         now: by the queue's clock.
     """
     found: dict[Tenant, float] = {}
-    for lane in state.waiting.lanes():
+    for lane in state.pending.lanes():
         if lane.entries and _is_promised(state, cluster, lane):
             waited = now - min(entry.since for entry in lane.entries)
             found[lane.tenant] = max(found.get(lane.tenant, 0.0), waited)
@@ -31,9 +31,9 @@ def starving_seconds(state: State, cluster: Cluster, now: float) -> dict[Tenant,
 
 def _is_promised(state: State, cluster: Cluster, lane: Lane) -> bool:
     """Tell whether the rest of the tenant's nominal quota of one model is enough for the gang."""
-    books, gang = state.books, lane.gang
+    books, gang = state.quota, lane.gang
     leaf, needed = books.tree.tenant(lane.tenant), min_charge(gang)
-    used = books.usage.of(leaf)
+    used = books.usage.used_by(leaf)
     return needed > 0 and any(
         leaf.limit(key).nominal - used.get(key, 0) >= needed
         for key in books.keys.allowed(cluster, gang.request)

@@ -40,7 +40,7 @@ class TreeNode:
     limits: Mapping[ModelKey, Limit]
     weight: float
     path: tuple[NodeId, ...]
-    promised: dict[ModelKey, int] = field(default_factory=dict)
+    guaranteed: dict[ModelKey, int] = field(default_factory=dict)
     order: OrderPolicy | None = None
     min_runtime_seconds: float | None = None
 
@@ -58,10 +58,10 @@ class TreeNode:
         """Return the limit of the model; without one nothing is guaranteed and nothing limited."""
         return self.limits.get(key, _UNLIMITED)
 
-    def kept(self, key: ModelKey) -> int:
+    def never_lent(self, key: ModelKey) -> int:
         """Return the amount that is never lent."""
         lending = self.limit(key).lending
-        return 0 if lending is None else max(self.promised.get(key, 0) - lending, 0)
+        return 0 if lending is None else max(self.guaranteed.get(key, 0) - lending, 0)
 
 
 class Tree:
@@ -79,16 +79,16 @@ class Tree:
             self.tenant(quota.tenant)
         below = self._add_up()
         self.capacity: dict[ModelKey, int] = {}
-        keepers = {
+        with_lending_limit = {
             key
             for node in self._nodes.values()
             for key, at in node.limits.items()
             if at.lending is not None
         }
         for key in {*below, *capacity, *self.keys.all()}:
-            unpromised = max(capacity.get(key, 0) - below.get(key, 0), 0)
-            own = unpromised if key in keepers else UNBOUNDED
-            top.promised[key] = top.promised.get(key, 0) + own
+            not_guaranteed = max(capacity.get(key, 0) - below.get(key, 0), 0)
+            own = not_guaranteed if key in with_lending_limit else UNBOUNDED
+            top.guaranteed[key] = top.guaranteed.get(key, 0) + own
             self.capacity[key] = max(capacity.get(key, 0), below.get(key, 0))
 
     def copy(self) -> "Tree":
@@ -108,15 +108,15 @@ class Tree:
         if leaf is None:
             quota = self._quotas.get(name, self.quotas.default)
             parent = self._cohort(quota.cohort)
-            leaf = self._new(NodeId(f"tenant/{name}"), parent, quota.limits, quota.weight)
-            leaf.promised.update({key: at.nominal for key, at in quota.limits.items()})
+            leaf = self._add(NodeId(f"tenant/{name}"), parent, quota.limits, quota.weight)
+            leaf.guaranteed.update({key: at.nominal for key, at in quota.limits.items()})
         return leaf
 
     def node(self, of: NodeId) -> TreeNode:
         """Return the node with this ID."""
         return self._nodes[of]
 
-    def parting(self, one: Tenant, other: Tenant) -> tuple[TreeNode, TreeNode]:
+    def diverging_nodes(self, one: Tenant, other: Tenant) -> tuple[TreeNode, TreeNode]:
         """Return the node of each tenant at which their paths part, below the last common one."""
         paths = zip(self.tenant(one).path, self.tenant(other).path, strict=False)
         first, second = next((mine, its) for mine, its in paths if mine != its)
@@ -133,7 +133,7 @@ class Tree:
         if found is None:
             given = self._cohorts.get(name, Cohort(name))
             parent = self._cohort(given.parent)
-            found = self._new(
+            found = self._add(
                 NodeId(f"cohort/{name}"),
                 parent,
                 given.limits,
@@ -141,10 +141,10 @@ class Tree:
                 order=given.order,
                 min_runtime_seconds=given.min_runtime_seconds,
             )
-            found.promised.update({key: at.nominal for key, at in given.limits.items()})
+            found.guaranteed.update({key: at.nominal for key, at in given.limits.items()})
         return found
 
-    def _new(
+    def _add(
         self,
         of: NodeId,
         parent: TreeNode,
@@ -174,7 +174,7 @@ class Tree:
             for key, at in node.limits.items():
                 below[key] = below.get(key, 0) + at.nominal
             if node.parent is not None:
-                for key, amount in node.promised.items():
-                    lent = amount - node.kept(key)
-                    node.parent.promised[key] = node.parent.promised.get(key, 0) + lent
+                for key, amount in node.guaranteed.items():
+                    lent = amount - node.never_lent(key)
+                    node.parent.guaranteed[key] = node.parent.guaranteed.get(key, 0) + lent
         return below

@@ -31,7 +31,7 @@ class Usage:
         """Return the same usage for a copy of the tree."""
         return Usage(tree, {of: used.copy() for of, used in self._used.items()})
 
-    def of(self, node: TreeNode) -> Mapping[ModelKey, float]:
+    def used_by(self, node: TreeNode) -> Mapping[ModelKey, float]:
         """Return what counts against the node's guaranteed quota."""
         return self._used.get(node.id, {})
 
@@ -47,25 +47,25 @@ class Usage:
             used = self._used.setdefault(above.id, {})
             before = used.get(key, 0)
             used[key] = before + change
-            kept = above.kept(key) if above.limits else 0
+            kept = above.never_lent(key) if above.limits else 0
             change = max(used[key] - kept, 0) - max(before - kept, 0)
             above = above.parent
 
     def available(self, node: TreeNode, key: ModelKey) -> float:
         """Return how much more the node may use; negative: it uses more than it may now."""
-        used, promised = self._used.get(node.id, {}).get(key, 0), node.promised.get(key, 0)
+        used, promised = self._used.get(node.id, {}).get(key, 0), node.guaranteed.get(key, 0)
         if node.parent is None:
             return promised - used
-        above = min(self.available(node.parent, key), self.through(node, key))
-        return max(node.kept(key) - used, 0) + above
+        above = min(self.available(node.parent, key), self.within_borrowing_limit(node, key))
+        return max(node.never_lent(key) - used, 0) + above
 
-    def through(self, node: TreeNode, key: ModelKey) -> float:
+    def within_borrowing_limit(self, node: TreeNode, key: ModelKey) -> float:
         """Return how much more than its own unlent part it may use by its borrowing limit."""
         borrowing = node.limit(key).borrowing
         if borrowing is None:
             return inf
-        used, kept = self._used.get(node.id, {}).get(key, 0), node.kept(key)
-        return node.promised.get(key, 0) - kept - max(used - kept, 0) + borrowing
+        used, kept = self._used.get(node.id, {}).get(key, 0), node.never_lent(key)
+        return node.guaranteed.get(key, 0) - kept - max(used - kept, 0) + borrowing
 
     def fits(self, tenant: Tenant, charge: Charge) -> bool:
         """Tell whether the tenant may use this much more."""
@@ -75,7 +75,7 @@ class Usage:
     def borrowed(self, node: TreeNode, key: ModelKey) -> float:
         """Return how much of the key it uses beyond its guaranteed quota."""
         used = self._used.get(node.id, {}).get(key, 0)
-        return max(used - node.promised.get(key, 0), 0)
+        return max(used - node.guaranteed.get(key, 0), 0)
 
     def share(self, node: TreeNode) -> float:
         """Return its share: that of the model with the largest share."""

@@ -7,12 +7,12 @@ order.
 """
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job, Places, Rank
 from gpupack_core.queueing.reasons import Wait
-from gpupack_core.queueing.room import Planner
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.reservation import Planner
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.waiting import Entry, Lane, Shape
 from gpupack_core.queueing.why import Why
@@ -24,9 +24,9 @@ class Visit:
 
     def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
         self._state, self._cluster, self._plan, self._now = state, cluster, plan, now
-        self._sheet = Sheet(cluster, state.reserved.values())
-        self._within = WithinQuota(state.books, plan)
-        self._foresight = Foresight(state, self._sheet, plan, now)
+        self._sheet = Session(cluster, state.reserved.values())
+        self._within = WithinQuota(state.quota, plan)
+        self._foresight = BackfillReservations(state, self._sheet, plan, now)
 
     def of(self, job: Job) -> Places | Wait:
         """Return its places, or why it is not admitted."""
@@ -44,22 +44,22 @@ class Visit:
         found = self._within.places(sheet, job)
         if found is None or not self._may_hold(job, found[1]):
             return None
-        self._foresight.heed_heads()
+        self._foresight.add_last_heads()
         try:
-            if self._foresight.lets(job, found[0]):
+            if self._foresight.try_backfill(job, found[0]):
                 return found[0]
-            beside = self._foresight.beside(job)
+            beside = self._foresight.cluster_with_reservations(job)
             found = None if beside is None else self._within.places(beside, job)
             if found is None or not self._may_hold(job, found[1]):
                 return None
-            return found[0] if self._foresight.lets(job, found[0]) else None
+            return found[0] if self._foresight.try_backfill(job, found[0]) else None
         finally:
-            self._foresight.remember()
+            self._foresight.save()
 
     def _may_hold(self, job: Job, charge: Charge) -> bool:
-        return self._state.books.may_hold(job.tenant, charge)
+        return self._state.quota.fits_with_victims(job.tenant, charge)
 
     def _is_behind(self, job: Job) -> bool:
         """Tell whether any job waits in the same strict order."""
-        heads = self._within.strict_heads(self._state.waiting, self._sheet.cluster, job.tenant)
+        heads = self._within.strict_heads(self._state.pending, self._sheet.cluster, job.tenant)
         return next(heads, None) is not None

@@ -17,11 +17,11 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.decisions import Admit, Decisions, Victim
 from gpupack_core.queueing.elastic import extra_worker
-from gpupack_core.queueing.future import adopt
 from gpupack_core.queueing.job import Job, JobId, Places
+from gpupack_core.queueing.projected_cluster import adopt_job
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.reasons import Wait
-from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.reservation import Planner
 from gpupack_core.queueing.state import Findings
 
 MAX_ROUNDS: Final = 64
@@ -59,7 +59,7 @@ class WhatIf:
         is_settled, idle = True, 0
         most_idle = MAX_ROUNDS if thorough else IDLE_ROUNDS
         if thorough:
-            self._queue.state.waiting.forget_searches()
+            self._queue.state.pending.forget_searches()
         for _ in range(MAX_ROUNDS):
             found = self._cycle()
             if found:
@@ -75,9 +75,9 @@ class WhatIf:
         """Return what happens to one more job that is submitted now."""
         state = self._queue.state
         self._queue.submit(job, self._now)
-        entry = state.waiting.get(job.id)
+        entry = state.pending.get(job.id)
         assert entry is not None  # noqa: S101 - it was submitted just now
-        state.waiting.searched(self._now, but=entry.lane)
+        state.pending.searched(self._now, but=entry.lane)
         stops: PredictedStart | None = None
         for _ in range(MAX_ROUNDS):
             found = self._cycle()
@@ -122,12 +122,12 @@ class WhatIf:
 
     def _start(self, admit: Admit) -> None:
         job = self._job_of(admit.job)
-        adopt(self._cluster, job, admit.placements)
+        adopt_job(self._cluster, job, admit.placements)
         self._queue.start(job, admit.placements, self._cluster, self._now)
 
     def _job_of(self, job: JobId) -> Job:
         state = self._queue.state
-        entry = state.waiting.get(job)
+        entry = state.pending.get(job)
         if entry is not None:
             return entry.job
         gang, _, number = job.rpartition("+")

@@ -13,15 +13,15 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.gang import never_fits, why_not
 from gpupack_core.policies import POLICIES
 from gpupack_core.queueing import reasons, remedies
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import ModelKey, min_charge
-from gpupack_core.queueing.foresight import Foresight
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.order import Order
 from gpupack_core.queueing.own_places import remain_held
 from gpupack_core.queueing.preemption import Preemptor
 from gpupack_core.queueing.reasons import Wait, WaitReason
-from gpupack_core.queueing.room import KeptRoom, Planner, Reservation, is_free
-from gpupack_core.queueing.sheet import Sheet
+from gpupack_core.queueing.reservation import BackfillReservation, Planner, Reservation, is_free
+from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.start import Never, Now, Start, WhenReleased, latest_start
 from gpupack_core.queueing.start_estimate import MAX_AHEAD, StartEstimate
 from gpupack_core.queueing.state import State
@@ -56,15 +56,15 @@ class Why:
 
     def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
         self._state, self._cluster, self._plan, self._now = state, cluster, plan, now
-        self._books, self._usage = state.books, state.books.usage
-        self._sheet = Sheet(cluster, state.reserved.values())
-        self._within = WithinQuota(state.books, plan)
-        self._order = Order(state.books.felt(state.running))
+        self._books, self._usage = state.quota, state.quota.usage
+        self._sheet = Session(cluster, state.reserved.values())
+        self._within = WithinQuota(state.quota, plan)
+        self._order = Order(state.quota.effective_usage(state.running))
 
     def of(self, entry: Entry) -> Wait:
         """Return the first reason that holds, with all other parts of the answer."""
         told = self._told(entry)
-        position, waiting = self._order.position(entry, self._state.waiting), self._state.waiting
+        position, waiting = self._order.position(entry, self._state.pending), self._state.pending
         start = told.start or self._start(entry, told.reason, position)
         wait = Wait(
             told.reason,
@@ -87,7 +87,7 @@ class Why:
         start = StartEstimate(self._state, cluster, self._within, self._order, self._now).of(entry)
         if reason not in _PREEMPTS or position > MAX_AHEAD or not self._is_head(entry):
             return start
-        foresight = Foresight(self._state, self._sheet, self._plan, self._now)
+        foresight = BackfillReservations(self._state, self._sheet, self._plan, self._now)
         preemptor = Preemptor(self._state, self._sheet, self._within, foresight, self._now)
         begins = preemptor.begins(entry.job)
         by = latest_start(start)
@@ -118,8 +118,8 @@ class Why:
         payable = self._within.payable(cluster, job, places)
         if payable is None:
             return self._quota(job, cluster)
-        if not self._books.may_hold(job.tenant, payable[1]):
-            ending = WhenReleased(tuple(sorted(self._state.stopping())), preempting=True)
+        if not self._books.fits_with_victims(job.tenant, payable[1]):
+            ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
             return _Told(WaitReason.VICTIMS_END, reasons.HELD_STILL, ending)
         return self._behind(entry, cluster) or self._kept(entry) or _next()
 
@@ -168,7 +168,7 @@ class Why:
         key = max(keys, key=lambda key: self._usage.available(leaf, key))
         left = self._usage.available(leaf, key)
         node, is_limit = _limiting(self._usage, leaf, key)
-        used = self._usage.of(node).get(key, 0)
+        used = self._usage.used_by(node).get(key, 0)
         tell = reasons.borrowing_limit if is_limit else reasons.quota_used
         reason = WaitReason.BORROWING_LIMIT if is_limit else WaitReason.QUOTA_USED
         return _Told(reason, tell(node, key, used=used, asked=asked, left=left))
@@ -177,11 +177,13 @@ class Why:
         """Return the queue head of the same strict order that is before it; None: there is none."""
         tenant = entry.job.tenant
         scope = self._books.strict_scope(tenant)
-        heads = self._within.strict_heads(self._state.waiting, cluster, tenant)
-        first = min(heads, key=self._order.of, default=None)
+        heads = self._within.strict_heads(self._state.pending, cluster, tenant)
+        first = min(heads, key=self._order.precedence, default=None)
         if scope is None or first is None:
             return None
-        if first.job.id == entry.job.id or self._order.of(entry) < self._order.of(first):
+        if first.job.id == entry.job.id or self._order.precedence(entry) < self._order.precedence(
+            first
+        ):
             return None
         whom = reasons.name_of(first.job, to=entry.job)
         text = reasons.behind(whom, self._books.tree.node(scope))
@@ -190,8 +192,8 @@ class Why:
     def _kept(self, entry: Entry) -> _Told | None:
         """Return the queue head whose reservation it would delay; None: there is none."""
         job, after = entry.job, self._books.rules.reserve_after_seconds
-        for kept in self._state.kept:
-            head = self._state.waiting.get(kept.job.id)
+        for kept in self._state.backfill_reservations:
+            head = self._state.pending.get(kept.job.id)
             if kept.placements is None or head is None or head.job.id == job.id:
                 continue
             is_due = head.since + after <= self._now
@@ -199,8 +201,8 @@ class Why:
                 return self._kept_for(head, kept, job)
         return None
 
-    def _kept_for(self, head: Entry, kept: KeptRoom, job: Job) -> _Told:
-        within = kept.at - self._now if kept.at < inf else None
+    def _kept_for(self, head: Entry, kept: BackfillReservation, job: Job) -> _Told:
+        within = kept.start_at - self._now if kept.start_at < inf else None
         whom = reasons.name_of(head.job, to=job)
         text = reasons.room_kept(whom, self._now - head.since, within)
         lasting = reasons.room_kept_for(whom)
@@ -215,6 +217,6 @@ def _limiting(usage: Usage, node: TreeNode, key: ModelKey) -> tuple[TreeNode, bo
     """Return the node that limits the quota, and whether by a borrowing limit."""
     if node.parent is None:
         return node, False
-    if usage.through(node, key) <= usage.available(node.parent, key):
+    if usage.within_borrowing_limit(node, key) <= usage.available(node.parent, key):
         return node, True
     return _limiting(usage, node.parent, key)

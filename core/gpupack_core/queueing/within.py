@@ -12,10 +12,10 @@ from math import inf
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.models import both
-from gpupack_core.queueing.books import Books
 from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
 from gpupack_core.queueing.job import Job, Places, Tenant
-from gpupack_core.queueing.room import Planner
+from gpupack_core.queueing.quota_usage import QuotaUsage
+from gpupack_core.queueing.reservation import Planner
 from gpupack_core.queueing.usage import Usage
 from gpupack_core.queueing.waiting import Entry, Waiting
 
@@ -23,7 +23,7 @@ from gpupack_core.queueing.waiting import Entry, Waiting
 class WithinQuota:
     """A planner that respects quotas."""
 
-    def __init__(self, books: Books, plan: Planner) -> None:
+    def __init__(self, books: QuotaUsage, plan: Planner) -> None:
         self._books, self.plan = books, plan
         self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
 
@@ -36,7 +36,7 @@ class WithinQuota:
         """Return these places if the quota allows them, or others that it allows."""
         books = self._books
         charge = books.charge(cluster, places)
-        if not books.limits or books.usage.fits(job.tenant, charge):
+        if not books.has_limits or books.usage.fits(job.tenant, charge):
             return places, charge
         ways = self._on_one_key(cluster, job)
         return next((way for way in ways if books.usage.fits(job.tenant, way[1])), None)
@@ -54,7 +54,7 @@ class WithinQuota:
         The answer is cached until `forget`.
         """
         needed = min_charge(job.gang)
-        if not self._books.limits or not needed:
+        if not self._books.has_limits or not needed:
             return True
         asked = job.tenant, job.gang.request.models
         left = self._left.get(asked)
@@ -79,14 +79,14 @@ class WithinQuota:
 
         Models that the cluster does not have are included. Infinity: no limit.
         """
-        if not self._books.limits:
+        if not self._books.has_limits:
             return inf
         keys = self._books.keys.possible(cluster, job.gang.request)
         return self._sum_left(job, keys)
 
     def most(self, cluster: Cluster, job: Job) -> float:
         """Return how much its quota would allow of permitted models if no other job ran."""
-        if not self._books.limits:
+        if not self._books.has_limits:
             return inf
         leaf, unused = self._books.tree.tenant(job.tenant), Usage(self._books.tree)
         keys = self._books.keys.allowed(cluster, job.gang.request)

@@ -235,7 +235,7 @@ class Admissions:
     def begin_anew(self) -> None:
         """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
         self.withdraw_all()
-        history = self._queue.state.books.history
+        history = self._queue.state.quota.history
         self._queue = Queue(self._decisions.queue.as_rules(), history=history)
         self._running = self._follow()
         self._configured = -1
@@ -390,7 +390,7 @@ class Admissions:
         """Return why a pod behind gpupack's gate waits; empty if it does not."""
         job = pod_id(pod.metadata.uid)
         waiting = self._waiting.get(job)
-        if waiting is not None and job in self._queue.state.waiting:
+        if waiting is not None and job in self._queue.state.pending:
             wait = self._queue.explain(job, self._ledger.cluster, self.now(), self._plan)
             if wait.lacks_room:
                 self._show_lack(pod, self.now() - waiting.asked_at)

@@ -75,7 +75,7 @@ class AverageReport:
         )
         self._sums: defaultdict[NodeId, float] = defaultdict(float)
         self._members: defaultdict[str, dict[Tenant, ByModel]] = defaultdict(dict)
-        tree = queue.state.books.tree
+        tree = queue.state.quota.tree
         for tenant, averages in queue.averages(now).items():
             leaf = tree.tenant(tenant)
             for each in (TOP, *leaf.path):

@@ -42,7 +42,7 @@ class Consolidating:
     ) -> None:
         """Reserve the place of the job and all new places; only the job itself is notified yet."""
         preempt = decision.preempt
-        entry = queue.state.waiting.get(preempt.job)
+        entry = queue.state.pending.get(preempt.job)
         if entry is None:
             return
         self._preempting.decided(

@@ -12,7 +12,7 @@ from typing import Final
 
 import gpupack_core as core
 from gpupack_core.queueing import Tenant
-from gpupack_core.queueing.room import is_free
+from gpupack_core.queueing.reservation import is_free
 from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_scheduling.asks.mismatch import mismatch

@@ -187,7 +187,7 @@ class Moving:
 
     def _waits_again(self, shown: ShownJob, queue: Queue) -> bool:
         following = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
-        return job_id(following) in queue.state.waiting
+        return job_id(following) in queue.state.pending
 
     def _find(self, shown: ShownJob, told: PlacedPreemption, queue: Queue, now: float) -> None:
         """Reserve the places of a job that was not submitted again since this process started.
@@ -198,7 +198,7 @@ class Moving:
         job, uid = job_id(shown.attempt), shown.attempt.job_uid
         if job in self._made or self.is_over(uid, told):
             return
-        owes = job in queue.state.stopping() or job in queue.state.guests
+        owes = job in queue.state.running_victims() or job in queue.state.speculative
         if owes and all(each.ground == PreemptionReason.REVISED for each in told.victims):
             self._over[uid] = told
             return

@@ -147,7 +147,7 @@ class Onlooker:
 
     def remember(self, found: Findings, fork: core.Cluster) -> None:
         """Remember what cycles on a copy found out, if nothing was decided there."""
-        self.admissions.queue.state.remember(found)
+        self.admissions.queue.state.restore(found)
         self._ledger.cluster.learn(fork)
 
     def _follow(self) -> None:

@@ -144,7 +144,7 @@ class Preempting:
         """Apply the preemption that a pending job shows, written here or before a restart."""
         ask = self._waiting[job].ask
         shown = self._shown(ask)
-        if job not in queue.state.waiting:
+        if job not in queue.state.pending:
             return
         if shown is None:
             if self._made.is_written(job):

@@ -41,10 +41,10 @@ class UsageReport:
 
     def __init__(self, queue: Queue) -> None:
         state = queue.state
-        self._books = state.books
-        self._tree: Tree = state.books.tree
+        self._books = state.quota
+        self._tree: Tree = state.quota.tree
         self._sums: dict[NodeId, _Sums] = {}
-        waiting = Counter(entry.job.tenant for entry in state.waiting)
+        waiting = Counter(entry.job.tenant for entry in state.pending)
         used, tenants = state.running.used(), set(waiting)
         for quota in self._tree.quotas.quotas:
             tenants.add(quota.tenant)

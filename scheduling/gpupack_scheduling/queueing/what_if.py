@@ -112,7 +112,7 @@ class Prepared:
         """Return why a job waits; no reason if its turn has just come."""
         place = self._place(job_id)
         question, findings = self._settled()
-        entry = self.queue.state.waiting.get(job_id)
+        entry = self.queue.state.pending.get(job_id)
         if entry is None:
             return dataclasses.replace(place, fits_now=True, findings=findings)
         return dataclasses.replace(
@@ -125,7 +125,7 @@ class Prepared:
     def _place(self, job_id: JobId) -> Answer:
         """Return the job's position in the present queue."""
         waiting = len(self.queue)
-        if job_id not in self.queue.state.waiting:
+        if job_id not in self.queue.state.pending:
             return Answer(waiting=waiting)
         ahead = tuple(map(Other.of, self.queue.jobs_before(job_id)))
         return Answer(position=len(ahead) + 1, waiting=waiting, ahead=ahead)

@@ -144,7 +144,11 @@ class JobDispatcher:
     @property
     def guess_delays(self) -> tuple[float, ...]:
         """Delays of jobs that waited for speculative backfill."""
-        return () if isinstance(self.queue, OwnQueue) else tuple(self.queue.state.guests.delays)
+        return (
+            ()
+            if isinstance(self.queue, OwnQueue)
+            else tuple(self.queue.state.speculative.delays_seconds)
+        )
 
     def waiting_requests(self) -> list[Request]:
         """Return one request of each kind that waits."""

@@ -59,7 +59,7 @@ class Entitlement:
             rights[self._columns[of]] = amount
             return
         wants = np.array([asked[child.id] for child in children])
-        promised = np.array([float(sum(child.promised.values())) for child in children])
+        promised = np.array([float(sum(child.guaranteed.values())) for child in children])
         first = filled(amount, np.minimum(wants, promised), promised)
         rest = max(amount - float(first.sum()), 0.0)
         weights = np.array([child.weight for child in children])

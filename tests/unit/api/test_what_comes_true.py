@@ -16,7 +16,7 @@ from extender_builders import World, gpu_node, node
 from gpupack_api.read_model import ReadModel
 from gpupack_api.settings import Settings
 from gpupack_api.shown_job import ShownJob
-from gpupack_core.queueing.foresight import REVISED_AFTER
+from gpupack_core.queueing.backfill_reservations import RECOMPUTE_AFTER_SECONDS
 from gpupack_crds.placement import by_worker
 from gpupack_crds.plan import PlanRefusal
 from gpupack_scheduling.ledger.ledger import Ledger
@@ -290,7 +290,7 @@ async def test_what_is_told_is_what_the_extender_then_does(both, seed):
             both.end(chance.choice(names))
         if chance.random() < 1 / 10:
             both.restart()
-        both.world.now += REVISED_AFTER + 1 + chance.random()
+        both.world.now += RECOMPUTE_AFTER_SECONDS + 1 + chance.random()
         both.settle()
         spec = drawn(chance)
         told = await both.told(spec)

@@ -3,7 +3,7 @@ import pytest
 from simulator_builders import ends, job, node, run, some_jobs, starts
 
 from gpupack_core import NodeName
-from gpupack_core.queueing.foresight import Foresight
+from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_simulator import DISCIPLINES, Breakdown, Component
 from gpupack_simulator.engine import dispatcher
 
@@ -69,14 +69,14 @@ def test_backfill_never_starts_the_first_in_line_later_than_fifo_does_when_all_a
 @pytest.mark.parametrize("seed", range(4))
 def test_backfill_keeps_the_promise_that_it_made_to_the_first_in_line(seed, monkeypatch):
     promised = {}
-    real = Foresight._rooms
+    real = BackfillReservations._reservations
 
     def noted(self):
         for room in real(self):
-            assert promised.setdefault(room.job.id, room.at) == room.at
-        return self._kept
+            assert promised.setdefault(room.job.id, room.start_at) == room.start_at
+        return self._computed
 
-    monkeypatch.setattr(Foresight, "_rooms", noted)
+    monkeypatch.setattr(BackfillReservations, "_reservations", noted)
     nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
     started = starts(run(nodes, some_jobs(seed), "best-fit", discipline="backfill"))
     assert promised

@@ -88,7 +88,7 @@ class World:
 
     def __repr__(self):
         nodes = [(node.name, len(node.devices)) for node in self.cluster.nodes()]
-        return f"{nodes} {self.queue.state.books.quotas} {self.queue.rules}"
+        return f"{nodes} {self.queue.state.quota.quotas} {self.queue.rules}"
 
     def submit(self, name, gpus=1, tenant="", *, workers=1, spread=None, request=None, **kw):
         asked = Request(gpus=gpus) if request is None else request
@@ -232,10 +232,10 @@ def with_rules(**kw):
 
 
 def used(world):
-    """Counted anew from what runs: milli-GPU by tenant and key."""
+    """Counted recounted from what runs: milli-GPU by tenant and key."""
     found = {}
     for name, places in world.running.items():
-        charge = world.queue.state.books.charge(world.cluster, places)
+        charge = world.queue.state.quota.charge(world.cluster, places)
         tenant = found.setdefault(world.jobs[name].tenant, {})
         for key, milli in charge.items():
             tenant[key] = tenant.get(key, 0) + milli
@@ -245,11 +245,11 @@ def used(world):
 def within_limits(world, usage):
     """By the definition, node by node: what exceeds the promise is within the borrowing limit, and
     what was never lent is not used by others."""
-    books = world.queue.state.books
-    for leaf in books.tree.all():
-        for key in books.keys.all():
+    quota = world.queue.state.quota
+    for leaf in quota.tree.all():
+        for key in quota.keys.all():
             borrowing = leaf.limit(key).borrowing
             if borrowing is not None:
                 assert usage.borrowed(leaf, key) <= borrowing
-    for key in books.keys.all():
-        assert usage.available(books.tree.top, key) >= 0
+    for key in quota.keys.all():
+        assert usage.available(quota.tree.top, key) >= 0

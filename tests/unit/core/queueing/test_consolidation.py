@@ -348,9 +348,9 @@ def test_nobody_is_moved_without_gain_nor_place_and_all_comes_to_rest(drawn, dat
             for grant in place.devices
         ]
         assert len(promised) == len(set(promised))
-        books = world.queue.state.books
+        books = world.queue.state.quota
         counted = {
-            tenant: {key: milli for key, milli in books.held.of(leaf).items() if milli}
+            tenant: {key: milli for key, milli in books.held.used_by(leaf).items() if milli}
             for tenant in TENANTS
             for leaf in [books.tree.tenant(tenant)]
         }

@@ -53,7 +53,7 @@ def backfilled():
 
 
 def test_shares_are_those_of_the_first_step():
-    usage = borrowing().queue.state.books.usage
+    usage = borrowing().queue.state.quota.usage
     assert usage.shares("vision") == pytest.approx((0, 8 / 24))
     assert usage.shares("web") == pytest.approx((6 / 24,))
 

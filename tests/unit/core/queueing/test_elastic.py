@@ -236,10 +236,10 @@ def invariants(world):
         if name in running:
             assert len(running[name]) == job.gang.workers
             assert len(world.queue.state.elastic.extras_of(name)) <= job.extra_workers
-    books = world.queue.state.books
+    books = world.queue.state.quota
     for tenant in TENANTS:
         leaf = books.tree.tenant(tenant)
-        found = {key: milli for key, milli in books.usage.of(leaf).items() if milli}
+        found = {key: milli for key, milli in books.usage.used_by(leaf).items() if milli}
         assert found == used(world).get(tenant, {})
     within_limits(world, books.usage)
 
@@ -267,18 +267,22 @@ def test_nobody_who_waits_would_fit_if_the_extra_workers_were_gone(drawn, jobs):
         world.submit(f"j{number}", **ask)
         world.decide(at=float(number))
     state = world.queue.state
-    if not state.running.extras or state.kept or any(map(state.books.strict_scope, TENANTS)):
+    if (
+        not state.running.extras
+        or state.backfill_reservations
+        or any(map(state.quota.strict_scope, TENANTS))
+    ):
         return
     bare = world.cluster.overlay()
     for extra in state.running.extras.values():
-        state.books.usage.add(extra.job.tenant, extra.charge, sign=-1)
+        state.quota.usage.add(extra.job.tenant, extra.charge, sign=-1)
         for placement in extra.placements:
             bare.suppose_free(placement)
-    for entry in state.waiting:
+    for entry in state.pending:
         places = world.plan(bare, entry.job)
         if places is not None:
-            charge = state.books.charge(bare, places)
-            assert not state.books.usage.fits(entry.job.tenant, charge)
+            charge = state.quota.charge(bare, places)
+            assert not state.quota.usage.fits(entry.job.tenant, charge)
 
 
 @cases

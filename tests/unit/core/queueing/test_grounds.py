@@ -15,8 +15,8 @@ def grounds_of(world):
     """Of a job of tenant a that comes late."""
     world.submit("late", 4, tenant="a")
     state, job = world.queue.state, world.jobs["late"]
-    keys = frozenset(state.books.keys.allowed(world.cluster, job.gang.request))
-    return Grounds(state.books, job, keys, relieved=False)
+    keys = frozenset(state.quota.keys.allowed(world.cluster, job.gang.request))
+    return Grounds(state.quota, job, keys, relieved=False)
 
 
 @pytest.mark.parametrize(("promised", "losable"), [(0, 4000), (1, 3000), (3, 1000), (4, 0)])

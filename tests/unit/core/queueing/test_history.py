@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from queue_world import World, quota, with_rules
 
 from gpupack_core.queueing import ANY, Quotas, Tenant, UsageHistory
-from gpupack_core.queueing.history import MAX_TENANTS
+from gpupack_core.queueing.usage_history import MAX_TENANTS
 
 A = Tenant("a")
 WEEK = 604_800.0
@@ -19,11 +19,11 @@ WEEK = 604_800.0
 
 def test_an_average_counts_an_instant_half_as_much_a_half_life_later():
     history = UsageHistory(half_life=100.0)
-    history.pass_time(100.0, {A: {ANY: 8000}})
+    history.advance(100.0, {A: {ANY: 8000}})
     assert history.averages[A][ANY] == pytest.approx(4000)
-    history.pass_time(200.0, {})
+    history.advance(200.0, {})
     assert history.averages[A][ANY] == pytest.approx(2000)
-    assert history.felt(A, {ANY: 1000}) == {ANY: pytest.approx(1500)}
+    assert history.effective(A, {ANY: 1000}) == {ANY: pytest.approx(1500)}
 
 
 uses = st.lists(
@@ -38,7 +38,7 @@ def test_an_average_is_that_of_the_definition_however_often_one_looks(drawn, hal
     for seconds, milli in drawn:
         used = {A: {ANY: milli}} if milli else {}
         for look in range(1, looks + 1):
-            history.pass_time(now + seconds * look / looks, used)
+            history.advance(now + seconds * look / looks, used)
         now += seconds
         decay = 0.5 ** (seconds / half_life)
         expected = expected * decay + milli * (1 - decay)
@@ -50,24 +50,24 @@ def test_an_average_is_that_of_the_definition_however_often_one_looks(drawn, hal
 def test_jobs_of_seconds_count_although_each_is_little_of_a_week():
     history = UsageHistory(half_life=WEEK)
     for second in range(0, 100_000, 10):
-        history.pass_time(second + 5.0, {A: {ANY: 8000}})
-        history.pass_time(second + 10.0, {})
+        history.advance(second + 5.0, {A: {ANY: 8000}})
+        history.advance(second + 10.0, {})
     steady = UsageHistory(half_life=WEEK)
-    steady.pass_time(100_000.0, {A: {ANY: 4000}})
+    steady.advance(100_000.0, {A: {ANY: 4000}})
     assert history.averages[A][ANY] == pytest.approx(steady.averages[A][ANY], rel=0.01)
 
 
 def test_averages_of_those_who_are_gone_are_forgotten():
     history = UsageHistory(half_life=1.0)
-    history.pass_time(1.0, {A: {ANY: 1000}})
-    history.pass_time(20.0, {})
+    history.advance(1.0, {A: {ANY: 1000}})
+    history.advance(20.0, {})
     assert history.averages == {}
 
 
 def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgotten():
     history = UsageHistory(half_life=100.0)
     many = {Tenant(f"t{n:04}"): {ANY: 1000} for n in range(MAX_TENANTS)}
-    history.pass_time(100.0, many | {A: {ANY: 100}, Tenant("z"): {ANY: 2000}})
+    history.advance(100.0, many | {A: {ANY: 100}, Tenant("z"): {ANY: 2000}})
     assert len(history.averages) == MAX_TENANTS
     assert A not in history.averages
     assert "z" in history.averages
@@ -75,17 +75,17 @@ def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgot
 
 def test_what_was_kept_goes_on_with_what_runs_as_if_it_had_never_stopped():
     history, restarted = UsageHistory(half_life=100.0), UsageHistory(half_life=100.0)
-    history.pass_time(60.0, {A: {ANY: 8000}})
+    history.advance(60.0, {A: {ANY: 8000}})
     kept = {tenant: dict(averages) for tenant, averages in history.averages.items()}
-    history.pass_time(90.0, {A: {ANY: 4000}})
-    restarted.pass_time(90.0, {})
-    restarted.recall(kept, 60.0, {A: {ANY: 4000}})
+    history.advance(90.0, {A: {ANY: 4000}})
+    restarted.advance(90.0, {})
+    restarted.restore(kept, 60.0, {A: {ANY: 4000}})
     assert restarted.averages == history.averages
 
 
 def test_without_a_half_life_nothing_is_recalled():
     history = UsageHistory()
-    history.recall({A: {ANY: 8000}}, 0.0, {})
+    history.restore({A: {ANY: 8000}}, 0.0, {})
     assert history.averages == {}
 
 
@@ -97,8 +97,8 @@ def world(*quotas):
 
 def felt(of, tenant="a"):
     """The tenant's share with what it used of late, seen from the top."""
-    books = of.queue.state.books
-    return books.felt(of.queue.state.running).shares(Tenant(tenant))
+    quota = of.queue.state.quota
+    return quota.effective_usage(of.queue.state.running).shares(Tenant(tenant))
 
 
 def recalled(of, at=0.0, **milli):
@@ -138,7 +138,7 @@ def test_an_average_of_a_model_whose_gpus_count_otherwise_now_is_no_infinite_sha
     )
     quotas = Quotas((quota("b", H100=0), quota("c", **{"H100 80GB": 0})))
     longer.queue.configure(quotas, longer.cluster, 0.0)
-    longer.queue.state.books.history.averages = {A: {"H100": 2000.0}}
+    longer.queue.state.quota.history.averages = {A: {"H100": 2000.0}}
     assert felt(longer) == (0.0,)
 
 

@@ -75,7 +75,7 @@ def test_the_room_of_one_who_waits_is_respected():
     world.runs("a", "n1/0", movable=True).runs("b", "n2/0", duration=50.0)
     world.submit("large", 2).decide()
     world.maintain("n1/0", "n1/1").decide(at=1)
-    assert [room.job.id for room in world.queue.state.kept] == ["large"]
+    assert [room.job.id for room in world.queue.state.backfill_reservations] == ["large"]
     assert world.log == []
 
 
@@ -88,12 +88,12 @@ def test_a_full_quota_does_not_stand_in_the_way_of_what_it_holds_already():
 def test_the_books_count_who_is_moved_once():
     world = two_nodes(quotas=[quota("team", limit(2, borrowing=0))], grace=10.0)
     world.runs("a", "n1/0", "team", movable=True).maintain("n1/0").decide()
-    books = world.queue.state.books
+    books = world.queue.state.quota
     leaf = books.tree.tenant("team")
-    assert sum(books.usage.of(leaf).values()) == 1000
+    assert sum(books.usage.used_by(leaf).values()) == 1000
     world.decide(at=20)
-    assert sum(books.usage.of(leaf).values()) == 1000
-    assert sum(books.held.of(leaf).values()) == 1000
+    assert sum(books.usage.used_by(leaf).values()) == 1000
+    assert sum(books.held.used_by(leaf).values()) == 1000
 
 
 def test_who_never_ends_is_left_where_it_is_and_moved_no_more():
@@ -143,7 +143,7 @@ def test_who_is_stopped_for_another_already_is_not_moved():
 def free_for(world, places):
     """Whether all these places can be held beside all that is held but by these who end."""
     sheet = world.cluster.overlay()
-    for name in world.queue.state.stopping():
+    for name in world.queue.state.running_victims():
         for place in world.running[name]:
             sheet.suppose_free(place)
     return all(
@@ -165,7 +165,7 @@ def used(world, tenant):
     found = {}
     for name, places in world.running.items():
         if world.jobs[name].tenant == tenant:
-            for key, milli in world.queue.state.books.charge(world.cluster, places).items():
+            for key, milli in world.queue.state.quota.charge(world.cluster, places).items():
                 found[key] = found.get(key, 0) + milli
     return found
 
@@ -201,9 +201,9 @@ def test_nobody_is_moved_without_a_place_and_none_is_promised_to_two(drawn, data
             for grant in place.devices
         ]
         assert len(promised) == len(set(promised))
-        books = world.queue.state.books
+        books = world.queue.state.quota
         for tenant in TENANTS:
-            held = books.held.of(books.tree.tenant(tenant))
+            held = books.held.used_by(books.tree.tenant(tenant))
             found = {key: milli for key, milli in held.items() if milli}
             assert found == used(world, tenant)
     for later in range(5):

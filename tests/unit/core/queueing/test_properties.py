@@ -29,12 +29,12 @@ def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(
         world.decide()
         if number % 3 == 2 and world.running:
             world.end(min(world.running)).decide()
-        books = world.queue.state.books
+        quota = world.queue.state.quota
         for tenant in TENANTS:
-            leaf = books.tree.tenant(tenant)
-            found = {key: milli for key, milli in books.usage.of(leaf).items() if milli}
+            leaf = quota.tree.tenant(tenant)
+            found = {key: milli for key, milli in quota.usage.used_by(leaf).items() if milli}
             assert found == used(world).get(tenant, {})
-        within_limits(world, books.usage)
+        within_limits(world, quota.usage)
 
 
 @cases
@@ -45,18 +45,18 @@ def test_while_those_who_are_stopped_end_nobody_holds_more_than_the_limit(drawn)
     for number, ask in enumerate(jobs):
         submitted(world, [ask], at=float(number))
         world.decide(at=float(number))
-        books = world.queue.state.books
+        quota = world.queue.state.quota
         for tenant in TENANTS:
-            held = books.held.of(books.tree.tenant(tenant))
+            held = quota.held.used_by(quota.tree.tenant(tenant))
             found = {key: milli for key, milli in held.items() if milli}
             assert found == used(world).get(tenant, {})
-        within_limits(world, books.held)
+        within_limits(world, quota.held)
 
 
 def counted(world):
     """Tenant and places of those who run, but for those who are stopped for one who counts."""
     state = world.queue.state
-    stopping = state.stopping()
+    stopping = state.running_victims()
     for name, places in world.running.items():
         if name not in stopping:
             yield world.jobs[name].tenant, places
@@ -67,7 +67,8 @@ def counted(world):
 def in_use(usage):
     """Milli-GPU by node and key."""
     return [
-        {key: milli for key, milli in usage.of(node).items() if milli} for node in usage.tree.all()
+        {key: milli for key, milli in usage.used_by(node).items() if milli}
+        for node in usage.tree.all()
     ]
 
 
@@ -83,13 +84,13 @@ def test_after_other_quotas_the_books_count_who_runs_and_who_will(drawn, others)
     world.decide(at=20)
     for other in others:
         world.queue.configure(Quotas(tuple(other)), world.cluster, 20.0)
-        books = world.queue.state.books
-        anew = Usage(books.tree)
+        quota = world.queue.state.quota
+        recounted = Usage(quota.tree)
         for tenant, places in counted(world):
-            anew.add(tenant, books.charge(world.cluster, places))
-        assert in_use(books.usage) == in_use(anew)
+            recounted.add(tenant, quota.charge(world.cluster, places))
+        assert in_use(quota.usage) == in_use(recounted)
         for running in world.queue.state.running:
-            assert running.charge == books.charge(world.cluster, running.placements)
+            assert running.charge == quota.charge(world.cluster, running.placements)
 
 
 @cases
@@ -141,7 +142,7 @@ def test_while_nothing_else_changes_no_two_are_stopped_for_each_other_in_turn(dr
 def test_the_same_input_gives_the_same_decisions(drawn):
     world, jobs = drawn
     twin = World(*world.cluster.nodes(), rules=world.queue.rules)
-    twin.queue.configure(world.queue.state.books.quotas, twin.cluster, 0.0)
+    twin.queue.configure(world.queue.state.quota.quotas, twin.cluster, 0.0)
     for one in (world, twin):
         submitted(one, jobs)
         one.decide(at=10)
@@ -155,7 +156,7 @@ def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
     world, jobs = drawn
     submitted(world, jobs)
     world.decide(at=10)
-    within = WithinQuota(world.queue.state.books, world.plan)
+    within = WithinQuota(world.queue.state.quota, world.plan)
     for job in world.queue.jobs():
         assert within.places(world.cluster, job) is None
 
@@ -183,7 +184,7 @@ def test_who_is_first_starts_no_later_than_was_foreseen_when_durations_are_exact
     world.queue.configure(Quotas(), world.cluster, 0.0)
     exact = [{**ask, "duration": ask["duration"] or 3.0} for ask in jobs]
     arriving = [(number / 2, ask) for number, ask in enumerate(exact)]
-    ends, started, foreseen = {}, {}, {}
+    ends, started, promised_at = {}, {}, {}
     while arriving or ends:
         world.now = min([at for at, _ in arriving[:1]] + list(ends.values()))
         for name in [name for name, at in ends.items() if at <= world.now]:
@@ -192,9 +193,9 @@ def test_who_is_first_starts_no_later_than_was_foreseen_when_durations_are_exact
         if arriving and arriving[0][0] <= world.now:
             submitted(world, [arriving.pop(0)[1]], at=world.now)
         world.decide()
-        for room in world.queue.state.kept:
-            assert room.at <= foreseen.setdefault(room.job.id, room.at)
+        for room in world.queue.state.backfill_reservations:
+            assert room.start_at <= promised_at.setdefault(room.job.id, room.start_at)
         for name in world.running.keys() - started.keys():
             started[name] = world.now
             ends[name] = world.now + world.jobs[name].duration
-    assert all(started[name] <= at for name, at in foreseen.items() if name in started)
+    assert all(started[name] <= at for name, at in promised_at.items() if name in started)

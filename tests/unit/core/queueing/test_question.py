@@ -59,16 +59,16 @@ def became(world, name):
 def everything(world):
     """All that decisions rest on."""
     state = world.queue.state
-    usage = state.books.usage
+    usage = state.quota.usage
     return (
         world.cluster.held(),
         {name: array.tolist() for name, array in arrays(world.cluster).items()},
-        [entry.job for entry in state.waiting],
-        [(lane.searched, lane.shape.seen, lane.shape.delayed) for lane in state.waiting.lanes()],
+        [entry.job for entry in state.pending],
+        [(lane.searched, lane.shape.seen, lane.shape.delayed) for lane in state.pending.lanes()],
         list(state.running),
         dict(state.reserved),
-        [dict(usage.of(each)) for each in usage.tree.all()],
-        [(room.job.id, room.at, room.placements) for room in state.kept],
+        [dict(usage.used_by(each)) for each in usage.tree.all()],
+        [(room.job.id, room.start_at, room.placements) for room in state.backfill_reservations],
         state.heads,
     )
 
@@ -112,9 +112,9 @@ def test_what_cycles_on_a_copy_found_to_fail_is_not_tried_again():
     world = World(node("n1", 1), rules=with_rules(preemption=NO_PREEMPTION)).runs("a", "n1/0")
     world.submit("waits")
     subject = question(world)
-    world.queue.state.remember(subject.settle())
-    (lane,) = world.queue.state.waiting.lanes()
-    assert lane.shape.seen == world.queue.state.waiting.frees
+    world.queue.state.restore(subject.settle())
+    (lane,) = world.queue.state.pending.lanes()
+    assert lane.shape.seen == world.queue.state.pending.frees
     world.end("a").decide()
     assert world.where == {"waits": "n1/0"}
 
@@ -129,7 +129,7 @@ def test_where_something_was_due_there_is_nothing_to_remember():
 def states(draw):
     """Busy and at rest, with some who wait, and some who are being stopped for others."""
     world, jobs = draw(worlds())
-    world.queue.rules = world.queue.state.books.rules = replace(
+    world.queue.rules = world.queue.state.quota.rules = replace(
         world.queue.rules, preemption=replace(AT_ONCE, retry_seconds=RETRY)
     )
     world.grace = 100.0
@@ -174,7 +174,7 @@ def test_what_was_remembered_of_a_question_changes_no_decision(world, ask, later
     findings = subject.settle()
     subject.answer(Job(JobId("asked"), Gang(ask["workers"], Request(gpus=ask["gpus"])), world.now))
     if findings is not None:
-        world.queue.state.remember(findings)
+        world.queue.state.restore(findings)
     world.now += 1.0
     predicted = told(asked(world, **later))
     world.submit("asked", **later).decide()

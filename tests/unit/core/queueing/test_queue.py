@@ -257,7 +257,7 @@ def test_other_quotas_count_at_once():
     world = World(node("n1", 2), quotas=[quota("a", limit(1, borrowing=0))])
     world.submit("a1", 1, "a").submit("a2", 1, "a").decide()
     assert list(world.where) == ["a1"]
-    more = World(quotas=[quota("a", limit(2, borrowing=0))]).queue.state.books.quotas
+    more = World(quotas=[quota("a", limit(2, borrowing=0))]).queue.state.quota.quotas
     world.queue.configure(more, world.cluster, world.now)
     assert list(world.decide().where) == ["a1", "a2"]
 
@@ -325,9 +325,9 @@ def test_own_jobs_elsewhere_are_stopped_where_only_a_smaller_share_allows_the_re
 def used(world, tenant="guest"):
     """What is counted, and what is when all is counted anew."""
     state = world.queue.state
-    before = dict(state.books.usage.of(state.books.tree.tenant(tenant)))
+    before = dict(state.quota.usage.used_by(state.quota.tree.tenant(tenant)))
     state.rebuild()
-    after = dict(state.books.usage.of(state.books.tree.tenant(tenant)))
+    after = dict(state.quota.usage.used_by(state.quota.tree.tenant(tenant)))
     return [{key: milli for key, milli in each.items() if milli} for each in (before, after)]
 
 

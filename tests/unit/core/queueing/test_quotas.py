@@ -55,7 +55,7 @@ def test_the_limits_of_a_cohort_are_for_all_of_it_together():
 def test_what_is_taken_back_leaves_nothing_behind():
     found = usage(quota("owner", limit(4, lending=1)), owner=6)
     found.add(Tenant("owner"), {ANY: 6000}, sign=-1)
-    assert all(not any(found.of(node).values()) for node in found.tree.all())
+    assert all(not any(found.used_by(node).values()) for node in found.tree.all())
 
 
 def test_a_share_is_what_is_borrowed_by_weight_of_the_dominant_model():

@@ -48,7 +48,7 @@ def vars_of(rules):
 def kept(world):
     return {
         str(room.job.id): sorted(grant.uuid for p in room.placements or () for grant in p.devices)
-        for room in world.queue.state.kept
+        for room in world.queue.state.backfill_reservations
     }
 
 
@@ -72,8 +72,8 @@ def test_places_of_one_who_ends_sooner_than_was_foreseen_are_not_given_back_twic
     world.submit("gang", 2).submit("first").decide(at=1)
     world.end("short").submit("second").decide(at=2)
     assert world.where == {"first": "n2/0", "long": "n1/1"}
-    (room,) = world.queue.state.kept
-    arrays = room.future.cluster.arrays
+    (room,) = world.queue.state.backfill_reservations
+    arrays = room.cluster_then.cluster.arrays
     assert (arrays.free_gpu_milli <= arrays.gpus * 1000).all()
 
 
@@ -152,19 +152,19 @@ def test_rooms_that_a_question_found_are_not_remembered_once_somebody_has_begun_
     ).settle()
     assert found is not None
     world.end("first").runs("other", "n2/0")
-    before = list(world.queue.state.kept)
-    world.queue.state.remember(found)
-    assert world.queue.state.kept == before
+    before = list(world.queue.state.backfill_reservations)
+    world.queue.state.restore(found)
+    assert world.queue.state.backfill_reservations == before
 
 
 def test_who_begins_without_a_cycle_is_taken_out_of_rooms():
     """As an onlooker is told of it."""
     world = with_a_head().submit("first").decide(at=1)
-    (room,) = world.queue.state.kept
+    (room,) = world.queue.state.backfill_reservations
     world.end("first").runs("seen", "n2/0")
-    assert room.future.taken(JobId("seen")) is not None
+    assert room.cluster_then.places_of(JobId("seen")) is not None
     world.runs("in-the-way", "n1/1")
-    assert not world.queue.state.kept
+    assert not world.queue.state.backfill_reservations
 
 
 def test_a_node_that_is_added_harms_no_room():
@@ -320,8 +320,8 @@ def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
     world.submit("head", 2).submit("elastic", 1, extra_workers=1, duration=1e4).decide(at=1)
     world.queue.record_node_change(NodeName("n1"), world.cluster)
     world.submit("asks", 1, duration=1e4, preemptible=False).decide(at=2)
-    (room,) = world.queue.state.kept
-    assert room.future.cluster.arrays.free_gpu_milli.tolist() == [0, 1000, 1000]
+    (room,) = world.queue.state.backfill_reservations
+    assert room.cluster_then.cluster.arrays.free_gpu_milli.tolist() == [0, 1000, 1000]
 
 
 def test_a_visitor_waits_in_strict_order_for_nobody_who_could_not_pay():
@@ -342,11 +342,13 @@ def foreseen_free(world, room):
     """GPUs by node when the room is needed, by the room and by the definition."""
     nodes = [each.name for each in world.cluster.nodes()]
     probe = Job(JobId("probe"), Gang(1, Request(gpus=0)), 0.0, Tenant(""))
-    assert room.future.take(probe, tuple(Placement(name, ()) for name in nodes))
-    rows = room.future.cluster.rows(nodes)
-    found = (room.future.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()
-    waits = [room.future.taken(entry.job.id) or () for entry in world.queue.state.waiting]
-    runs = [each.placements for each in world.queue.state.running if each.latest_end > room.at]
+    assert room.cluster_then.place(probe, tuple(Placement(name, ()) for name in nodes))
+    rows = room.cluster_then.cluster.rows(nodes)
+    found = (room.cluster_then.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()
+    waits = [room.cluster_then.places_of(entry.job.id) or () for entry in world.queue.state.pending]
+    runs = [
+        each.placements for each in world.queue.state.running if each.latest_end > room.start_at
+    ]
     held = {
         g.uuid for places in (room.placements, *waits, *runs) for p in places for g in p.devices
     }
@@ -368,7 +370,7 @@ def test_kept_room_is_that_of_those_who_run(data):
         gpus, tenant = draw(st.integers(1, 4)), draw(st.sampled_from("abc"))
         world.submit(f"j{number}", gpus, tenant, duration=float(draw(st.integers(5, 300))))
         world.decide()
-        for room in world.queue.state.copy().kept:
+        for room in world.queue.state.copy().backfill_reservations:
             if room.placements is not None:
                 found, expected = foreseen_free(world, room)
                 assert found == expected

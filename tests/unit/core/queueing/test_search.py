@@ -16,7 +16,7 @@ from queue_world import World, cohort, limit, quota
 from gpupack_core.queueing.candidates import Candidate
 from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.grounds import Grounds
-from gpupack_core.queueing.room import is_free
+from gpupack_core.queueing.reservation import is_free
 from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.within import WithinQuota
 
@@ -32,10 +32,10 @@ class Sought:
         self.world, self.job = world, world.jobs["late"]
         world.queue.withdraw(self.job.id, world.cluster)
         state = world.queue.state
-        keys = frozenset(state.books.keys.allowed(world.cluster, self.job.gang.request))
+        keys = frozenset(state.quota.keys.allowed(world.cluster, self.job.gang.request))
         own = any(r.job.priority < self.job.priority for r in state.running.of(self.job.tenant))
-        self.grounds = Grounds(state.books, self.job, keys, relieved=own)
-        self.within = WithinQuota(state.books, world.plan)
+        self.grounds = Grounds(state.quota, self.job, keys, relieved=own)
+        self.within = WithinQuota(state.quota, world.plan)
         assume(self.within.places(world.cluster, self.job) is None)
         census = Census()
         for running in state.running:
@@ -56,7 +56,7 @@ class Sought:
     def stands(self, found):
         """The places are free without the victims, and the books allow what they count."""
         sheet, running = self.without(found.victims), [one.running for one in found.victims]
-        charge = self.world.queue.state.books.charge(sheet, found.places)
+        charge = self.world.queue.state.quota.charge(sheet, found.places)
         return is_free(sheet, self.job, found.places) and self.grounds.allow(running, charge)
 
     def without(self, subset):

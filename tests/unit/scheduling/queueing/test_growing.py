@@ -319,7 +319,7 @@ def test_after_a_restart_who_was_to_shrink_still_is(world):
     again.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(waiting), type=PlacedJob))
     again.decide()
     assert isinstance(again.asks("urgent", workers=3), PlanRefusal)
-    assert set(again.admissions.queue.state.stopping()) == set(told.victims[0].attempts)
+    assert set(again.admissions.queue.state.running_victims()) == set(told.victims[0].attempts)
 
 
 def test_extra_workers_that_outlive_their_gang_count_until_they_are_gone(world):

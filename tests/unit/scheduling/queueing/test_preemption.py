@@ -220,8 +220,8 @@ def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(worl
         assert "gang" in world.running()
         world.ledger.pods.remove(each)
     world.decide()
-    books = world.admissions.queue.state.books
-    assert not any(books.usage.of(books.tree.tenant("guest")).values())
+    books = world.admissions.queue.state.quota
+    assert not any(books.usage.used_by(books.tree.tenant("guest")).values())
     assert world.called()[-1] == "mine"
 
 

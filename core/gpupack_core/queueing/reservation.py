@@ -18,8 +18,13 @@ from math import inf
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.future import Chances, Future, give_back, take
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
+from gpupack_core.queueing.projected_cluster import (
+    FeasibleEnds,
+    ProjectedCluster,
+    allocate_job,
+    release_job,
+)
 from gpupack_core.queueing.waiting import may_fit_on_row
 
 Planner = Callable[[Cluster, Job], Places | None]
@@ -43,7 +48,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRoom:
+class BackfillReservation:
     """A backfill reservation: the latest start of a queue head, and the cluster at that time.
 
     The queue head is placed in that cluster. `placements` None: it fits nowhere, whatever ends, so
@@ -52,50 +57,52 @@ class KeptRoom:
     """
 
     job: Job
-    at: float
-    future: Future
+    start_at: float
+    cluster_then: ProjectedCluster
     placements: Places | None
     disruptions: int
-    made: float
-    guessed: bool = False
+    computed_at: float
+    is_estimated: bool = False
 
-    def copy(self) -> "KeptRoom":
+    def copy(self) -> "BackfillReservation":
         """Return a copy; jobs that are placed in its cluster later are not placed in this one's."""
-        return replace(self, future=self.future.copy())
+        return replace(self, cluster_then=self.cluster_then.copy())
 
-    def exchange(self, job: Job, placements: Places, stopped: Iterable[RunningJob]) -> bool:
+    def include_preemption(
+        self, job: Job, placements: Places, victims: Iterable[RunningJob]
+    ) -> bool:
         """Include that these jobs are preempted for the job.
 
         False: the job takes reserved places, or the reservation has to be computed again.
         """
-        if self.guessed:
+        if self.is_estimated:
             return False
-        for running in stopped:
-            self.future.leaves(running)
-        self.future.give_back(job.id)
-        return self.future.take(job, placements)
+        for running in victims:
+            self.cluster_then.remove_running(running)
+        self.cluster_then.remove(job.id)
+        return self.cluster_then.place(job, placements)
 
-    def stands_beside(self, other: "KeptRoom") -> bool:
+    def include_reservation(self, other: "BackfillReservation") -> bool:
         """Include another reservation; False: this one has to be computed again."""
         places = other.placements or ()
-        if self.future.taken(other.job.id) == places:
+        if self.cluster_then.places_of(other.job.id) == places:
             return True
-        self.future.give_back(other.job.id)
-        return self.future.take(other.job, places)
+        self.cluster_then.remove(other.job.id)
+        return self.cluster_then.place(other.job, places)
 
-    def starts(self, running: RunningJob, *, guest: bool) -> bool:
+    def include_start(self, running: RunningJob, *, is_speculative: bool) -> bool:
         """Include that the job runs; False: it takes reserved places.
 
         `guest`: it was speculatively backfilled before the queue head.
         """
         if self.placements is None:
             return True
-        self.future.give_back(running.job.id)
-        if self._ends_before(running, guest=guest):
+        self.cluster_then.remove(running.job.id)
+        if self._ends_before(running, is_speculative=is_speculative):
             return True
-        return self.future.take(running.job, running.placements)
+        return self.cluster_then.place(running.job, running.placements)
 
-    def _ends_before(self, running: RunningJob, *, guest: bool) -> bool:
+    def _ends_before(self, running: RunningJob, *, is_speculative: bool) -> bool:
         """Tell whether the job ends in time, or can be preempted for the queue head.
 
         Extra workers are preempted for any pending job. A guest that is expected to end in time
@@ -103,9 +110,9 @@ class KeptRoom:
         """
         if running.job.extends is not None:
             return True
-        if guest and running.job.expected_end(running.started) <= self.at < inf:
+        if is_speculative and running.job.expected_end(running.started) <= self.start_at < inf:
             return True
-        return not self.guessed and running.latest_end <= self.at < inf
+        return not self.is_estimated and running.latest_end <= self.start_at < inf
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
@@ -115,16 +122,16 @@ def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
         row, node = cluster.row(placement.node), cluster.node(placement.node)
         if row is None or node is None or not rows[row]:
             return False
-        well = {device.uuid for device in node.devices if device.health.takes_work}
-        if not {grant.uuid for grant in placement.devices} <= well:
+        healthy = {device.uuid for device in node.devices if device.health.takes_work}
+        if not {grant.uuid for grant in placement.devices} <= healthy:
             return False
-    if not take(cluster, job, placements):
+    if not allocate_job(cluster, job, placements):
         return False
-    give_back(cluster, job, placements)
+    release_job(cluster, job, placements)
     return True
 
 
-def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | None]:
+def earliest_fit(future: ProjectedCluster, job: Job, plan: Planner) -> tuple[float, Places | None]:
     """Return the moment at which the job fits, and its places; infinity and None: never.
 
     The future is left at that moment.
@@ -133,48 +140,48 @@ def earliest(future: Future, job: Job, plan: Planner) -> tuple[float, Places | N
     little for it. So gangs are planned after 1, 2, 4, … ends that make space for a worker, and then
     a binary search finds the first end that suffices.
     """
-    chances = future.chances(job.gang)
-    if chances is None:
+    ends = future.feasible_ends(job.gang)
+    if ends is None:
         return future.settle(), None
-    fails, patience, roomy = 0, 1, 0
-    for number in range(len(chances)):
-        rows = future.move(chances.nodes(number, number), after=chances.end(number))
-        roomy += any(may_fit_on_row(future.cluster, job.gang.request, row) for row in rows)
-        if roomy < patience and number + 1 < len(chances):
+    fails, plan_after, fitting_ends = 0, 1, 0
+    for number in range(len(ends)):
+        rows = future.advance(ends.nodes(number, number), after=ends.end(number))
+        fitting_ends += any(may_fit_on_row(future.cluster, job.gang.request, row) for row in rows)
+        if fitting_ends < plan_after and number + 1 < len(ends):
             continue
-        placements = plan(future.cluster, job) if roomy else None
+        placements = plan(future.cluster, job) if fitting_ends else None
         if placements is not None:
-            return _first(future, job, chances, plan, ((fails, number), placements))
+            return _first(future, job, ends, plan, ((fails, number), placements))
         fails = number + 1
-        patience, roomy = (patience * 2, 0) if job.gang.workers > 1 else (1, 0)
+        plan_after, fitting_ends = (plan_after * 2, 0) if job.gang.workers > 1 else (1, 0)
     return future.settle(), None
 
 
 def _first(
-    future: Future,
+    future: ProjectedCluster,
     job: Job,
-    chances: Chances,
+    ends: FeasibleEnds,
     plan: Planner,
     found: tuple[tuple[int, int], Places],
 ) -> tuple[float, Places]:
     """Return the first of these ends after which it fits; it fits after the last of them."""
     (low, high), places = found
-    stands = high
+    current = high
     while low < high:
         middle = (low + high) // 2
-        _move(future, chances, stands, middle)
-        stands = middle
+        _move(future, ends, current, middle)
+        current = middle
         placements = plan(future.cluster, job)
         if placements is None:
             low = middle + 1
         else:
             high, places = middle, placements
-    _move(future, chances, stands, high)
-    return future.settle(chances.end(high)), places
+    _move(future, ends, current, high)
+    return future.settle(ends.end(high)), places
 
 
-def _move(future: Future, chances: Chances, stands: int, to: int) -> None:
+def _move(future: ProjectedCluster, ends: FeasibleEnds, current: int, to: int) -> None:
     """Bring the future from the moment after one end to that after another."""
-    if stands != to:
-        nodes = chances.nodes(min(stands, to) + 1, max(stands, to))
-        future.move(nodes, after=chances.end(to))
+    if current != to:
+        nodes = ends.nodes(min(current, to) + 1, max(current, to))
+        future.advance(nodes, after=ends.end(to))

@@ -13,16 +13,16 @@ from copy import copy
 from gpupack_core.cluster import Cluster
 from gpupack_core.placement import Placement
 from gpupack_core.queueing.charge import NO_CHARGE, Charge, ModelKey, ModelKeys
-from gpupack_core.queueing.history import UsageHistory
 from gpupack_core.queueing.job import Tenant
 from gpupack_core.queueing.quota import OrderPolicy, Quotas
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.running import RunningJobs
 from gpupack_core.queueing.tree import NodeId, Tree
 from gpupack_core.queueing.usage import Usage
+from gpupack_core.queueing.usage_history import UsageHistory
 
 
-class Books:
+class QuotaUsage:
     """Quotas and their usage; mutable."""
 
     def __init__(self, quotas: Quotas, rules: Rules) -> None:
@@ -30,11 +30,11 @@ class Books:
         self.history = UsageHistory(rules.half_life_seconds)
         self.configure(quotas)
 
-    def _use(self, tree: Tree) -> None:
+    def _use_tree(self, tree: Tree) -> None:
         self.tree, self.usage, self.held = tree, Usage(tree), Usage(tree)
         self._scopes: dict[Tenant, NodeId | None] = {}
 
-    def copy(self) -> "Books":
+    def copy(self) -> "QuotaUsage":
         """Return an independent copy."""
         twin, tree = copy(self), self.tree.copy()
         twin.tree, twin.history = tree, self.history.copy()
@@ -43,11 +43,11 @@ class Books:
         return twin
 
     @property
-    def counts(self) -> bool:
+    def tracks_usage(self) -> bool:
         """Tell whether usage matters to any rule; otherwise nothing is counted."""
         rules = self.rules
         moves = rules.consolidation.any
-        return self.limits or rules.by_share or rules.preemption.any or moves
+        return self.has_limits or rules.by_share or rules.preemption.any or moves
 
     @property
     def keys(self) -> ModelKeys:
@@ -56,41 +56,41 @@ class Books:
 
     def charge(self, cluster: Cluster, placements: Iterable[Placement]) -> Charge:
         """Return what the placements count against quotas."""
-        return self.keys.charge(cluster, placements) if self.counts else NO_CHARGE
+        return self.keys.charge(cluster, placements) if self.tracks_usage else NO_CHARGE
 
     def configure(self, quotas: Quotas) -> None:
         """Use other quotas from now on; a call of `rebuild` must follow."""
         self.quotas = quotas
-        self.limits = not quotas.is_trivial
+        self.has_limits = not quotas.is_trivial
         """Whether any quota guarantees or limits anything."""
-        self._use(Tree(quotas, {}))
-        self.history.rename(self._as_named_now)
+        self._use_tree(Tree(quotas, {}))
+        self.history.rename(self._current_key)
 
-    def measure(self, cluster: Cluster) -> bool:
+    def update_capacity(self, cluster: Cluster) -> bool:
         """Tell whether the capacity has changed; then a call of `rebuild` must follow."""
         capacity = self.keys.capacity(cluster)
         tree = Tree(self.quotas, capacity)
         if tree.capacity == self.tree.capacity:
             return False
-        self._use(tree)
+        self._use_tree(tree)
         return True
 
     def rebuild(self, counted: Iterable[tuple[Tenant, Charge]]) -> None:
         """Count all usage again from `counted`."""
         self.usage, self.held = Usage(self.tree), Usage(self.tree)
         for tenant, charge in counted:
-            self.starts(tenant, charge)
+            self.count(tenant, charge)
 
-    def starts(self, tenant: Tenant, charge: Charge, *, sign: int = 1) -> None:
+    def count(self, tenant: Tenant, charge: Charge, *, sign: int = 1) -> None:
         """Count what a job holds that is not being preempted; with `sign` -1 subtract it."""
         self.usage.add(tenant, charge, sign=sign)
         self.held.add(tenant, charge, sign=sign)
 
-    def may_hold(self, tenant: Tenant, charge: Charge) -> bool:
+    def fits_with_victims(self, tenant: Tenant, charge: Charge) -> bool:
         """Tell whether the tenant may hold this much more while victims still hold their GPUs."""
-        return not self.limits or self.held.fits(tenant, charge)
+        return not self.has_limits or self.held.fits(tenant, charge)
 
-    def felt(self, running: RunningJobs) -> Usage | None:
+    def effective_usage(self, running: RunningJobs) -> Usage | None:
         """Return the usage that decides the order, current and past; None: shares do not count."""
         if not self.rules.by_share:
             return None
@@ -99,31 +99,31 @@ class Books:
         felt, used = Usage(self.tree), running.used()
         for tenant in {**self.history.averages, **used}:
             now = used.get(tenant, NO_CHARGE)
-            amounts = self.history.felt(tenant, now).items()
+            amounts = self.history.effective(tenant, now).items()
             # For a model that the cluster no longer has, any amount would be an infinite share.
             felt.add(tenant, {k: v for k, v in amounts if k in now or self.tree.capacity.get(k)})
         return felt
 
-    def recall(
-        self, kept: Mapping[Tenant, Mapping[ModelKey, float]], at: float, running: RunningJobs
+    def restore(
+        self, averages: Mapping[Tenant, Mapping[ModelKey, float]], at: float, running: RunningJobs
     ) -> None:
         """Take over averages that were stored elsewhere, as far as they are possible.
 
         Amounts that are not positive are dropped. Each amount is limited to the cluster's capacity
         of its key.
         """
-        believed: dict[Tenant, dict[ModelKey, float]] = {}
-        for tenant, amounts in kept.items():
-            believed[tenant] = {}
-            for named, milli in amounts.items():
-                key = self._as_named_now(named)
-                most = self.tree.capacity.get(key, 0)
+        accepted: dict[Tenant, dict[ModelKey, float]] = {}
+        for tenant, amounts in averages.items():
+            accepted[tenant] = {}
+            for name, milli in amounts.items():
+                key = self._current_key(name)
+                capacity = self.tree.capacity.get(key, 0)
                 if milli > 0:
-                    of_key = believed[tenant].get(key, 0.0) + milli
-                    believed[tenant][key] = min(of_key, most)
-        self.history.recall(believed, at, running.used())
+                    total = accepted[tenant].get(key, 0.0) + milli
+                    accepted[tenant][key] = min(total, capacity)
+        self.history.restore(accepted, at, running.used())
 
-    def _as_named_now(self, key: ModelKey) -> ModelKey:
+    def _current_key(self, key: ModelKey) -> ModelKey:
         """Return the key under which GPUs of this model count now, named by a quota or not."""
         return key if key in self.keys.all() else self.keys.of(key)
 

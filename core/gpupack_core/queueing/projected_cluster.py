@@ -21,15 +21,15 @@ from gpupack_core.request import Gang
 from gpupack_core.serving import seen_for
 from gpupack_core.units import NodeName
 
-_NOW = -1
+_BEFORE_FIRST_END = -1
 """The moment before the first end."""
 
-NEVER = -1
+NO_END = -1
 """The end of a job that runs forever, or counts as gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class JobEnds:
     """The ends of running jobs; several jobs may have one end.
 
     `times`: the time of each end; infinity: unknown. `lines`: of each job its key in `running`.
@@ -43,7 +43,7 @@ class Ends:
 
     times: FloatArray
     running: Mapping[int, RunningJob]
-    lines: Mapping[JobId, int]
+    line_of: Mapping[JobId, int]
     end_of: IntArray
     nodes: Sequence[NodeName]
     numbers: Mapping[NodeName, int]
@@ -53,10 +53,10 @@ class Ends:
     milli: IntArray
     cpu: IntArray
     memory: IntArray
-    guessed: bool = False
+    is_estimated: bool = False
 
 
-class Chances:
+class FeasibleEnds:
     """The ends after which a gang may fit for the first time, each with its nodes."""
 
     def __init__(self, end: IntArray, node: IntArray) -> None:
@@ -77,7 +77,7 @@ class Chances:
         return set(self._nodes[self._starts[first] : stop].tolist())
 
 
-class Future:
+class ProjectedCluster:
     """The cluster at a later moment, as an overlay that belongs to this object; mutable.
 
     `gone`: jobs that run and count as gone, so the cluster is without them. `taken`: jobs that do
@@ -87,28 +87,30 @@ class Future:
     def __init__(
         self,
         cluster: Cluster,
-        ends: Ends,
+        ends: JobEnds,
         *,
-        gone: Collection[JobId] = (),
-        taken: Mapping[JobId, Places] = MappingProxyType({}),
+        removed: Collection[JobId] = (),
+        placed: Mapping[JobId, Places] = MappingProxyType({}),
     ) -> None:
         self.cluster, self._ends = cluster, ends
-        self._gone, self._taken = set(gone), dict(taken)
+        self._removed, self._placed = set(removed), dict(placed)
         self._after: dict[int, int] = {}
-        self._settled = _NOW
+        self._settled = _BEFORE_FIRST_END
 
-    def copy(self) -> "Future":
+    def copy(self) -> "ProjectedCluster":
         """Return a copy that is independent, except for the holders of placed jobs."""
-        twin = Future(self.cluster.overlay(), self._ends, gone=self._gone, taken=self._taken)
+        twin = ProjectedCluster(
+            self.cluster.overlay(), self._ends, removed=self._removed, placed=self._placed
+        )
         twin._after, twin._settled = self._after.copy(), self._settled
         return twin
 
     @property
-    def guessed(self) -> bool:
+    def is_estimated(self) -> bool:
         """Tell whether it depends on estimates from the durations of earlier jobs."""
-        return self._ends.guessed
+        return self._ends.is_estimated
 
-    def chances(self, gang: Gang) -> Chances | None:
+    def feasible_ends(self, gang: Gang) -> FeasibleEnds | None:
         """Return the ends after which the gang may fit; None: it never fits.
 
         The first end comes with all nodes that could have space by then.
@@ -119,21 +121,21 @@ class Future:
         end, row = ends.end[parts], rows[parts]
         workers, before = self._workers(gang, parts, row)
         slots = worker_slots(self.cluster, gang.request)
-        now = int(np.minimum(slots, _most(gang)).sum())
+        now = int(np.minimum(slots, _max_per_node(gang)).sum())
         more = np.bincount(end, workers - before, len(ends.times)).cumsum()
         enough = np.flatnonzero(now + more >= gang.workers)
         if not len(enough):
             return None
         first = int(enough[0])
         hopeful = parts[workers > 0]
-        return Chances(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
+        return FeasibleEnds(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
 
     def _workers(self, gang: Gang, parts: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many workers fit at most on the node after each end, and how many before."""
         a, request, ends = self.cluster.arrays, gang.request, self._ends
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         lengths = np.diff(starts, append=len(row))
-        workers = np.where(usable(self.cluster, request), _most(gang), 0)[row]
+        workers = np.where(usable(self.cluster, request), _max_per_node(gang), 0)[row]
         for asked, free, freed in (
             (request.milli, seen_for(self.cluster, request).free_gpu_milli, ends.milli[parts]),
             (request.cpu, a.free_cpu, ends.cpu[parts]),
@@ -146,13 +148,13 @@ class Future:
         before = np.empty_like(workers)
         before[1:] = workers[:-1]
         slots = worker_slots(self.cluster, request)
-        before[starts] = np.minimum(slots[row[starts]], _most(gang))
+        before[starts] = np.minimum(slots[row[starts]], _max_per_node(gang))
         return workers, before
 
-    def move(self, nodes: Collection[int], *, after: int) -> list[int]:
+    def advance(self, nodes: Collection[int], *, after: int) -> list[int]:
         """Bring these nodes to the moment after that end, and return their rows."""
         for node in nodes:
-            self._bring(node, after)
+            self._advance_node(node, after)
         rows = self.cluster.rows(self._ends.nodes[node] for node in nodes)
         return [row for row in rows.tolist() if row != NO_ROW]
 
@@ -164,62 +166,62 @@ class Future:
         self._settled = len(self._ends.times) - 1 if after is None else after
         return float(self._ends.times[self._settled]) if after is not None else np.inf
 
-    def take(self, job: Job, places: Places) -> bool:
+    def place(self, job: Job, places: Places) -> bool:
         """Place all workers, or none if one place is taken; return whether they are placed."""
         self._settle_at(places)
-        if not take(self.cluster, job, places):
+        if not allocate_job(self.cluster, job, places):
             return False
-        self._taken[job.id] = places
+        self._placed[job.id] = places
         return True
 
     def adopt(self, job: Job, places: Places) -> None:
         """Place all workers, even where another job still holds the places."""
-        adopt(self.cluster, job, places)
-        self._taken[job.id] = places
+        adopt_job(self.cluster, job, places)
+        self._placed[job.id] = places
 
-    def taken(self, job: JobId) -> Places | None:
+    def places_of(self, job: JobId) -> Places | None:
         """Return the job's places here; None: it is not placed."""
-        return self._taken.get(job)
+        return self._placed.get(job)
 
-    def all_taken(self) -> tuple[JobId, ...]:
+    def placed_jobs(self) -> tuple[JobId, ...]:
         """Return the jobs that are placed here."""
-        return tuple(self._taken)
+        return tuple(self._placed)
 
-    def give_back(self, job: JobId) -> None:
+    def remove(self, job: JobId) -> None:
         """Undo `take` or `adopt`; no effect on other jobs."""
-        for worker, placement in enumerate(self._taken.pop(job, ())):
+        for worker, placement in enumerate(self._placed.pop(job, ())):
             holder = holder_name(job, worker)
             if self.cluster.placement_of(holder) is None:
                 self.cluster.suppose_free(placement)
             else:
                 self.cluster.give_back(holder)
 
-    def leaves(self, running: RunningJob) -> None:
+    def remove_running(self, running: RunningJob) -> None:
         """Remove a job that has ended, or will have ended by then, whatever was expected of it."""
         job = running.job.id
-        if job in self._taken:
-            self.give_back(job)
+        if job in self._placed:
+            self.remove(job)
             return
-        if job not in self._ends.lines or job in self._gone:
+        if job not in self._ends.line_of or job in self._removed:
             return
-        self._gone.add(job)
-        if self._holds(job):
+        self._removed.add(job)
+        if self._still_runs(job):
             for placement in running.placements:
                 self.cluster.suppose_free(placement)
 
-    def _holds(self, job: JobId) -> bool:
+    def _still_runs(self, job: JobId) -> bool:
         """Tell whether it still runs after the end on which this object is settled."""
-        end = self._ends.end_of[self._ends.lines[job]]
-        return bool(end == NEVER or end > self._settled)
+        end = self._ends.end_of[self._ends.line_of[job]]
+        return bool(end == NO_END or end > self._settled)
 
     def _settle_at(self, places: Places) -> None:
         for placement in places:
             node = self._ends.numbers.get(placement.node)
             if node is not None:
-                self._bring(node, self._settled)
+                self._advance_node(node, self._settled)
 
-    def _bring(self, node: int, after: int) -> None:
-        was = self._after.get(node, _NOW)
+    def _advance_node(self, node: int, after: int) -> None:
+        was = self._after.get(node, _BEFORE_FIRST_END)
         self._after[node] = after
         ends, name = self._ends, self._ends.nodes[node]
         low, high = min(was, after), max(was, after)
@@ -232,24 +234,24 @@ class Future:
                     book(placement)
 
 
-def _most(gang: Gang) -> int:
+def _max_per_node(gang: Gang) -> int:
     """Return the maximum number of workers on one node."""
     return 1 if gang.spread.one_worker_per_node else gang.workers
 
 
-def adopt(cluster: Cluster, job: Job, placements: Places) -> None:
+def adopt_job(cluster: Cluster, job: Job, placements: Places) -> None:
     """Hold all these places, even where another job still holds them."""
     for worker, placement in enumerate(placements):
         cluster.adopt(holder_name(job.id, worker), placement)
 
 
-def give_back(cluster: Cluster, job: Job, placements: Places) -> None:
+def release_job(cluster: Cluster, job: Job, placements: Places) -> None:
     """Undo `take` or `adopt`."""
     for worker in range(len(placements)):
         cluster.give_back(holder_name(job.id, worker))
 
 
-def take(cluster: Cluster, job: Job, placements: Places) -> bool:
+def allocate_job(cluster: Cluster, job: Job, placements: Places) -> bool:
     """Place all workers, or none if one place is taken; return whether they are placed."""
     taken = []
     try:

@@ -26,7 +26,7 @@ A tenant that is forgotten for this reason used less recently than the capacity 
 number, however many namespaces a user creates.
 """
 
-_LEAST: Final = 0.5
+_MIN_AVERAGE: Final = 0.5
 """Milli-GPU. An average is forgotten that is below this and below what one GPU-second adds."""
 
 Averages = Mapping[ModelKey, float]
@@ -45,7 +45,7 @@ class UsageHistory:
         averages = {tenant: by_key.copy() for tenant, by_key in self.averages.items()}
         return UsageHistory(self.half_life, self.at, averages)
 
-    def pass_time(self, now: float, used: Mapping[Tenant, Charge]) -> None:
+    def advance(self, now: float, used: Mapping[Tenant, Charge]) -> None:
         """Record that `used` was used from the last call until now."""
         passed, self.at = max(now - self.at, 0.0), max(now, self.at)
         if not self.half_life or not passed:
@@ -53,10 +53,10 @@ class UsageHistory:
         decay = 0.5 ** (passed / self.half_life)
         for tenant in [*self.averages, *(tenant for tenant in used if tenant not in self.averages)]:
             self._set(tenant, self.averages.get(tenant, {}), used.get(tenant, {}), decay)
-        self._bound()
+        self._forget_smallest()
 
-    def recall(
-        self, kept: Mapping[Tenant, Averages], at: float, used: Mapping[Tenant, Charge]
+    def restore(
+        self, stored: Mapping[Tenant, Averages], at: float, used: Mapping[Tenant, Charge]
     ) -> None:
         """Take over averages as of `at`; what is used now was used ever since.
 
@@ -65,9 +65,9 @@ class UsageHistory:
         if not self.half_life:
             return
         decay = 0.5 ** (max(self.at - at, 0.0) / self.half_life)
-        for tenant, averages in kept.items():
+        for tenant, averages in stored.items():
             self._set(tenant, averages, used.get(tenant, {}), decay)
-        self._bound()
+        self._forget_smallest()
 
     def rename(self, name: Callable[[ModelKey], ModelKey]) -> None:
         """Rename the keys; amounts of keys that become one are added."""
@@ -77,7 +77,7 @@ class UsageHistory:
                 renamed[name(key)] = renamed.get(name(key), 0.0) + value
             self.averages[tenant] = renamed
 
-    def felt(self, tenant: Tenant, used: Charge) -> dict[ModelKey, float]:
+    def effective(self, tenant: Tenant, used: Charge) -> dict[ModelKey, float]:
         """Return the usage that decides the order."""
         if not self.half_life:
             return dict(used)
@@ -85,7 +85,7 @@ class UsageHistory:
         return {key: (average.get(key, 0) + used.get(key, 0)) / 2 for key in {**average, **used}}
 
     @property
-    def weight_of_now(self) -> float:
+    def weight_of_current(self) -> float:
         """Return the part of newly admitted usage that counts in `felt` at once."""
         return 0.5 if self.half_life else 1.0
 
@@ -94,14 +94,14 @@ class UsageHistory:
             key: before.get(key, 0.0) * decay + used.get(key, 0) * (1 - decay)
             for key in {**before, **used}
         }
-        least = min(_LEAST, WHOLE_GPU * (1 - 0.5 ** (1 / self.half_life)))
+        least = min(_MIN_AVERAGE, WHOLE_GPU * (1 - 0.5 ** (1 / self.half_life)))
         kept = {key: value for key, value in after.items() if key in used or value >= least}
         if kept:
             self.averages[tenant] = kept
         else:
             self.averages.pop(tenant, None)
 
-    def _bound(self) -> None:
+    def _forget_smallest(self) -> None:
         """Forget the tenants that used least."""
         if len(self.averages) > MAX_TENANTS:
             by_use = sorted(self.averages, key=lambda of: (-sum(self.averages[of].values()), of))
