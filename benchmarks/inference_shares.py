@@ -62,7 +62,7 @@ Report = dict[str, Any]
 def thread_percent(percent: int, model: str) -> int:
     """Return how much of a GPU's threads the chart's agent leaves a share of this percentage."""
     sound = yaml.safe_load(VALUES.read_text())["shares"]["soundThreads"]
-    return parse_sound_threads(json.dumps(sound)).at_most(percent, model)
+    return parse_sound_threads(json.dumps(sound)).up_to(percent, model)
 
 
 def environment(percent: int, threads: int, memory_mib: int, pipes: Path) -> dict[str, str]:

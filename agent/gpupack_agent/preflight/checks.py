@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from gpupack_agent.kubelet_config import ROOT_DIR
 from gpupack_agent.preflight.host import ENVVAR_OPTION, MOUNTS_OPTION, Host, Kubelet
-from gpupack_agent.preflight.runtime import Runtime
+from gpupack_agent.preflight.runtime import CDI_BY_DEFAULT_SINCE, Runtime
 
 Status = Literal["ok", "warning", "failure", "unknown"]
 
@@ -81,15 +81,15 @@ def _gpus(host: Host) -> Finding:
     if host.gpus is None:
         return Finding("gpus", "unknown", "the host lists no PCI devices")
     if not host.gpus:
-        found = "no NVIDIA GPU is plugged in: gpupack serves none here, but simulated ones"
+        found = "no NVIDIA GPU is installed; gpupack can only serve simulated ones here"
         return Finding("gpus", "ok", found)
-    return Finding("gpus", "ok", f"{_count(len(host.gpus), 'NVIDIA GPU')} plugged in")
+    return Finding("gpus", "ok", f"{_count(len(host.gpus), 'NVIDIA GPU')} installed")
 
 
 def _driver(host: Host) -> Finding:
     driver = host.driver
     if not driver.module:
-        found = "the kernel has not loaded NVIDIA's driver"
+        found = "NVIDIA's kernel module is not loaded"
         change = "install the driver for data centre GPUs, or load it: modprobe nvidia"
         return Finding("driver", "failure", found, change, DRIVER_DOCUMENT)
     if not driver.libraries:
@@ -97,18 +97,18 @@ def _driver(host: Host) -> Finding:
         found = f"module {driver.module}, and none of its libraries below {where}"
         change = (
             "install the driver's compute libraries (libcuda.so.1, libnvidia-ml.so.1), or set "
-            "agent.driverRoot (--driver-root) to the folder that holds them"
+            "agent.driverRoot (--driver-root) to their folder"
         )
         return Finding("driver", "failure", found, change, DRIVER_DOCUMENT)
     if not driver.library:
-        found = f"module {driver.module}; its libraries do not tell their version"
+        found = f"module {driver.module}; the version of its libraries is not known"
         return Finding("driver", "unknown", found)
     if driver.library != driver.module:
         found = f"module {driver.module}, libraries {driver.library}: no CUDA program starts"
-        change = "reboot, or drain the node, unload the module (rmmod) and load it anew"
+        change = "reboot, or drain the node, unload the module (rmmod) and load it again"
         return Finding("driver", "failure", found, change, DRIVER_DOCUMENT)
     where = "" if driver.folder == "/" else f", below {driver.folder}"
-    return Finding("driver", "ok", f"{driver.module}, module and libraries alike{where}")
+    return Finding("driver", "ok", f"{driver.module}, same version of module and libraries{where}")
 
 
 def _device_nodes(host: Host) -> Finding:
@@ -117,14 +117,14 @@ def _device_nodes(host: Host) -> Finding:
         return Finding("device nodes", "unknown", "there is no driver")
     missing = [name for name in ("nvidiactl", "nvidia-uvm") if name not in nodes]
     if missing or not any(name[-1:].isdigit() for name in nodes):
-        found = f"of /dev there {'are' if nodes else 'is'} {', '.join(nodes) or 'nothing'}"
-        change = "run nvidia-modprobe -u -c 0 at each boot, or NVIDIA's persistence daemon"
+        found = f"device nodes are missing; /dev has {', '.join(nodes) or 'none'}"
+        change = "run nvidia-modprobe -u -c 0 at each boot, or run NVIDIA's persistence daemon"
         return Finding("device nodes", "failure", found, change, DRIVER_DOCUMENT)
     by_systemd = "systemd" in host.kubelet.config.cgroup_driver or host.runtime.systemd_cgroups
     if by_systemd and host.driver.unlinked:
-        found = f"{', '.join(host.driver.unlinked)} without a link in /dev/char"
+        found = f"{', '.join(host.driver.unlinked)} have no link in /dev/char"
         change = (
-            "after `systemctl daemon-reload` containers may lose their GPUs; make the links at "
+            "after `systemctl daemon-reload` containers may lose their GPUs; create the links at "
             "each boot: nvidia-ctk system create-dev-char-symlinks --create-all"
         )
         return Finding("device nodes", "warning", found, change, LOST_DOCUMENT)
@@ -134,7 +134,7 @@ def _device_nodes(host: Host) -> Finding:
 def _peer_to_peer(host: Host) -> Finding:
     gpus = host.gpus or ()
     if len(gpus) < MIN_GPUS:
-        return Finding("peer to peer", "ok", "there are no two GPUs")
+        return Finding("peer to peer", "ok", "the host has fewer than two GPUs")
     translated = sorted({gpu.iommu for gpu in gpus if gpu.iommu.upper().startswith("DMA")})
     if translated:
         details = ", ".join((*translated, *host.kernel.iommu))
@@ -142,7 +142,7 @@ def _peer_to_peer(host: Host) -> Finding:
         change = (
             "copies between GPUs over PCIe go through the CPU, or fail: on bare metal boot with "
             "iommu=pt (or turn VT-d/AMD-Vi off), and turn ACS off on the bridges between GPUs; in "
-            "a virtual machine leave it as it is"
+            "a virtual machine change nothing"
         )
         return Finding("peer to peer", "warning", found, change, P2P_DOCUMENT)
     bridges = sorted({bridge for gpu in gpus for bridge in gpu.redirecting})
@@ -150,7 +150,7 @@ def _peer_to_peer(host: Host) -> Finding:
         found = f"ACS is on at {', '.join(bridges)}: copies between GPUs over PCIe go up to the CPU"
         change = (
             "on bare metal turn it off in the firmware, or boot with pci=disable_acs_redir=... of "
-            "these bridges; in a virtual machine leave it as it is"
+            "these bridges; in a virtual machine change nothing"
         )
         return Finding("peer to peer", "warning", found, change, P2P_DOCUMENT)
     return Finding("peer to peer", "ok", "no IOMMU translates between the GPUs")
@@ -161,16 +161,16 @@ def _persistence(host: Host) -> Finding:
         return Finding("persistence", "ok", "NVIDIA's persistence daemon runs")
     found = "NVIDIA's persistence daemon does not run"
     change = (
-        "run nvidia-persistenced: without it each first program waits for seconds until its GPU is "
-        "awake (not needed on hosts whose GPUs are always in use)"
+        "run nvidia-persistenced: without it the first program on a GPU waits for seconds while "
+        "the driver initialises the GPU (not needed on hosts whose GPUs are always in use)"
     )
     return Finding("persistence", "warning", found, change, PERSISTENCE_DOCUMENT)
 
 
 def _foreign_mps(host: Host) -> Finding:
     if not host.mps:
-        return Finding("mps", "ok", "no MPS daemon but gpupack's own")
-    found = "an MPS daemon runs that is not gpupack's"
+        return Finding("mps", "ok", "no other MPS daemon than gpupack's")
+    found = "an MPS daemon that is not gpupack's runs"
     change = (
         "stop it (echo quit | nvidia-cuda-mps-control): it would hold GPUs, and only one server "
         "can serve a GPU; or set shares.limits to false"
@@ -183,19 +183,21 @@ def _runtime(host: Host) -> Finding:
     if not runtime.kind:
         return _no_runtime(runtime)
     if runtime.problems:
-        change = "mend the file; the runtime itself may be running on what it read before"
+        change = "correct the file; the runtime may still run with the earlier content"
         return Finding("container runtime", "failure", "; ".join(runtime.problems), change)
     if runtime.unreadable:
-        found = f"{runtime.kind}; {', '.join(runtime.unreadable)} may not be read"
+        found = f"{runtime.kind}; no permission to read {', '.join(runtime.unreadable)}"
         return Finding("container runtime", "unknown", found, "run this as root")
     if runtime.disabled:
-        found = f"{runtime.config} turns off what serves the kubelet (disabled_plugins)"
-        change = 'remove "cri" from disabled_plugins, where Docker\'s packages put it; restart'
+        found = (
+            f"{runtime.config} disables the CRI plugin, which the kubelet needs (disabled_plugins)"
+        )
+        change = 'remove "cri" from disabled_plugins (Docker\'s packages add it), and restart'
         return Finding("container runtime", "failure", found, change, CONFIG_DOCUMENT)
     version = f" {runtime.release or runtime.major}" if runtime.major else ""
     found = f"{runtime.kind}{version}, {runtime.config}, default runtime {runtime.default_runtime}"
     if host.kubelet.config.runtime_endpoint is None:
-        found += "; no kubelet runs that would say whether it uses it"
+        found += "; no kubelet runs, so it is not known whether it uses this runtime"
     return Finding("container runtime", "ok", found)
 
 
@@ -211,7 +213,7 @@ def _no_runtime(runtime: Runtime) -> Finding:
         found += f" (found: {others})" if others else ""
         return Finding("container runtime", "unknown", found, change)
     if others:
-        found = f"{others} run, and no kubelet that would say which it uses"
+        found = f"{others} run; no kubelet runs, so it is not known which one it uses"
         change = "start the kubelet, or set kubelet.runtimeEndpoint"
         return Finding("container runtime", "unknown", found, change)
     return Finding("container runtime", "unknown", "neither containerd nor CRI-O was found")
@@ -221,18 +223,23 @@ def _cdi(host: Host) -> Finding:
     runtime = host.runtime
     numbers = _NUMBERS.match(runtime.release)
     if numbers and (int(numbers[1]), int(numbers[2])) < CDI_SINCE:
-        found = f"containerd {runtime.release} knows no CDI: pods that get a GPU cannot start"
+        found = f"containerd {runtime.release} does not support CDI: pods with a GPU cannot start"
         return Finding("cdi", "failure", found, "install containerd 1.7 or newer", CDI_DOCUMENT)
     if runtime.cdi is None:
         change = (
-            'make sure of it: enable_cdi = true under [plugins."io.containerd.grpc.v1.cri"] '
+            "make sure that CDI is on: enable_cdi = true under "
+            '[plugins."io.containerd.grpc.v1.cri"] '
             "(containerd 1.7; earlier ones have no CDI, and from 2.0 on it is on)"
         )
-        found = "whether CDI is on cannot be told"
+        found = "it is not known whether CDI is on"
         return Finding("cdi", "unknown", found, change, CDI_DOCUMENT)
     if not runtime.cdi:
-        section = "io.containerd.cri.v1.runtime" if runtime.major == MIN_GPUS else _OLD_SECTION
-        found = f"CDI is off in {runtime.kind}: pods that get a GPU cannot start"
+        section = (
+            "io.containerd.cri.v1.runtime"
+            if runtime.major == CDI_BY_DEFAULT_SINCE
+            else _OLD_SECTION
+        )
+        found = f"CDI is off in {runtime.kind}: pods with a GPU cannot start"
         change = (
             f'set enable_cdi = true under [plugins."{section}"] in {runtime.config} and restart '
             "containerd (1.7 or newer)"
@@ -241,8 +248,12 @@ def _cdi(host: Host) -> Finding:
             change = 'set cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"] and restart CRI-O'
         return Finding("cdi", "failure", found, change, CDI_DOCUMENT)
     if not {"/var/run/cdi", "/run/cdi"} & set(runtime.cdi_folders):
-        found = f"CDI specs are looked for in {', '.join(runtime.cdi_folders)}, and not in /run/cdi"
-        change = f"add /var/run/cdi to cdi_spec_dirs in {runtime.config}: gpupack writes there"
+        found = (
+            f"the runtime reads CDI specs in {', '.join(runtime.cdi_folders)}, and not in /run/cdi"
+        )
+        change = (
+            f"add /var/run/cdi to cdi_spec_dirs in {runtime.config}: gpupack writes its specs there"
+        )
         return Finding("cdi", "failure", found, change, CDI_DOCUMENT)
     return Finding("cdi", "ok", f"on, specs in {', '.join(runtime.cdi_folders)}")
 
@@ -257,9 +268,9 @@ def _cgroups(host: Host) -> Finding:
     driver, by_systemd = host.kubelet.config.cgroup_driver, host.runtime.systemd_cgroups
     kernel = host.kernel
     if kernel.cgroups is None:
-        return Finding("cgroups", "unknown", "none are mounted in /sys/fs/cgroup")
+        return Finding("cgroups", "unknown", "no cgroups are mounted in /sys/fs/cgroup")
     if kernel.devices is False:
-        found = f"version {kernel.cgroups}, and nothing keeps devices from containers"
+        found = f"version {kernel.cgroups}, and containers are not prevented from using devices"
         change = "boot a kernel with CONFIG_CGROUP_BPF=y"
         if kernel.cgroups == 1:
             change = "boot without cgroup_disable=devices, or with version 2"
@@ -273,7 +284,10 @@ def _cgroups(host: Host) -> Finding:
         found = f"{found}, {host.runtime.kind} with {other}"
         return Finding("cgroups", "failure", found, change, CGROUP_DOCUMENT)
     if kernel.cgroups == 1:
-        change = "boot with version 2: from 1.35 on a kubelet with failCgroupV1 does not start on 1"
+        change = (
+            "boot with version 2: from 1.35 on a kubelet with failCgroupV1 does not start with "
+            "version 1"
+        )
         return Finding("cgroups", "warning", found, change, CGROUP_DOCUMENT)
     return Finding("cgroups", "ok", found)
 
@@ -281,15 +295,18 @@ def _cgroups(host: Host) -> Finding:
 def _variable(host: Host) -> Finding:
     nvidia, default = host.nvidia_runtime, host.runtime.default_runtime
     if not nvidia.config:
-        return Finding("nvidia runtime", "ok", "NVIDIA's container runtime is not set up")
+        return Finding("nvidia runtime", "ok", "NVIDIA's container runtime is not installed")
     if nvidia.accepts_envvar is None:
         found = f"{nvidia.config} cannot be read"
-        change = "run this as root, or mend the file"
+        change = "run this as root, or correct the file"
         return Finding("nvidia runtime", "unknown", found, change, VARIABLE_DOCUMENT)
     if not nvidia.accepts_envvar and nvidia.accepts_mounts:
-        found = f"{MOUNTS_OPTION} = true: pods that may mount /dev/null of the host name their GPUs"
+        found = (
+            f"{MOUNTS_OPTION} = true: a pod that may mount the host's /dev/null gets any GPUs "
+            "that it names"
+        )
         change = (
-            f"set it to false in {nvidia.config} if no device plugin hands GPUs out by mounts; "
+            f"set it to false in {nvidia.config} if no device plugin assigns GPUs by mounts; "
             "gpupack-hosts refuses such pods where it is enabled"
         )
         return Finding("nvidia runtime", "warning", found, change, MOUNT_DOCUMENT)
@@ -300,8 +317,8 @@ def _variable(host: Host) -> Finding:
         found = f"{ENVVAR_OPTION} = true, for pods of its runtime class"
         return Finding("nvidia runtime", "warning", found, change, VARIABLE_DOCUMENT)
     found = (
-        "it is the default, and any image that sets NVIDIA_VISIBLE_DEVICES gets the GPUs that it "
-        "names, given or not"
+        "it is the default runtime, and an image that sets NVIDIA_VISIBLE_DEVICES gets the GPUs "
+        "that it names, even if they were not assigned to it"
     )
     change += f", or make runc the default runtime in {host.runtime.config}"
     return Finding("nvidia runtime", "failure", found, change, VARIABLE_DOCUMENT)
@@ -311,7 +328,7 @@ def _kubelet(host: Host) -> Finding:
     kubelet = host.kubelet
     contradictions = tuple(_contradictions(kubelet))
     if contradictions:
-        change = "set these values as the kubelet has them, or leave them empty"
+        change = "set these values to those of the kubelet, or leave them empty"
         return Finding("kubelet", "failure", "; ".join(contradictions), change)
     if kubelet.read.problems:
         found = "; ".join(kubelet.read.problems)
@@ -326,7 +343,7 @@ def _kubelet(host: Host) -> Finding:
         if not kubelet.read.runs:
             change = "start the kubelet; if it has another --root-dir, set kubelet.rootDir"
         return Finding("kubelet", "failure", found, change, PLUGIN_DOCUMENT)
-    found = "it takes device plugins, and says which pod has which device"
+    found = "it accepts device plugins, and shows the devices of each pod"
     if kubelet.config.root_dir != ROOT_DIR:
         found += f", in {kubelet.config.root_dir}"
     return Finding("kubelet", "ok", found)
@@ -344,7 +361,7 @@ def _contradictions(kubelet: Kubelet) -> Iterator[str]:
     ):
         taken, read = getattr(kubelet.config, field), getattr(kubelet.read, field)
         if read and taken != read:
-            yield f"kubelet.{value} is {taken}, and the kubelet has {read}"
+            yield f"kubelet.{value} is {taken}, and the kubelet uses {read}"
 
 
 def _plugins(host: Host) -> Finding:
@@ -353,11 +370,11 @@ def _plugins(host: Host) -> Finding:
     if nvidia:
         found = f"NVIDIA's device plugin serves this node ({', '.join(nvidia)})"
         change = (
-            "gpupack packs the node and leaves the choice of devices to that plugin (observed); "
-            "remove the plugin from the node for shares, MIG slices and choice"
+            "gpupack places jobs on the node and that plugin chooses the devices (observed); "
+            "remove the plugin from the node so that gpupack offers shares, MIG slices and choice"
         )
         return Finding("device plugins", "warning", found, change, PLUGIN_DOCUMENT)
-    return Finding("device plugins", "ok", ", ".join(others) or "none of others'")
+    return Finding("device plugins", "ok", ", ".join(others) or "no other device plugins")
 
 
 def _count(count: int, what: str) -> str:

@@ -70,7 +70,7 @@ def _conclusion(findings: Sequence[Finding]) -> str:
     failures = sum(finding.status == "failure" for finding in findings)
     warnings = sum(finding.status == "warning" for finding in findings)
     if failures:
-        return f"Not ready: {failures} to change before gpupack works, {warnings} that should be."
+        return f"Not ready: {failures} required and {warnings} recommended changes."
     if warnings:
-        return f"Ready; {warnings} should be changed."
+        return f"Ready; {warnings} recommended changes."
     return "Ready."

@@ -113,12 +113,12 @@ def parse_toml(text: str | None) -> dict[str, Any]:
         ValueError: it is invalid; the message continues a sentence after the file's name.
     """
     if text is None:
-        raise ValueError(f"is no file of at most {MAX_BYTES >> 20} MiB")
+        raise ValueError(f"is not a file of at most {MAX_BYTES >> 20} MiB")
     try:
         return tomllib.loads(text)
     # The parser lets other errors through: int() refuses a number with 5000 digits.
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is no TOML: {error}") from error
+        raise ValueError(f"is not valid TOML: {error}") from error
 
 
 def read_runtime(root: Root, running: Sequence[Command], endpoint: str | None) -> Runtime:

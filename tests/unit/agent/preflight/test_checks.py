@@ -20,7 +20,7 @@ def test_a_host_that_is_ready_has_nothing_to_change(ready):
     found = ready.found()
     assert {each.status for each in found.values()} == {"ok"}
     assert [each.change for each in found.values() if each.change] == []
-    assert found["driver"].found == "580.159.04, module and libraries alike"
+    assert found["driver"].found == "580.159.04, same version of module and libraries"
     host = read_host(ready.path)
     assert (host.name, host.system, host.kernel.release) == ("gpu-1", "Ubuntu 24.04.3 LTS", "6.8.0")
 
@@ -47,7 +47,7 @@ def test_a_gpu_without_a_driver(root):
 @pytest.mark.parametrize(
     ("module", "library", "status", "words"),
     [
-        ("580.159.04", "580.159.04", "ok", "alike"),
+        ("580.159.04", "580.159.04", "ok", "same version"),
         ("580.159.04", "575.57.08", "failure", "module 580.159.04, libraries 575.57.08"),
         ("", "575.57.08", "failure", "not loaded"),
     ],
@@ -210,7 +210,7 @@ def test_no_configuration_of_whatever_bytes_has_a_traceback(rubbish):
 def test_a_sparse_configuration_of_a_gigabyte_is_refused_by_its_size(root):
     with root.file("etc/containerd/config.toml").open("wb") as opened:
         opened.truncate(1 << 30)
-    assert "is no file of at most 1 MiB" in root.found()["container runtime"].found
+    assert "is not a file of at most 1 MiB" in root.found()["container runtime"].found
 
 
 @pytest.mark.parametrize("closed", ["etc/containerd", "etc/containerd/config.toml"])

@@ -89,7 +89,7 @@ def test_a_value_that_the_kubelet_has_otherwise_is_a_failure(root):
     found = root.found(kubelet=KubeletSettings(root_dir="/var/lib/kubelet", cgroup_root="/"))
     assert found["kubelet"].status == "failure"
     assert found["kubelet"].found == (
-        "kubelet.rootDir is /var/lib/kubelet, and the kubelet has /data/kubelet"
+        "kubelet.rootDir is /var/lib/kubelet, and the kubelet uses /data/kubelet"
     )
 
 
@@ -102,5 +102,5 @@ def test_a_driver_in_an_unusual_folder_is_found_by_its_setting(root):
     found = root.found(driver_root="/opt/odd")["driver"]
     assert (found.status, found.found) == (
         "ok",
-        "580.1, module and libraries alike, below /opt/odd",
+        "580.1, same version of module and libraries, below /opt/odd",
     )

@@ -34,7 +34,7 @@ def test_a_host_that_is_not_ready_exits_with_1_and_shows_the_changes(ready):
     assert done.returncode == 1
     assert "FAILURE  cdi" in done.stdout
     assert "-> set enable_cdi = true" in done.stdout
-    assert done.stdout.endswith("Not ready: 1 to change before gpupack works, 0 that should be.\n")
+    assert done.stdout.endswith("Not ready: 1 required and 0 recommended changes.\n")
     assert max(map(len, done.stdout.splitlines())) <= 110
 
 
