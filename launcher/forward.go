@@ -20,15 +20,15 @@ import (
 //	mpirun's helper ─► rank 0 ─► program                    container of worker 0
 //	                └► rank 1 ─► loopback ─► rank ─► program  container of worker 1
 
-// localRankVariables are how MPIs say which of its host's ranks a rank is.
+// localRankVariables are the variables in which MPIs set the index of a rank on its host.
 var localRankVariables = []string{"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}
 
-// perPod is what MPIs must be told where the ranks of a host do not see each other's processes or
+// sharedPodVariables are settings for MPIs whose ranks on a host do not see each other's processes or
 // temporary files. Copies by process id, CUDA's older handles of memory, which go by process id as
 // well, and a store of files are off. mpirun's helper leaves files for all ranks of its host, such as
 // the topology, without which Open MPI's ranks crash: it leaves them in the memory that the
-// containers of a pod have in common.
-var perPod = map[string]string{
+// containers of a pod share.
+var sharedPodVariables = map[string]string{
 	"OMPI_MCA_orte_tmpdir_base":                "/dev/shm",
 	"PRTE_MCA_prte_tmpdir_base":                "/dev/shm",
 	"OMPI_MCA_btl_vader_single_copy_mechanism": "none",
@@ -42,27 +42,27 @@ const environmentFile = "environment"
 
 var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// limitToPod sets what an MPI needs to know of a shared pod; what the user has set stays.
-func (g gang) limitToPod() {
+// setSharedPodVariables sets what an MPI needs in a shared pod; the user's settings stay.
+func (g gang) setSharedPodVariables() {
 	if workers, _ := g.podOf(g.index); len(workers) < 2 {
 		return
 	}
-	for name, value := range perPod {
+	for name, value := range sharedPodVariables {
 		if _, isSet := os.LookupEnv(name); !isSet {
 			os.Setenv(name, value)
 		}
 	}
 }
 
-// siblingOfRank is the worker whose container is to run this rank, where that is not this one, and
+// workerOfRank is the worker whose container is to run this rank, where that is not this one, and
 // the gang by which it is found.
-func siblingOfRank(get func(string) string) (g gang, worker int, isElsewhere bool) {
+func workerOfRank(get func(string) string) (g gang, worker int, isElsewhere bool) {
 	if get("GPUPACK_MPI_PODS") == "" {
 		return g, 0, false
 	}
 	g, err := gangFromEnvironment(get)
 	if err != nil {
-		fail(statusBadArgument, err)
+		exit(statusBadArgument, err)
 	}
 	workers, place := g.podOf(g.index)
 	local := number(localRankVariables...)
@@ -70,7 +70,7 @@ func siblingOfRank(get func(string) string) (g gang, worker int, isElsewhere boo
 		return g, 0, false
 	}
 	if local < 0 || local >= len(workers)*g.processes {
-		fail(statusBadArgument, fmt.Errorf(
+		exit(statusBadArgument, fmt.Errorf(
 			"local rank %d of %d: the MPI sets none of %s; set podPerWorker: true in the GPUJob",
 			local, len(workers)*g.processes, strings.Join(localRankVariables, ", ")))
 	}
@@ -82,59 +82,59 @@ func siblingOfRank(get func(string) string) (g gang, worker int, isElsewhere boo
 func forward(g gang, worker int, command []string) int {
 	s, err := readKey(os.Getenv("GPUPACK_MPI_KEY_FILE"))
 	if err != nil {
-		say("%v", err)
+		logf("%v", err)
 		return sshStatus
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn...)
+	signal.Notify(signals, forwardedSignals...)
 	address := g.listen
 	if address == "" {
 		address = "localhost"
 	}
 	connection, err := dial(s, address, g.port(worker))
 	if err != nil {
-		say("worker %d of this pod: %v", worker, err)
+		logf("worker %d of this pod: %v", worker, err)
 		return sshStatus
 	}
 	defer connection.Close()
-	wanted, err := startOf(command)
+	wanted, err := rankToStart(command)
 	if err == nil {
 		err = json.NewEncoder(connection).Encode(request{Rank: wanted})
 	}
 	if err != nil {
-		say("worker %d of this pod: %v", worker, err)
+		logf("worker %d of this pod: %v", worker, err)
 		return sshStatus
 	}
 	stream := &frames{ReadWriter: connection}
-	go passInput(stream)
+	go copyInput(stream)
 	go func() {
 		for each := range signals {
 			stream.send(frameSignal, []byte{byte(each.(syscall.Signal))})
 		}
 	}()
-	return passOutput(stream, fmt.Sprintf("%d of this pod", worker))
+	return copyOutput(stream, fmt.Sprintf("%d of this pod", worker))
 }
 
-// startOf is the rank in this folder, with what its MPI has set for it.
-func startOf(command []string) (*rankStart, error) {
+// rankToStart is the rank in this folder, with what its MPI has set for it.
+func rankToStart(command []string) (*rankStart, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	given, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv(socketVariable)), environmentFile))
 	if err != nil {
-		return nil, fmt.Errorf("what the container was given is not known: %w", err)
+		return nil, fmt.Errorf("cannot read the container's first environment: %w", err)
 	}
 	folder, _ := os.Getwd()
 	return &rankStart{
 		Arguments: append([]string{self, "rank", "--"}, command...),
-		Variables: added(strings.Split(string(given), "\x00"), os.Environ()),
+		Variables: changedVariables(strings.Split(string(given), "\x00"), os.Environ()),
 		Folder:    folder,
 	}, nil
 }
 
-// added are the variables that were set or changed; those of a shell's own are left out.
-func added(before, now []string) []string {
+// changedVariables are the variables that were set or changed; those of a shell's own are left out.
+func changedVariables(before, now []string) []string {
 	known := map[string]bool{}
 	for _, each := range before {
 		known[each] = true
@@ -154,7 +154,7 @@ func added(before, now []string) []string {
 func saveEnvironment(folder string) error {
 	content := strings.Join(os.Environ(), "\x00")
 	if err := os.WriteFile(filepath.Join(folder, environmentFile), []byte(content), 0o600); err != nil {
-		return fmt.Errorf("the environment cannot be saved for ranks: %w", err)
+		return fmt.Errorf("cannot save the environment for ranks: %w", err)
 	}
 	return nil
 }

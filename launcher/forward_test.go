@@ -46,7 +46,7 @@ func TestEachRankOfASharedPodRunsInTheContainerOfItsWorker(t *testing.T) {
 	workers := sharingPods(t, `echo "rank $rank is worker $GPUPACK_WORKER_INDEX of $HOSTNAME: $OMPI_MCA_smsc $PRTE_MCA_prte_tmpdir_base $OMPI_MCA_orte_tmpdir_base"`)
 	for index, each := range workers {
 		if status := each.ends(t); status != 0 {
-			t.Errorf("worker %d: %d: %s", index, status, each.said)
+			t.Errorf("worker %d: %d: %s", index, status, each.output)
 		}
 	}
 	const sharing = ": " + "^cma,xpmem,knem /dev/shm /dev/shm"
@@ -55,7 +55,7 @@ func TestEachRankOfASharedPodRunsInTheContainerOfItsWorker(t *testing.T) {
 		"rank 2 is worker 4 of train-1-0" + sharing, "rank 3 is worker 2 of train-1-2" + sharing,
 		"rank 4 is worker 3 of train-1-2" + sharing,
 	}
-	if found := workers[0].said.lines("rank "); strings.Join(found, "\n") != strings.Join(expected, "\n") {
+	if found := workers[0].output.lines("rank "); strings.Join(found, "\n") != strings.Join(expected, "\n") {
 		t.Errorf("%s", strings.Join(found, "\n"))
 	}
 }
@@ -65,17 +65,17 @@ func TestARankHasMoreArgumentsThanAShellsCommandCanBeLong(t *testing.T) {
 	workers := ofPods(t, "0-1", 2, `[ "$1" = "$2" ] && echo "rank $rank has $# arguments of ${#1} characters"`, long, long)
 	for index, each := range workers {
 		if status := each.ends(t); status != 0 {
-			t.Errorf("worker %d: %d: %.200s", index, status, each.said)
+			t.Errorf("worker %d: %d: %.200s", index, status, each.output)
 		}
 	}
-	for rank, line := range workers[0].said.lines("rank ") {
+	for rank, line := range workers[0].output.lines("rank ") {
 		if line != fmt.Sprintf("rank %d has 2 arguments of 100000 characters", rank) {
 			t.Errorf("%.200s", line)
 		}
 	}
 }
 
-func TestARankRunsInTheFolderOfMpirunsHelperWhereItIsThere(t *testing.T) {
+func TestARankRunsInTheFolderOfMpirunsHelperIfItExists(t *testing.T) {
 	for folder, expected := range map[string]string{"/": "/", "/no/such/folder": ""} {
 		wanted := request{Rank: &rankStart{Arguments: []string{"pwd"}, Folder: folder}}
 		if found := wanted.program().Dir; found != expected {
@@ -87,7 +87,7 @@ func TestARankRunsInTheFolderOfMpirunsHelperWhereItIsThere(t *testing.T) {
 func TestARankThatFailsInASharedPodIsKnownByItsWorker(t *testing.T) {
 	workers := sharingPods(t, "[ $rank != 4 ] || { echo disk full >&2; exit 5; }\nexec sleep 60")
 	if status := workers[0].ends(t); status != 5 {
-		t.Errorf("worker 0: %d: %s", status, workers[0].said)
+		t.Errorf("worker 0: %d: %s", status, workers[0].output)
 	}
 	const message = "rank 4 of 5 in pod train-1-2 ended with exit code 5: disk full"
 	if status := workers[3].ends(t); status != 5 || workers[3].left() != message {
@@ -95,26 +95,26 @@ func TestARankThatFailsInASharedPodIsKnownByItsWorker(t *testing.T) {
 	}
 }
 
-func TestRanksOfSharedPodsSaveWhatTheyHaveWhenTheirWorkersAreToldToEnd(t *testing.T) {
+func TestRanksOfSharedPodsSaveTheirStateWhenTheirWorkersEnd(t *testing.T) {
 	workers := sharingPods(t, `trap 'echo saved $rank; exit 7' TERM
 		echo at work
 		while :; do sleep 0.05; done`)
-	workers[0].said.await(t, "at work", 5)
+	workers[0].output.await(t, "at work", 5)
 	for _, each := range workers {
 		each.Process.Signal(syscall.SIGTERM)
 	}
 	for index, each := range workers {
 		if status := each.ends(t); status != 7 {
-			t.Errorf("worker %d: %d: %s", index, status, each.said)
+			t.Errorf("worker %d: %d: %s", index, status, each.output)
 		}
 	}
-	if found := strings.Join(workers[0].said.lines("saved"), ","); found != "saved 0,saved 1,saved 2,saved 3,saved 4" {
+	if found := strings.Join(workers[0].output.lines("saved"), ","); found != "saved 0,saved 1,saved 2,saved 3,saved 4" {
 		t.Errorf("%s", found)
 	}
 }
 
-func TestPodsThatCannotBeAreRefusedWithWhatIsWrong(t *testing.T) {
-	for text, says := range map[string]string{
+func TestInvalidPodsAreRefusedWithTheReason(t *testing.T) {
+	for text, expected := range map[string]string{
 		"0-1":     "worker 2 is in no pod",
 		"0-1;1-2": "worker 1 is in two pods",
 		"0-3":     `"0-3" names no workers of 3`,
@@ -122,13 +122,13 @@ func TestPodsThatCannotBeAreRefusedWithWhatIsWrong(t *testing.T) {
 		"a":       `"a" names no workers`,
 		"0-2;":    `"" names no workers`,
 	} {
-		if _, err := parsePods(text, 3); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := parsePods(text, 3); err == nil || !strings.Contains(err.Error(), expected) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-func TestWorkersOfAPodListenAtPortsOfTheirOwnAndHaveItsName(t *testing.T) {
+func TestWorkersOfAPodListenAtDifferentPortsAndHaveItsName(t *testing.T) {
 	pods, err := parsePods("0,2;1", 3)
 	if err != nil {
 		t.Fatal(err)
@@ -148,22 +148,22 @@ func TestWorkersOfAPodListenAtPortsOfTheirOwnAndHaveItsName(t *testing.T) {
 	}
 }
 
-func TestWhatAnMPIAddsIsPassedOnAndNothingElse(t *testing.T) {
+func TestOnlyVariablesThatAnMPIAddsAreForwarded(t *testing.T) {
 	before := []string{"A=1", "B=2", "PATH=/bin"}
 	now := []string{"A=1", "B=3", "PATH=/bin", "PMIX_RANK=4", "PWD=/tmp", "BASH_FUNC_x%%=() {}", "WORDS=it's\nhere"}
-	if found := strings.Join(added(before, now), "|"); found != "B=3|PMIX_RANK=4|WORDS=it's\nhere" {
+	if found := strings.Join(changedVariables(before, now), "|"); found != "B=3|PMIX_RANK=4|WORDS=it's\nhere" {
 		t.Errorf("%q", found)
 	}
 }
 
-func TestWhatTheUserHasSetForHisMPIStaysInASharedPod(t *testing.T) {
+func TestAUsersMPISettingsStayInASharedPod(t *testing.T) {
 	pods, _ := parsePods("0-1", 2)
 	t.Setenv("OMPI_MCA_smsc", "cma")
 	for _, name := range []string{"PMIX_MCA_gds", "OMPI_MCA_btl_vader_single_copy_mechanism"} {
 		t.Setenv(name, "")
 		os.Unsetenv(name)
 	}
-	gang{pods: pods}.limitToPod()
+	gang{pods: pods}.setSharedPodVariables()
 	if found := os.Getenv("OMPI_MCA_smsc") + " " + os.Getenv("PMIX_MCA_gds"); found != "cma hash" {
 		t.Errorf("%s", found)
 	}

@@ -16,11 +16,11 @@ const (
 	port = 29401
 
 	// A gang's pods start together; the image of one may have to be pulled first.
-	joinTime = 10 * time.Minute
-	pause    = 250 * time.Millisecond
+	joinTimeout = 10 * time.Minute
+	pause       = 250 * time.Millisecond
 )
 
-// gang is this worker's place among the workers of its job, as the operator tells it.
+// gang is this worker's place among the workers of its job, as the operator sets it.
 type gang struct {
 	workers   int
 	index     int
@@ -48,11 +48,11 @@ func gangFromEnvironment(get func(string) string) (gang, error) {
 		*number = value
 	}
 	if found.workers < 1 || found.index < 0 || found.index >= found.workers || found.processes < 1 {
-		return gang{}, fmt.Errorf("worker %d of %d with %d processes cannot be",
+		return gang{}, fmt.Errorf("worker %d of %d with %d processes is impossible",
 			found.index, found.workers, found.processes)
 	}
 	if listed := strings.Count(found.hosts, ",") + 1; !strings.Contains(found.hosts, "{}") && listed != found.workers {
-		return gang{}, fmt.Errorf("GPUPACK_MPI_HOSTS is %q: it names no {} and not %d workers", found.hosts, found.workers)
+		return gang{}, fmt.Errorf("GPUPACK_MPI_HOSTS is %q: it contains neither {} nor %d names", found.hosts, found.workers)
 	}
 	pods, err := parsePods(get("GPUPACK_MPI_PODS"), found.workers)
 	if err != nil {
@@ -96,8 +96,8 @@ func parsePods(text string, workers int) ([][]int, error) {
 		}
 		pods = append(pods, pod)
 	}
-	for index, isThere := range seen {
-		if !isThere {
+	for index, isPresent := range seen {
+		if !isPresent {
 			return nil, fmt.Errorf("GPUPACK_MPI_PODS is %q: worker %d is in no pod", text, index)
 		}
 	}
@@ -157,7 +157,7 @@ func (g gang) address(index int, deadline time.Time) (string, error) {
 	for {
 		found, err := net.LookupIP(g.host(index))
 		if err == nil && len(found) > 0 {
-			return preferred(found).String(), nil
+			return preferIPv4(found).String(), nil
 		}
 		if time.Now().After(deadline) {
 			return "", fmt.Errorf("the name %s of worker %d is unknown: %v", g.host(index), index, err)
@@ -166,8 +166,8 @@ func (g gang) address(index int, deadline time.Time) (string, error) {
 	}
 }
 
-// preferred is an IPv4 address where there is one: not every MPI takes others in a host file.
-func preferred(addresses []net.IP) net.IP {
+// preferIPv4 is an IPv4 address where there is one: not every MPI takes others in a host file.
+func preferIPv4(addresses []net.IP) net.IP {
 	for _, address := range addresses {
 		if address.To4() != nil {
 			return address

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// told is what the operator tells worker 1 of three, and what is changed of it.
-func told(changed map[string]string) func(string) string {
+// operatorVariables are the operator's variables for worker 1 of three, with changes.
+func operatorVariables(changed map[string]string) func(string) string {
 	environment := map[string]string{
 		"GPUPACK_WORKERS":              "3",
 		"GPUPACK_WORKER_INDEX":         "1",
@@ -23,8 +23,8 @@ func told(changed map[string]string) func(string) string {
 	return func(name string) string { return environment[name] }
 }
 
-func TestAGangIsWhatTheOperatorTells(t *testing.T) {
-	found, err := gangFromEnvironment(told(nil))
+func TestAGangIsReadFromTheOperatorsVariables(t *testing.T) {
+	found, err := gangFromEnvironment(operatorVariables(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,19 +33,19 @@ func TestAGangIsWhatTheOperatorTells(t *testing.T) {
 	}
 }
 
-func TestAGangThatCannotBeIsRefusedWithWhatIsWrong(t *testing.T) {
-	for _, wrong := range []struct{ name, value, says string }{
+func TestAnImpossibleGangIsRefusedWithTheReason(t *testing.T) {
+	for _, wrong := range []struct{ name, value, expected string }{
 		{"GPUPACK_WORKERS", "", `GPUPACK_WORKERS is "", not a whole number`},
 		{"GPUPACK_WORKERS", "0", "worker 1 of 0"},
 		{"GPUPACK_WORKER_INDEX", "one", `GPUPACK_WORKER_INDEX is "one"`},
 		{"GPUPACK_WORKER_INDEX", "-1", "worker -1 of 3"},
 		{"GPUPACK_WORKER_INDEX", "3", "worker 3 of 3"},
 		{"GPUPACK_PROCESSES_PER_WORKER", "0", "with 0 processes"},
-		{"GPUPACK_MPI_HOSTS", "a,b", `"a,b": it names no {} and not 3 workers`},
-		{"GPUPACK_MPI_HOSTS", "", "not 3 workers"},
+		{"GPUPACK_MPI_HOSTS", "a,b", `"a,b": it contains neither {} nor 3 names`},
+		{"GPUPACK_MPI_HOSTS", "", "neither {} nor 3 names"},
 	} {
-		_, err := gangFromEnvironment(told(map[string]string{wrong.name: wrong.value}))
-		if err == nil || !strings.Contains(err.Error(), wrong.says) {
+		_, err := gangFromEnvironment(operatorVariables(map[string]string{wrong.name: wrong.value}))
+		if err == nil || !strings.Contains(err.Error(), wrong.expected) {
 			t.Errorf("%s=%q: %v", wrong.name, wrong.value, err)
 		}
 	}
@@ -65,10 +65,10 @@ func TestHostsAreNamedByIndexOrListed(t *testing.T) {
 
 func TestAnIPv4AddressIsPreferred(t *testing.T) {
 	six, four := net.ParseIP("fd00::1"), net.ParseIP("10.0.0.1")
-	if found := preferred([]net.IP{six, four}); !found.Equal(four) {
+	if found := preferIPv4([]net.IP{six, four}); !found.Equal(four) {
 		t.Errorf("of both it is %v", found)
 	}
-	if found := preferred([]net.IP{six}); !found.Equal(six) {
+	if found := preferIPv4([]net.IP{six}); !found.Equal(six) {
 		t.Errorf("of IPv6 alone it is %v", found)
 	}
 }

@@ -19,11 +19,11 @@ import (
 
 const keyBytes = 32
 
-// secrets are what the workers of one attempt have in common and nobody else has.
+// secrets are what the workers of one attempt share with no others.
 //
 // From the attempt's key all of them derive the same Ed25519 key. Either side of a connection shows
 // a certificate of that key and takes no other: TLS 1.3 has it prove that it has the key, agrees on
-// fresh keys for the connection, and keeps both sides' words from being read, changed or repeated.
+// fresh keys for the connection, and protects messages from being read, changed or repeated.
 type secrets struct {
 	private ed25519.PrivateKey
 }
@@ -31,7 +31,7 @@ type secrets struct {
 func readKey(path string) (secrets, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return secrets{}, fmt.Errorf("the key of this attempt cannot be read: %w", err)
+		return secrets{}, fmt.Errorf("cannot read the key of this attempt: %w", err)
 	}
 	if len(content) != keyBytes {
 		return secrets{}, fmt.Errorf("the key in %s has %d bytes, not %d", path, len(content), keyBytes)
@@ -51,20 +51,20 @@ func (s secrets) tls() (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{certificate},
 		ClientAuth:   tls.RequireAnyClientCert,
-		// Names and authorities prove nothing here: the key does, which VerifyConnection looks at.
+		// Names and authorities prove nothing here: the key does, which VerifyConnection checks.
 		InsecureSkipVerify:     true,
 		SessionTicketsDisabled: true,
-		VerifyConnection:       s.isOurs,
+		VerifyConnection:       s.verifyPeer,
 	}, nil
 }
 
-func (s secrets) isOurs(state tls.ConnectionState) error {
+func (s secrets) verifyPeer(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) != 1 {
 		return errors.New("the other side shows no certificate")
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || !bytes.Equal(public, s.private.Public().(ed25519.PublicKey)) {
-		return errors.New("the other side has not the key of this attempt")
+		return errors.New("the other side does not have the key of this attempt")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (s secrets) certificate() (tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, s.private.Public(), s.private)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("no certificate can be made: %w", err)
+		return tls.Certificate{}, fmt.Errorf("cannot create a certificate: %w", err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: s.private}, nil
 }

@@ -39,45 +39,45 @@ func settingsOf(t *testing.T, of byte) *tls.Config {
 }
 
 func TestAKeyThatIsMissingOrOfAnotherSizeIsRefused(t *testing.T) {
-	for path, says := range map[string]string{
-		"/nowhere/key":                     "cannot be read",
+	for path, expected := range map[string]string{
+		"/nowhere/key":                     "cannot read the key",
 		keyFile(t, 1, keyBytes-1):          "has 31 bytes, not 32",
 		keyFile(t, 1, keyBytes+1):          "has 33 bytes, not 32",
-		filepath.Dir(keyFile(t, 1, 32)):    "cannot be read",
+		filepath.Dir(keyFile(t, 1, 32)):    "cannot read the key",
 		keyFile(t, 1, 0):                   "has 0 bytes",
-		filepath.Join(os.DevNull, "below"): "cannot be read",
+		filepath.Join(os.DevNull, "below"): "cannot read the key",
 	} {
-		if _, err := readKey(path); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := readKey(path); err == nil || !strings.Contains(err.Error(), expected) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
 
-// met is what either side of a connection says of it: nil where it has a byte of the other.
-func met(t *testing.T, server, client *tls.Config) (ofServer, ofClient error) {
+// handshakeErrors returns the error of either side of a connection; nil: it got the byte of the other.
+func handshakeErrors(t *testing.T, server, client *tls.Config) (serverError, clientError error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	said := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		connection, err := listener.Accept()
 		if err != nil {
-			said <- err
+			result <- err
 			return
 		}
-		said <- exchanged(tls.Server(connection, server))
+		result <- exchangeByte(tls.Server(connection, server))
 	}()
 	connection, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofClient = exchanged(tls.Client(connection, client))
-	return <-said, ofClient
+	clientError = exchangeByte(tls.Client(connection, client))
+	return <-result, clientError
 }
 
-func exchanged(connection *tls.Conn) error {
+func exchangeByte(connection *tls.Conn) error {
 	defer connection.Close()
 	connection.SetDeadline(time.Now().Add(handshakeTime))
 	if _, err := connection.Write([]byte{1}); err != nil {
@@ -87,21 +87,21 @@ func exchanged(connection *tls.Conn) error {
 	return err
 }
 
-func TestWorkersOfOneAttemptTakeEachOther(t *testing.T) {
-	if ofServer, ofClient := met(t, settingsOf(t, 1), settingsOf(t, 1)); ofServer != nil || ofClient != nil {
-		t.Errorf("the server: %v; the client: %v", ofServer, ofClient)
+func TestWorkersOfOneAttemptAcceptEachOther(t *testing.T) {
+	if serverError, clientError := handshakeErrors(t, settingsOf(t, 1), settingsOf(t, 1)); serverError != nil || clientError != nil {
+		t.Errorf("the server: %v; the client: %v", serverError, clientError)
 	}
 }
 
-func TestAWorkerSaysNothingToAServerWithAnotherKey(t *testing.T) {
-	if _, ofClient := met(t, settingsOf(t, 2), settingsOf(t, 1)); ofClient == nil ||
-		!strings.Contains(ofClient.Error(), "has not the key of this attempt") {
-		t.Errorf("the client: %v", ofClient)
+func TestAClientRefusesAServerWithAnotherKey(t *testing.T) {
+	if _, clientError := handshakeErrors(t, settingsOf(t, 2), settingsOf(t, 1)); clientError == nil ||
+		!strings.Contains(clientError.Error(), "does not have the key of this attempt") {
+		t.Errorf("the client: %v", clientError)
 	}
 }
 
-// Each of them takes any server: what is asked is whether the server takes it.
-func TestAWorkerLetsNobodyInWhoDoesNotProveTheKey(t *testing.T) {
+// Each client accepts any server; the test is whether the server accepts it.
+func TestAServerRefusesClientsWithoutTheKey(t *testing.T) {
 	stranger := func(change func(*tls.Config)) *tls.Config {
 		settings := settingsOf(t, 2)
 		settings.VerifyConnection = nil
@@ -109,20 +109,20 @@ func TestAWorkerLetsNobodyInWhoDoesNotProveTheKey(t *testing.T) {
 		return settings
 	}
 	ours := settingsOf(t, 1).Certificates[0]
-	for who, settings := range map[string]*tls.Config{
-		"who has another key": stranger(func(*tls.Config) {}),
-		"who shows nothing":   stranger(func(s *tls.Config) { s.Certificates = nil }),
-		// A server shows its certificate to whoever asks.
-		"who shows our certificate and has not its key": stranger(func(s *tls.Config) {
+	for name, settings := range map[string]*tls.Config{
+		"a client with another key":      stranger(func(*tls.Config) {}),
+		"a client without a certificate": stranger(func(s *tls.Config) { s.Certificates = nil }),
+		// A server shows its certificate to every client.
+		"a client with our certificate and not its key": stranger(func(s *tls.Config) {
 			s.Certificates[0].Certificate = ours.Certificate
 		}),
-		"who has the key and speaks an older TLS": stranger(func(s *tls.Config) {
+		"a client with the key and an older TLS": stranger(func(s *tls.Config) {
 			s.Certificates[0] = ours
 			s.MinVersion, s.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 		}),
 	} {
-		if ofServer, _ := met(t, settingsOf(t, 1), settings); ofServer == nil {
-			t.Errorf("%s was let in", who)
+		if serverError, _ := handshakeErrors(t, settingsOf(t, 1), settings); serverError == nil {
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }

@@ -16,32 +16,32 @@ const (
 	flushTime = 200 * time.Millisecond
 )
 
-// lastLine passes a program's standard error on, and keeps the last line of it that says anything.
+// lastLine copies a program's standard error, and keeps its last line with text.
 type lastLine struct {
 	reader, writer *os.File
-	over           chan struct{}
+	ended          chan struct{}
 	text           []byte
 }
 
-func listenTo(program *exec.Cmd) (*lastLine, error) {
+func captureErrors(program *exec.Cmd) (*lastLine, error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	program.Stderr = writer
-	return &lastLine{reader: reader, writer: writer, over: make(chan struct{})}, nil
+	return &lastLine{reader: reader, writer: writer, ended: make(chan struct{})}, nil
 }
 
-// begin once the program has its end of the pipe.
-func (l *lastLine) begin() {
+// start must follow the start of the program, which then has its end of the pipe.
+func (l *lastLine) start() {
 	l.writer.Close()
 	go func() {
-		defer close(l.over)
+		defer close(l.ended)
 		buffer := make([]byte, 1<<15)
 		for {
 			count, err := l.reader.Read(buffer)
 			os.Stderr.Write(buffer[:count])
-			l.keep(buffer[:count])
+			l.add(buffer[:count])
 			if err != nil {
 				return
 			}
@@ -49,7 +49,7 @@ func (l *lastLine) begin() {
 	}()
 }
 
-func (l *lastLine) keep(more []byte) {
+func (l *lastLine) add(more []byte) {
 	text := bytes.TrimRight(append(l.text, more...), "\r\n\t ")
 	ended := len(text) < len(l.text)+len(more)
 	if start := bytes.LastIndexByte(text, '\n'); start >= 0 {
@@ -66,7 +66,7 @@ func (l *lastLine) keep(more []byte) {
 
 func (l *lastLine) line() string {
 	select {
-	case <-l.over:
+	case <-l.ended:
 		return strings.TrimSpace(strings.ToValidUTF8(string(l.text), "?"))
 	case <-time.After(flushTime):
 		return ""

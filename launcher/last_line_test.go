@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-func TestTheLastLineThatSaysAnythingIsKeptWhereverItWasCut(t *testing.T) {
+func TestTheLastLineWithTextIsKeptWhereverTheWritesEnd(t *testing.T) {
 	long := strings.Repeat("x", longestLine)
-	for expected, said := range map[string][]string{
+	for expected, written := range map[string][]string{
 		"":          {"", "\n", "  \n\n"},
 		"second":    {"first\nsec", "ond\n", "\n", " \t\n"},
 		"cut off":   {"first\n", "cut off"},
@@ -18,13 +18,13 @@ func TestTheLastLineThatSaysAnythingIsKeptWhereverItWasCut(t *testing.T) {
 		"new":       {long + long + "\n", "new\n"},
 		"not ? all": {"not \xff all\n"},
 	} {
-		heard := &lastLine{over: make(chan struct{})}
-		for _, each := range said {
-			heard.keep([]byte(each))
+		captured := &lastLine{ended: make(chan struct{})}
+		for _, each := range written {
+			captured.add([]byte(each))
 		}
-		close(heard.over)
-		if found := heard.line(); found != expected {
-			t.Errorf("of %q it is %q", said, found)
+		close(captured.ended)
+		if found := captured.line(); found != expected {
+			t.Errorf("of %q it is %q", written, found)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 const (
 	// Reports of ranks can come after mpirun has ended.
-	newsTime = 500 * time.Millisecond
+	lateReportTime = 500 * time.Millisecond
 	// mpirun ends the other ranks by itself, or is ended: MPICH's waits for those of other hosts.
-	mpirunTime = 2 * time.Second
-	// The worker whose rank has failed ends first: by that it is known as the cause.
-	lingerTime = 3 * time.Second
+	mpirunEndTime = 2 * time.Second
+	// The worker whose rank has failed ends first: so it is known as the cause.
+	headStartTime = 3 * time.Second
 )
 
 // report is a failure in a worker.
@@ -45,36 +45,36 @@ func launch(g gang, s secrets, r *ranks, command []string) int {
 		gang: g, ranks: r, reports: make(chan report, 2*g.ranks()),
 		sessions: make([]*session, g.workers), addresses: make([]string, g.workers),
 	}
-	met := make(chan error, 1)
-	go func() { met <- l.meet(s) }()
+	joined := make(chan error, 1)
+	go func() { joined <- l.joinAll(s) }()
 	select {
-	case err := <-met:
+	case err := <-joined:
 		if err != nil {
-			return refuse(statusPeers, err)
+			return failWorker(statusPeers, err)
 		}
 	case <-signals:
 		return statusTerminated
 	}
 	found, err := findMpirun()
 	if err == nil {
-		err = found.startsRanksOf(l.gang)
+		err = found.checkPods(l.gang)
 	}
 	if err != nil {
-		return refuse(statusBadArgument, err)
+		return failWorker(statusBadArgument, err)
 	}
 	mpirun, err := l.mpirun(found, command)
 	if err == nil {
 		err = mpirun.Start()
 	}
 	if err != nil {
-		return refuse(statusOther, fmt.Errorf("mpirun cannot be started: %w", err))
+		return failWorker(statusOther, fmt.Errorf("cannot start mpirun: %w", err))
 	}
 	return l.wait(mpirun, signals)
 }
 
-// meet begins a session with each other worker.
-func (l *launcher) meet(s secrets) error {
-	deadline := time.Now().Add(joinTime)
+// joinAll begins a session with each other worker.
+func (l *launcher) joinAll(s secrets) error {
+	deadline := time.Now().Add(joinTimeout)
 	own, err := l.gang.address(0, deadline)
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func (l *launcher) meet(s secrets) error {
 			defer all.Done()
 			l.sessions[index], l.addresses[index], errs[index] = join(l.gang, s, index, deadline)
 			if errs[index] == nil {
-				go l.sessions[index].beat()
-				go l.hear(index)
+				go l.sessions[index].sendHeartbeats()
+				go l.receiveReports(index)
 			}
 		}(index)
 	}
@@ -102,22 +102,22 @@ func (l *launcher) meet(s secrets) error {
 	return nil
 }
 
-func (l *launcher) hear(index int) {
+func (l *launcher) receiveReports(index int) {
 	for {
-		said, err := l.sessions[index].hear()
+		received, err := l.sessions[index].receive()
 		if err != nil {
-			gone := failure{Pod: fmt.Sprintf("%d (%s)", index, l.gang.host(index)), Status: statusPeers, Gone: true, At: time.Now()}
+			gone := failure{Pod: fmt.Sprintf("%d (%s)", index, l.gang.host(index)), Status: statusPeers, IsWorkerLost: true, At: time.Now()}
 			l.reports <- report{index, gone}
 			return
 		}
-		if said.Failed != nil {
-			l.reports <- report{index, *said.Failed}
+		if received.Failed != nil {
+			l.reports <- report{index, *received.Failed}
 		}
 	}
 }
 
-// mpirun is the command over all workers. Its host file has addresses: of a pod's name nobody but
-// its own name service knows the short form, which some MPIs cut names down to.
+// mpirun is the command over all workers. Its host file has addresses: only the
+// pod's own name service knows the short form of its name, to which some MPIs shorten names.
 func (l *launcher) mpirun(found mpi, command []string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -136,23 +136,23 @@ func (l *launcher) mpirun(found mpi, command []string) (*exec.Cmd, error) {
 	mpirun.Env = found.environment(os.Environ(), agent)
 	mpirun.Stdout, mpirun.Stderr = os.Stdout, os.Stderr
 	mpirun.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	say("%d ranks in %d workers, by %s", l.gang.ranks(), l.gang.workers, found.name)
+	logf("%d ranks in %d workers, by %s", l.gang.ranks(), l.gang.workers, found.name)
 	return mpirun, nil
 }
 
 func (l *launcher) wait(mpirun *exec.Cmd, signals <-chan os.Signal) int {
-	over := make(chan error, 1)
-	go func() { over <- mpirun.Wait() }()
+	ended := make(chan error, 1)
+	go func() { ended <- mpirun.Wait() }()
 	var late <-chan time.Time
 	var failed []report
-	told := false
+	isEnding := false
 	seen := func(found report) {
-		if told {
+		if isEnding {
 			return
 		}
 		failed = append(failed, found)
 		if late == nil {
-			late = time.After(mpirunTime)
+			late = time.After(mpirunEndTime)
 		}
 	}
 	for {
@@ -162,45 +162,45 @@ func (l *launcher) wait(mpirun *exec.Cmd, signals <-chan os.Signal) int {
 		case found := <-l.reports:
 			seen(found)
 		case each := <-signals:
-			told = true
+			isEnding = true
 			l.ranks.end(each.(syscall.Signal))
 		case <-late:
 			l.ranks.end(syscall.SIGKILL)
 			syscall.Kill(-mpirun.Process.Pid, syscall.SIGKILL)
-		case err := <-over:
-			if told {
-				return l.ranks.ended()
+		case err := <-ended:
+			if isEnding {
+				return l.ranks.endStatus()
 			}
 			if err != nil || failed != nil {
-				failed = l.news(failed)
+				failed = l.lateReports(failed)
 			}
-			return l.end(first(failed), err)
+			return l.end(earliest(failed), err)
 		}
 	}
 }
 
-// news adds the reports that come just after mpirun's end.
-func (l *launcher) news(failed []report) []report {
-	over := time.After(newsTime)
+// lateReports adds the reports that come just after mpirun's end.
+func (l *launcher) lateReports(failed []report) []report {
+	deadline := time.After(lateReportTime)
 	for {
 		select {
 		case found := <-l.ranks.failed:
 			failed = append(failed, report{0, found})
 		case found := <-l.reports:
 			failed = append(failed, found)
-		case <-over:
+		case <-deadline:
 			return failed
 		}
 	}
 }
 
-// first is the rank that failed before all others: a peer that loses it fails within milliseconds,
+// earliest is the rank that failed before all others: a peer that loses it fails within milliseconds,
 // and its report may be here sooner. A whole worker that is gone comes before its ranks' peers.
-func first(failed []report) *report {
+func earliest(failed []report) *report {
 	var found *report
 	for index := range failed {
 		each := &failed[index]
-		if each.Gone {
+		if each.IsWorkerLost {
 			return each
 		}
 		if found == nil || each.At.Before(found.At) {
@@ -210,18 +210,18 @@ func first(failed []report) *report {
 	return found
 }
 
-// end tells the others, and is the status to leave with. Of a failure the worker where it was is
-// told alone: the others are ended by the Job's controller, or notice that we are gone.
+// end notifies the others and returns the exit status. Of a failure only the worker of the failed
+// rank is notified: the Job's controller ends the others, or they notice that worker 0 has ended.
 func (l *launcher) end(failed *report, err error) int {
 	if failed == nil && err == nil {
 		for _, each := range l.sessions[1:] {
-			each.tell(word{End: &ending{}})
+			each.send(sessionMessage{End: &endMessage{}})
 		}
 		return 0
 	}
 	l.ranks.end(syscall.SIGKILL)
 	if failed == nil {
-		// The end of the log says why: mpirun's own words.
+		// The end of the log says why: mpirun's own message.
 		var ended *exec.ExitError
 		if errors.As(err, &ended) && ended.ExitCode() > 0 {
 			return ended.ExitCode()
@@ -229,11 +229,11 @@ func (l *launcher) end(failed *report, err error) int {
 		return statusOther
 	}
 	if failed.worker > 0 {
-		if !failed.Gone {
-			l.sessions[failed.worker].tell(word{End: &ending{Status: failed.Status, Yours: &failed.failure}})
+		if !failed.IsWorkerLost {
+			l.sessions[failed.worker].send(sessionMessage{End: &endMessage{Status: failed.Status, Failure: &failed.failure}})
 		}
-		time.Sleep(lingerTime)
+		time.Sleep(headStartTime)
 	}
-	failed.leave()
+	failed.writeTerminationMessage()
 	return failed.Status
 }

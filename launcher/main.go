@@ -6,9 +6,9 @@
 // into each worker's pod, and the operator puts it before the container's command:
 //
 //	gpupack-mpi run -- COMMAND…   the container's first process. Worker 0 runs mpirun over all
-//	                              workers, which listen for it and run what they are told to
+//	                              workers, which listen for it and run its commands
 //	gpupack-mpi remote HOST …     what mpirun calls in place of ssh (also by its name gpupack-rsh)
-//	gpupack-mpi rank -- COMMAND…  what mpirun starts for each rank: it says how the rank ended
+//	gpupack-mpi rank -- COMMAND…  what mpirun starts for each rank: it reports how the rank ended
 //
 // docs/adr/0054-mpirun-without-ssh.md has the reasons.
 package main
@@ -38,7 +38,7 @@ func main() {
 		os.Exit(remote(os.Args[1:]))
 	}
 	if len(os.Args) < 3 {
-		fail(statusBadArgument, errors.New(usage))
+		exit(statusBadArgument, errors.New(usage))
 	}
 	switch verb, rest := os.Args[1], os.Args[2:]; verb {
 	case "run":
@@ -48,14 +48,14 @@ func main() {
 	case "remote":
 		os.Exit(remote(rest))
 	default:
-		fail(statusBadArgument, errors.New(usage))
+		exit(statusBadArgument, errors.New(usage))
 	}
 }
 
 // command is what follows "--".
 func command(arguments []string) []string {
 	if arguments[0] != "--" || len(arguments) < 2 {
-		fail(statusBadArgument, errors.New(usage))
+		exit(statusBadArgument, errors.New(usage))
 	}
 	return arguments[1:]
 }
@@ -64,16 +64,16 @@ func command(arguments []string) []string {
 func run(command []string) int {
 	gang, err := gangFromEnvironment(os.Getenv)
 	if err != nil {
-		return refuse(statusBadArgument, err)
+		return failWorker(statusBadArgument, err)
 	}
 	secrets, err := readKey(os.Getenv("GPUPACK_MPI_KEY_FILE"))
 	if err != nil {
-		return refuse(statusBadArgument, err)
+		return failWorker(statusBadArgument, err)
 	}
-	gang.limitToPod()
+	gang.setSharedPodVariables()
 	ranks, err := watchRanks(gang)
 	if err != nil {
-		return refuse(statusOther, err)
+		return failWorker(statusOther, err)
 	}
 	defer ranks.close()
 	if gang.index > 0 {
@@ -82,18 +82,18 @@ func run(command []string) int {
 	return launch(gang, secrets, ranks, command)
 }
 
-func say(format string, values ...any) {
+func logf(format string, values ...any) {
 	fmt.Fprintf(os.Stderr, "gpupack-mpi: "+format+"\n", values...)
 }
 
-// refuse says why a worker ends, in its log and in its termination message.
-func refuse(status int, err error) int {
-	say("%v", err)
-	leaveMessage(err.Error())
+// failWorker writes why a worker ends to its log and its termination message.
+func failWorker(status int, err error) int {
+	logf("%v", err)
+	writeMessage(err.Error())
 	return status
 }
 
-func fail(status int, err error) {
-	say("%v", err)
+func exit(status int, err error) {
+	logf("%v", err)
 	os.Exit(status)
 }

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// output is what a worker and its ranks have said.
+// output is what a worker and its ranks have written.
 type output struct {
 	lock sync.Mutex
 	text bytes.Buffer
@@ -82,7 +82,7 @@ func (o *output) await(t *testing.T, text string, count int) {
 // launched is a process of the launcher.
 type launched struct {
 	*exec.Cmd
-	said    *output
+	output  *output
 	message string // the file of its termination message
 }
 
@@ -99,13 +99,13 @@ func start(t *testing.T, environment []string, arguments ...string) *launched {
 		t.Fatal(err)
 	}
 	began := &launched{
-		Cmd: exec.Command(self, arguments...), said: &output{grew: make(chan struct{}, 1)},
+		Cmd: exec.Command(self, arguments...), output: &output{grew: make(chan struct{}, 1)},
 		message: filepath.Join(folder, "message"),
 	}
 	began.Env = append(os.Environ(), asLauncher+"=1", "TMPDIR="+folder, "GPUPACK_RESULT_PATH="+began.message,
 		"PATH="+folder+":"+os.Getenv("PATH"))
 	began.Env = append(began.Env, environment...)
-	began.Stdout, began.Stderr = began.said, began.said
+	began.Stdout, began.Stderr = began.output, began.output
 	if err := began.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func (l *launched) ends(t *testing.T) int {
 	defer late.Stop()
 	l.Wait()
 	if l.ProcessState.ExitCode() < 0 {
-		t.Errorf("it did not end by itself: %s", l.said)
+		t.Errorf("it did not end by itself: %s", l.output)
 	}
 	return l.ProcessState.ExitCode()
 }
@@ -133,7 +133,7 @@ func (l *launched) left() string {
 	return string(content)
 }
 
-// gangOfTwo has two processes in each worker, whose addresses on loopback are nobody else's.
+// gangOfTwo has two processes in each worker, with unique addresses on loopback.
 func gangOfTwo(t *testing.T) (worker func(index int) []string, host string) {
 	hosts := fmt.Sprintf("127.%d.%d.{}", 1+rand.Intn(254), rand.Intn(256))
 	key := keyFile(t, 1, keyBytes)
@@ -157,27 +157,27 @@ func runs(t *testing.T, script string) (first, second *launched) {
 
 func init() { rand.Seed(time.Now().UnixNano()) }
 
-func TestWhatIsNoCallOfTheLauncherIsAnsweredWithItsUsage(t *testing.T) {
+func TestAnInvalidCallPrintsTheUsage(t *testing.T) {
 	for _, arguments := range [][]string{
 		{}, {"run"}, {"run", "--"}, {"run", "true"}, {"run", "true", "--"}, {"rank", "true", "x"},
 		{"remote", "host"}, {"serve", "--", "true"}, {"--help"},
 	} {
 		called := start(t, nil, arguments...)
-		if status := called.ends(t); status != statusBadArgument || !strings.Contains(called.said.String(), "usage: gpupack-") {
-			t.Errorf("%q: status %d, %s", arguments, status, called.said)
+		if status := called.ends(t); status != statusBadArgument || !strings.Contains(called.output.String(), "usage: gpupack-") {
+			t.Errorf("%q: status %d, %s", arguments, status, called.output)
 		}
 	}
 }
 
-func TestAWorkerThatIsToldRubbishLeavesAMessage(t *testing.T) {
+func TestAWorkerWithInvalidVariablesWritesAMessage(t *testing.T) {
 	worker, _ := gangOfTwo(t)
-	for wrong, says := range map[string]string{
+	for wrong, expected := range map[string]string{
 		"GPUPACK_WORKERS=two":                `GPUPACK_WORKERS is "two"`,
-		"GPUPACK_MPI_KEY_FILE=/nowhere/key":  "the key of this attempt cannot be read",
-		"GPUPACK_MPI_LISTEN=256.256.256.256": "worker 1 cannot await worker 0",
+		"GPUPACK_MPI_KEY_FILE=/nowhere/key":  "cannot read the key of this attempt",
+		"GPUPACK_MPI_LISTEN=256.256.256.256": "worker 1 cannot listen for worker 0",
 	} {
 		called := start(t, append(worker(1), wrong), "run", "--", "true")
-		if status := called.ends(t); status != statusBadArgument || !strings.Contains(called.left(), says) {
+		if status := called.ends(t); status != statusBadArgument || !strings.Contains(called.left(), expected) {
 			t.Errorf("%s: status %d, %q", wrong, status, called.left())
 		}
 	}
@@ -186,16 +186,16 @@ func TestAWorkerThatIsToldRubbishLeavesAMessage(t *testing.T) {
 func TestEachRankHasTheEnvironmentOfItsOwnWorker(t *testing.T) {
 	first, second := runs(t, `echo "rank $rank of worker $GPUPACK_WORKER_INDEX in $HOSTNAME"`)
 	if one, other := first.ends(t), second.ends(t); one != 0 || other != 0 {
-		t.Fatalf("%d, %d: %s%s", one, other, first.said, second.said)
+		t.Fatalf("%d, %d: %s%s", one, other, first.output, second.output)
 	}
 	expected := "rank 0 of worker 0 in train-1-0,rank 1 of worker 0 in train-1-0," +
 		"rank 2 of worker 1 in train-1-1,rank 3 of worker 1 in train-1-1"
-	if found := strings.Join(first.said.lines("rank "), ","); found != expected {
+	if found := strings.Join(first.output.lines("rank "), ","); found != expected {
 		t.Errorf("%s", found)
 	}
 }
 
-func TestARankThatFailsEndsAllWorkersAndBothSayWhy(t *testing.T) {
+func TestARankThatFailsEndsAllWorkersAndBothWriteWhy(t *testing.T) {
 	for how, expected := range map[string]struct {
 		status  int
 		message string
@@ -208,7 +208,7 @@ func TestARankThatFailsEndsAllWorkersAndBothSayWhy(t *testing.T) {
 			first, second := runs(t, "[ $rank != 3 ] || { "+how+"; }\nexec sleep 60")
 			one, other := first.ends(t), second.ends(t)
 			if one != expected.status || other != expected.status {
-				t.Errorf("%d, %d: %s%s", one, other, first.said, second.said)
+				t.Errorf("%d, %d: %s%s", one, other, first.output, second.output)
 			}
 			if first.left() != expected.message || second.left() != expected.message {
 				t.Errorf("%q, %q", first.left(), second.left())
@@ -227,27 +227,27 @@ func TestAProgramThatIsNotThereIsNamed(t *testing.T) {
 	}
 }
 
-func TestRanksThatAreToldToEndSaveWhatTheyHaveAllOfThem(t *testing.T) {
+func TestAllRanksThatEndAsRequestedSaveTheirState(t *testing.T) {
 	first, second := runs(t, `trap 'sleep 0.$rank; echo saved $rank; exit 7' TERM
 		echo at work
 		while :; do sleep 0.05; done`)
-	first.said.await(t, "at work", 4)
+	first.output.await(t, "at work", 4)
 	for _, each := range []*launched{first, second} {
 		each.Process.Signal(syscall.SIGTERM)
 	}
 	if one, other := first.ends(t), second.ends(t); one != 7 || other != 7 {
-		t.Errorf("%d, %d: %s%s", one, other, first.said, second.said)
+		t.Errorf("%d, %d: %s%s", one, other, first.output, second.output)
 	}
-	if found := strings.Join(first.said.lines("saved"), ","); found != "saved 0,saved 1,saved 2,saved 3" {
+	if found := strings.Join(first.output.lines("saved"), ","); found != "saved 0,saved 1,saved 2,saved 3" {
 		t.Errorf("%s", found)
 	}
 }
 
-func TestAWorkerWhoseWorker0IsGoneEndsItsRanksAndSaysSo(t *testing.T) {
+func TestAWorkerThatLosesWorker0EndsItsRanksWithAMessage(t *testing.T) {
 	first, second := runs(t, "echo at work\nexec sleep 60")
-	first.said.await(t, "at work", 4)
+	first.output.await(t, "at work", 4)
 	first.Process.Kill()
-	if status := second.ends(t); status != statusPeers || !strings.Contains(second.left(), "worker 0 is gone") {
+	if status := second.ends(t); status != statusPeers || !strings.Contains(second.left(), "worker 0 is lost") {
 		t.Errorf("%d: %q", status, second.left())
 	}
 }
@@ -256,26 +256,26 @@ func TestACommandInAWorkerHasItsInputItsOutputsAndItsStatus(t *testing.T) {
 	t.Parallel()
 	worker, host := gangOfTwo(t)
 	second := start(t, worker(1), "run", "--", "true")
-	second.said.await(t, "awaits worker 0", 1)
+	second.output.await(t, "waits for worker 0", 1)
 	called := exec.Command(second.Path, "remote", "-x", host, "cat; echo $GPUPACK_WORKER_INDEX >&2; exit 3")
 	called.Env = append(second.Env, "GPUPACK_WORKER_INDEX=0")
 	called.Stdin = strings.NewReader("input")
-	var said, complained strings.Builder
-	called.Stdout, called.Stderr = &said, &complained
+	var output, complained strings.Builder
+	called.Stdout, called.Stderr = &output, &complained
 	called.Run()
-	if status := called.ProcessState.ExitCode(); status != 3 || said.String() != "input" || complained.String() != "1\n" {
-		t.Errorf("%d, %q, %q", status, said.String(), complained.String())
+	if status := called.ProcessState.ExitCode(); status != 3 || output.String() != "input" || complained.String() != "1\n" {
+		t.Errorf("%d, %q, %q", status, output.String(), complained.String())
 	}
 }
 
-func TestNothingIsRunForWhoHasNotTheKey(t *testing.T) {
+func TestNoCommandRunsWithoutTheKey(t *testing.T) {
 	t.Parallel()
 	worker, host := gangOfTwo(t)
 	second := start(t, worker(1), "run", "--", "true")
-	second.said.await(t, "awaits worker 0", 1)
+	second.output.await(t, "waits for worker 0", 1)
 	called := start(t, append(worker(0), "GPUPACK_MPI_KEY_FILE="+keyFile(t, 2, keyBytes)), "remote", host, "echo let in >&2")
-	if status := called.ends(t); status != sshStatus || strings.Contains(called.said.String(), "let in") {
-		t.Errorf("%d: %s", status, called.said)
+	if status := called.ends(t); status != sshStatus || strings.Contains(called.output.String(), "let in") {
+		t.Errorf("%d: %s", status, called.output)
 	}
-	second.said.await(t, "was not let in", 1)
+	second.output.await(t, "refused a connection", 1)
 }

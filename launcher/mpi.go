@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// mpi is an MPI's mpirun, and how it is told what every one of them has to be told.
+// mpi is an MPI's mpirun, and its options for what every MPI needs.
 type mpi struct {
 	name  string
 	path  string
@@ -25,16 +25,16 @@ func findMpirun() (mpi, error) {
 		if err != nil {
 			continue
 		}
-		said, err := exec.Command(path, "--version").CombinedOutput()
+		output, err := exec.Command(path, "--version").CombinedOutput()
 		if err != nil {
-			return mpi{}, fmt.Errorf("%s --version: %w: %s", path, err, said)
+			return mpi{}, fmt.Errorf("%s --version: %w: %s", path, err, output)
 		}
-		return flavour(path, string(said))
+		return identifyMPI(path, string(output))
 	}
 	return mpi{}, errors.New("the image has no mpirun on its PATH: install Open MPI, MPICH or another MPI with Hydra")
 }
 
-func flavour(path, version string) (mpi, error) {
+func identifyMPI(path, version string) (mpi, error) {
 	for _, known := range []struct {
 		mark, name string
 		hydra      bool
@@ -52,9 +52,9 @@ func flavour(path, version string) (mpi, error) {
 	return mpi{}, fmt.Errorf("%s is of an unknown MPI (%q): Open MPI, MPICH and others with Hydra can be used", path, first)
 }
 
-// startsRanksOf says why this MPI cannot start the ranks of a gang; nil: it can. Hydra gives a rank an open
-// connection, which cannot follow it into another container.
-func (m mpi) startsRanksOf(g gang) error {
+// checkPods returns why this MPI cannot start the ranks of a gang; nil: it can. Hydra gives a rank an
+// open connection, which cannot follow it into another container.
+func (m mpi) checkPods(g gang) error {
 	for _, workers := range g.pods {
 		if m.hydra && len(workers) > 1 {
 			return fmt.Errorf("%s cannot start ranks in several containers of a pod: set podPerWorker: true, or use Open MPI", m.name)
@@ -89,8 +89,8 @@ func (m mpi) arguments(hosts string, g gang) []string {
 	return found
 }
 
-// environment has mpirun call us in place of ssh. What the user has set for his MPI stays, but for
-// the agent. A pod's CPUs are the kubelet's to give: ranks are bound to none, unless he says so.
+// environment has mpirun call us in place of ssh. What the user has set for the MPI stays, except
+// the agent. A pod's CPUs are the kubelet's to give: ranks are bound to none, unless the user says so.
 func (m mpi) environment(environment []string, agent string) []string {
 	usual := []string{
 		"OMPI_MCA_hwloc_base_binding_policy=none",
@@ -99,7 +99,7 @@ func (m mpi) environment(environment []string, agent string) []string {
 	ours := []string{
 		"OMPI_MCA_plm_rsh_agent=" + agent,
 		"PRTE_MCA_plm_ssh_agent=" + agent,
-		// Its helpers are all started from here: those of other workers have no such agent.
+		// All its helpers are started from here: those of other workers have no such agent.
 		"OMPI_MCA_plm_rsh_no_tree_spawn=1",
 		"PRTE_MCA_plm_ssh_no_tree_spawn=1",
 		"HYDRA_LAUNCHER=ssh",

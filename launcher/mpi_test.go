@@ -12,21 +12,21 @@ var (
 	hydra   = mpi{name: "MPICH's Hydra", path: "/mpirun", hydra: true}
 )
 
-func TestAnMPIIsKnownByItsVersion(t *testing.T) {
+func TestAnMPIIsIdentifiedByItsVersion(t *testing.T) {
 	for version, expected := range map[string]mpi{
 		"mpirun (Open MPI) 4.1.4\n\nReport bugs to …": openMPI,
 		"mpirun.real (OpenRTE) 4.1.2":                 openMPI,
 		"HYDRA build details:\n    Version: 4.0.2":    hydra,
 		"Intel(R) MPI Library for Linux* OS":          {name: "Intel MPI", path: "/mpirun", hydra: true},
 	} {
-		if found, err := flavour("/mpirun", version); found != expected || err != nil {
+		if found, err := identifyMPI("/mpirun", version); found != expected || err != nil {
 			t.Errorf("%q: %+v, %v", version, found, err)
 		}
 	}
 }
 
 func TestAnUnknownMPIIsNamedByTheFirstLineOfItsVersion(t *testing.T) {
-	_, err := flavour("/opt/mpirun", "Platform MPI 9\nall rights reserved")
+	_, err := identifyMPI("/opt/mpirun", "Platform MPI 9\nall rights reserved")
 	if err == nil || !strings.Contains(err.Error(), `/opt/mpirun is of an unknown MPI ("Platform MPI 9")`) {
 		t.Error(err)
 	}
@@ -64,7 +64,7 @@ func taken(environment []string) map[string]string {
 }
 
 // A tree would have helpers of other workers start helpers, with an agent that they do not have.
-func TestAllHelpersAreStartedFromWorker0WhateverTheUserHasSet(t *testing.T) {
+func TestAllHelpersAreStartedFromWorker0WhateverTheUserSets(t *testing.T) {
 	set := []string{
 		"OMPI_MCA_plm_rsh_agent=ssh", "OMPI_MCA_plm_rsh_no_tree_spawn=0", "PRTE_MCA_plm_ssh_no_tree_spawn=0",
 		"HYDRA_LAUNCHER=slurm",
@@ -99,10 +99,10 @@ func TestRanksAreBoundToNoCPUUnlessTheUserSaysSo(t *testing.T) {
 func TestHydraStartsNoRanksInSeveralContainersOfAPod(t *testing.T) {
 	openMPI := mpi{name: "Open MPI"}
 	shared, separate := gang{pods: [][]int{{0, 1}}}, gang{pods: [][]int{{0}, {1}}}
-	if err := hydra.startsRanksOf(shared); err == nil || !strings.Contains(err.Error(), "podPerWorker: true") {
+	if err := hydra.checkPods(shared); err == nil || !strings.Contains(err.Error(), "podPerWorker: true") {
 		t.Errorf("shared: %v", err)
 	}
-	for _, err := range []error{hydra.startsRanksOf(separate), hydra.startsRanksOf(gang{}), openMPI.startsRanksOf(shared)} {
+	for _, err := range []error{hydra.checkPods(separate), hydra.checkPods(gang{}), openMPI.checkPods(shared)} {
 		if err != nil {
 			t.Error(err)
 		}

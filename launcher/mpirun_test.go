@@ -14,7 +14,7 @@ import (
 )
 
 // stubMpirun starts ranks as Open MPI's does: those of the first host by itself, those of others by
-// what it is told to call in place of ssh. When one fails it ends the others.
+// the configured program in place of ssh. When one fails it ends the others.
 func stubMpirun(arguments []string) int {
 	if arguments[0] == "--version" {
 		fmt.Println("mpirun (Open MPI) 4.1.4")

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// mpirun signals a rank's whole process group: the program may be gone before we have heard it.
+	// mpirun signals a rank's whole process group: the program may have ended before this process receives it.
 	// No longer than that: a peer that notices the loss has mpirun end this rank as well.
 	echoTime = 50 * time.Millisecond
 	ackTime  = 5 * time.Second
 )
 
-var passedOn = []os.Signal{
+var forwardedSignals = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// rank runs one rank's program and says at its end, to the first process of the pod, how it failed.
+// rank runs one rank's program and reports a failure to the first process of the pod.
 //
-// A rank that mpirun has ended is no failure: it ends all others when one has failed. Where the pod
-// itself was told to end the status goes to its first process alone, and mpirun sees none: it would
+// A rank that mpirun has ended is no failure: it ends all others when one has failed. When the pod
+// itself ends the status goes to its first process alone, and mpirun sees none: it would
 // kill the others in the middle of what they save.
 func rank(command []string) int {
-	if g, worker, isElsewhere := siblingOfRank(os.Getenv); isElsewhere {
+	if g, worker, isElsewhere := workerOfRank(os.Getenv); isElsewhere {
 		return forward(g, worker, command)
 	}
 	runtime.LockOSThread() // the program ends with the thread that started it
@@ -41,20 +41,20 @@ func rank(command []string) int {
 	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	program.Stdin, program.Stdout = os.Stdin, os.Stdout
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn...)
+	signal.Notify(signals, forwardedSignals...)
 	pod, err := net.Dial("unix", os.Getenv(socketVariable))
 	if err != nil {
-		say("the pod's first process cannot be told how this rank ends: %v", err)
+		logf("cannot report this rank's end to the pod's first process: %v", err)
 	}
-	last, err := listenTo(program)
+	last, err := captureErrors(program)
 	if err == nil {
 		err = program.Start()
 	}
 	if err != nil {
-		say("%v", err)
-		return tellPod(pod, failure{Status: startStatus(err), At: time.Now(), Words: err.Error()})
+		logf("%v", err)
+		return reportFailure(pod, failure{Status: startStatus(err), At: time.Now(), LastLine: err.Error()})
 	}
-	last.begin()
+	last.start()
 	var byMpirun, byPod atomic.Bool
 	go func() {
 		for each := range signals {
@@ -64,13 +64,13 @@ func rank(command []string) int {
 	}()
 	if pod != nil {
 		go func() {
-			var told [1]byte
+			var number [1]byte
 			for {
-				if _, err := pod.Read(told[:]); err != nil {
+				if _, err := pod.Read(number[:]); err != nil {
 					return
 				}
 				byPod.Store(true)
-				program.Process.Signal(syscall.Signal(told[0]))
+				program.Process.Signal(syscall.Signal(number[0]))
 			}
 		}()
 	}
@@ -80,7 +80,7 @@ func rank(command []string) int {
 	if ended.Signaled() {
 		how.Status, how.Signal = 128+int(ended.Signal()), int(ended.Signal())
 	}
-	how.Words = last.line()
+	how.LastLine = last.line()
 	if how.Status == 0 {
 		return 0
 	}
@@ -88,17 +88,17 @@ func rank(command []string) int {
 		time.Sleep(echoTime)
 	}
 	if byPod.Load() {
-		tellPod(pod, how)
+		reportFailure(pod, how)
 		return 0
 	}
 	if byMpirun.Load() && ended.Signaled() {
 		return how.Status
 	}
-	return tellPod(pod, how)
+	return reportFailure(pod, how)
 }
 
-// tellPod returns when the pod's first process knows of the failure.
-func tellPod(pod net.Conn, how failure) int {
+// reportFailure returns when the pod's first process knows of the failure.
+func reportFailure(pod net.Conn, how failure) int {
 	how.Rank = number("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 	how.Of = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 	if pod == nil {

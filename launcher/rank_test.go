@@ -15,7 +15,7 @@ func TestAProgramThatCannotBeStartedHasAShellsStatus(t *testing.T) {
 	}
 }
 
-func TestARanksNumberIsWhatItsMPISays(t *testing.T) {
+func TestARanksNumberComesFromItsMPI(t *testing.T) {
 	t.Setenv("PMIX_RANK", "x")
 	t.Setenv("PMI_RANK", "5")
 	for expected, names := range map[int][]string{

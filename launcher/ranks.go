@@ -17,27 +17,27 @@ import (
 
 const socketVariable = "GPUPACK_MPI_SOCKET"
 
-// failure is how a rank ended that failed by itself.
+// failure is the end of a rank that failed by itself.
 type failure struct {
-	Rank   int       `json:"rank"`
-	Of     int       `json:"of"`
-	Pod    string    `json:"pod"`
-	Status int       `json:"status"`
-	Signal int       `json:"signal,omitempty"`
-	At     time.Time `json:"at"`              // by its node's clock
-	Words  string    `json:"words,omitempty"` // the last line of its standard error
-	Gone   bool      `json:"gone,omitempty"`  // no rank: the whole worker
+	Rank         int       `json:"rank"`
+	Of           int       `json:"of"`
+	Pod          string    `json:"pod"`
+	Status       int       `json:"status"`
+	Signal       int       `json:"signal,omitempty"`
+	At           time.Time `json:"at"`                     // by its node's clock
+	LastLine     string    `json:"lastLine,omitempty"`     // the last line of its standard error
+	IsWorkerLost bool      `json:"isWorkerLost,omitempty"` // no rank: the whole worker
 }
 
 func (f failure) String() string {
-	if f.Gone {
-		return fmt.Sprintf("worker %s is gone", f.Pod)
+	if f.IsWorkerLost {
+		return fmt.Sprintf("worker %s is lost", f.Pod)
 	}
-	who := fmt.Sprintf("rank %d of %d in pod %s", f.Rank, f.Of, f.Pod)
+	rank := fmt.Sprintf("rank %d of %d in pod %s", f.Rank, f.Of, f.Pod)
 	if f.Signal != 0 {
-		return fmt.Sprintf("%s was ended by signal %d (%v)", who, f.Signal, syscall.Signal(f.Signal))
+		return fmt.Sprintf("%s was ended by signal %d (%v)", rank, f.Signal, syscall.Signal(f.Signal))
 	}
-	return fmt.Sprintf("%s ended with exit code %d", who, f.Status)
+	return fmt.Sprintf("%s ended with exit code %d", rank, f.Status)
 }
 
 // ranks are those of this pod; each holds a connection to us from its start to its end.
@@ -47,22 +47,22 @@ type ranks struct {
 	listener net.Listener
 	failed   chan failure
 
-	lock   sync.Mutex
-	here   map[net.Conn]bool
-	told   bool // to end
-	status int  // the gravest with which one has left since it was told
+	lock      sync.Mutex
+	connected map[net.Conn]bool
+	isEnding  bool
+	status    int // the largest exit status of a rank since then
 }
 
 func watchRanks(g gang) (*ranks, error) {
 	folder, err := os.MkdirTemp("", "gpupack-mpi-")
 	if err != nil {
-		return nil, fmt.Errorf("there is no writable temporary folder: give the worker a writable /tmp, such as an emptyDir: %w", err)
+		return nil, fmt.Errorf("no writable temporary folder: give the worker a writable /tmp, such as an emptyDir: %w", err)
 	}
 	path := filepath.Join(folder, "ranks")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		os.RemoveAll(folder)
-		return nil, fmt.Errorf("ranks cannot be heard at %s: where that has more than 107 bytes, set TMPDIR to a shorter folder: %w", path, err)
+		return nil, fmt.Errorf("cannot listen for ranks at %s: if the path has more than 107 bytes, set TMPDIR to a shorter folder: %w", path, err)
 	}
 	os.Setenv(socketVariable, path)
 	if err := saveEnvironment(folder); err != nil {
@@ -70,7 +70,7 @@ func watchRanks(g gang) (*ranks, error) {
 		os.RemoveAll(folder)
 		return nil, err
 	}
-	found := &ranks{pod: g.pod, folder: folder, listener: listener, failed: make(chan failure, g.processes), here: map[net.Conn]bool{}}
+	found := &ranks{pod: g.pod, folder: folder, listener: listener, failed: make(chan failure, g.processes), connected: map[net.Conn]bool{}}
 	go found.accept()
 	return found, nil
 }
@@ -87,55 +87,55 @@ func (r *ranks) accept() {
 			return
 		}
 		r.lock.Lock()
-		r.here[connection] = true
-		if r.told {
+		r.connected[connection] = true
+		if r.isEnding {
 			connection.Write([]byte{byte(syscall.SIGTERM)})
 		}
 		r.lock.Unlock()
-		go r.hear(connection)
+		go r.receiveFailure(connection)
 	}
 }
 
-// hear one rank: it says nothing but how it ended, and then waits for us to have heard it.
-func (r *ranks) hear(connection net.Conn) {
+// receiveFailure serves one rank: it sends how it ended, and then waits until that was received.
+func (r *ranks) receiveFailure(connection net.Conn) {
 	defer connection.Close()
-	var said failure
-	err := json.NewDecoder(connection).Decode(&said)
+	var received failure
+	err := json.NewDecoder(connection).Decode(&received)
 	r.lock.Lock()
-	delete(r.here, connection)
-	told := r.told
-	if err == nil && told && said.Status > r.status {
-		r.status = said.Status
+	delete(r.connected, connection)
+	isEnding := r.isEnding
+	if err == nil && isEnding && received.Status > r.status {
+		r.status = received.Status
 	}
 	r.lock.Unlock()
-	if err != nil || told {
+	if err != nil || isEnding {
 		return
 	}
-	said.Pod = r.pod
+	received.Pod = r.pod
 	select {
-	case r.failed <- said:
+	case r.failed <- received:
 	default: // as many as there are ranks have failed before
 	}
 }
 
-// end tells all ranks of this pod to end.
+// end sends a signal to all ranks of this pod.
 func (r *ranks) end(signal syscall.Signal) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.told = true
-	for connection := range r.here {
+	r.isEnding = true
+	for connection := range r.connected {
 		connection.Write([]byte{byte(signal)})
 	}
 }
 
-// gone says when no rank is left.
-func (r *ranks) gone() <-chan struct{} {
-	said := make(chan struct{})
+// allEnded returns a channel that is closed when no rank is left.
+func (r *ranks) allEnded() <-chan struct{} {
+	done := make(chan struct{})
 	go func() {
-		defer close(said)
+		defer close(done)
 		for {
 			r.lock.Lock()
-			left := len(r.here)
+			left := len(r.connected)
 			r.lock.Unlock()
 			if left == 0 {
 				return
@@ -143,11 +143,11 @@ func (r *ranks) gone() <-chan struct{} {
 			time.Sleep(pause)
 		}
 	}()
-	return said
+	return done
 }
 
-// ended is the status to leave with once all ranks were told to end and are gone.
-func (r *ranks) ended() int {
+// endStatus is the exit status once all ranks have ended as requested.
+func (r *ranks) endStatus() int {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if r.status != 0 {
@@ -156,33 +156,33 @@ func (r *ranks) ended() int {
 	return statusTerminated
 }
 
-// leave says why this worker ends: in the log, and in the termination message, beside what the rank
-// itself has left there or else said last. A result that it left stays as it is.
-func (f failure) leave() {
-	say("%v", f)
+// writeTerminationMessage writes why this worker ends, to the log and to the termination message, together
+// with what the rank itself wrote there or, if it wrote nothing, its last line. A result stays as it is.
+func (f failure) writeTerminationMessage() {
+	logf("%v", f)
 	left, _ := os.ReadFile(os.Getenv("GPUPACK_RESULT_PATH"))
-	said := strings.TrimSpace(string(left))
-	if strings.HasPrefix(said, "{") {
+	detail := strings.TrimSpace(string(left))
+	if strings.HasPrefix(detail, "{") {
 		return
 	}
-	if said == "" {
-		said = f.Words
+	if detail == "" {
+		detail = f.LastLine
 	}
 	message := f.String()
-	if said != "" {
-		message += ": " + said
+	if detail != "" {
+		message += ": " + detail
 	}
-	leaveMessage(message)
+	writeMessage(message)
 }
 
-func leaveMessage(message string) {
+func writeMessage(message string) {
 	path := os.Getenv("GPUPACK_RESULT_PATH")
 	if path == "" {
 		return
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|os.O_CREATE, 0o644)
 	if err != nil {
-		say("no message can be left: %v", err)
+		logf("cannot write the termination message: %v", err)
 		return
 	}
 	defer file.Close()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pod is where ranks come and go.
+// pod returns the ranks of a pod.
 func pod(t *testing.T) *ranks {
 	t.Setenv(socketVariable, "")
 	found, err := watchRanks(gang{workers: 1, processes: 2, pod: "train-1-0"})
@@ -35,7 +35,7 @@ func comes(t *testing.T) net.Conn {
 	return connection
 }
 
-// fails returns when the pod has heard of it.
+// fails returns when the pod has received it.
 func fails(t *testing.T, rank net.Conn, how failure) {
 	if err := json.NewEncoder(rank).Encode(how); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func fails(t *testing.T, rank net.Conn, how failure) {
 	}
 }
 
-func TestATemporaryFolderWithTooLongANameIsSaidAndLeftAsItWas(t *testing.T) {
+func TestATemporaryFolderWithTooLongANameIsAnErrorAndStaysUnchanged(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), strings.Repeat("a", 120))
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -60,11 +60,11 @@ func TestATemporaryFolderWithTooLongANameIsSaidAndLeftAsItWas(t *testing.T) {
 	}
 }
 
-func TestThePodsFirstProcessHearsHowARankFailed(t *testing.T) {
+func TestThePodsFirstProcessReceivesARanksFailure(t *testing.T) {
 	found := pod(t)
 	fails(t, comes(t), failure{Rank: 1, Of: 2, Status: 5})
-	if heard := <-found.failed; heard.Rank != 1 || heard.Status != 5 || heard.Pod != "train-1-0" {
-		t.Errorf("%+v", heard)
+	if failed := <-found.failed; failed.Rank != 1 || failed.Status != 5 || failed.Pod != "train-1-0" {
+		t.Errorf("%+v", failed)
 	}
 }
 
@@ -72,33 +72,33 @@ func TestARankThatEndsWellIsNoFailure(t *testing.T) {
 	found := pod(t)
 	comes(t).Close()
 	select {
-	case <-found.gone():
-	case heard := <-found.failed:
-		t.Errorf("%+v", heard)
+	case <-found.allEnded():
+	case failed := <-found.failed:
+		t.Errorf("%+v", failed)
 	}
 }
 
-func TestRanksThatAreToldToEndAreNoFailuresAndTheGravestStatusStays(t *testing.T) {
+func TestRanksThatEndAsRequestedAreNoFailuresAndTheLargestStatusCounts(t *testing.T) {
 	found := pod(t)
 	rank, other := comes(t), comes(t)
-	hears := func(rank net.Conn) {
+	receives := func(rank net.Conn) {
 		var signal [1]byte
 		if _, err := io.ReadFull(rank, signal[:]); err != nil || signal[0] != byte(syscall.SIGTERM) {
 			t.Error(signal, err)
 		}
 	}
-	// One that is not known to be here yet is told as it comes.
+	// A rank that connects later gets the signal as well.
 	found.end(syscall.SIGTERM)
-	hears(rank)
-	hears(other)
-	if status := found.ended(); status != statusTerminated {
-		t.Errorf("with nothing said it is %d", status)
+	receives(rank)
+	receives(other)
+	if status := found.endStatus(); status != statusTerminated {
+		t.Errorf("without a status it is %d", status)
 	}
 	fails(t, rank, failure{Status: 7})
 	fails(t, other, failure{Status: 3})
 	late := comes(t)
-	hears(late)
-	if status := found.ended(); status != 7 {
+	receives(late)
+	if status := found.endStatus(); status != 7 {
 		t.Errorf("it is %d", status)
 	}
 	if len(found.failed) > 0 {
@@ -106,10 +106,10 @@ func TestRanksThatAreToldToEndAreNoFailuresAndTheGravestStatusStays(t *testing.T
 	}
 }
 
-func TestTheTerminationMessageHasTheFailureAndWhatTheRankLeftOrSaidLast(t *testing.T) {
-	failed := failure{Rank: 3, Of: 4, Pod: "train-1-1", Status: 5, Words: "disk full"}
+func TestTheTerminationMessageHasTheFailureAndTheRanksMessageOrLastLine(t *testing.T) {
+	failed := failure{Rank: 3, Of: 4, Pod: "train-1-1", Status: 5, LastLine: "disk full"}
 	killed := failure{Rank: 3, Of: 4, Pod: "train-1-1", Status: 137, Signal: 9}
-	lost := failure{Pod: "1 (train-1-1)", Gone: true}
+	lost := failure{Pod: "1 (train-1-1)", IsWorkerLost: true}
 	for _, each := range []struct {
 		failed         failure
 		left, expected string
@@ -118,14 +118,14 @@ func TestTheTerminationMessageHasTheFailureAndWhatTheRankLeftOrSaidLast(t *testi
 		{failed, "out of memory\n", "rank 3 of 4 in pod train-1-1 ended with exit code 5: out of memory"},
 		{failed, ` {"verified": false}`, ` {"verified": false}`},
 		{killed, "", "rank 3 of 4 in pod train-1-1 was ended by signal 9 (killed)"},
-		{lost, "", "worker 1 (train-1-1) is gone"},
+		{lost, "", "worker 1 (train-1-1) is lost"},
 	} {
 		path := filepath.Join(t.TempDir(), "message")
 		if err := os.WriteFile(path, []byte(each.left), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv("GPUPACK_RESULT_PATH", path)
-		each.failed.leave()
+		each.failed.writeTerminationMessage()
 		if found, _ := os.ReadFile(path); string(found) != each.expected {
 			t.Errorf("%q", found)
 		}

@@ -17,42 +17,42 @@ import (
 
 const sshStatus = 255
 
-// valued are ssh's options that take a value.
-const valued = "bcDEeFIiJLlmOopQRSWw"
+// optionsWithValue are ssh's options that take a value.
+const optionsWithValue = "bcDEeFIiJLlmOopQRSWw"
 
 // remote runs a command in the worker that has this address, as ssh would: HOST COMMAND…
 func remote(arguments []string) int {
-	host, command, err := split(arguments)
+	host, command, err := parseArguments(arguments)
 	if err != nil {
-		say("%v", err)
+		logf("%v", err)
 		return statusBadArgument
 	}
 	s, err := readKey(os.Getenv("GPUPACK_MPI_KEY_FILE"))
 	if err != nil {
-		say("%v", err)
+		logf("%v", err)
 		return sshStatus
 	}
 	connection, err := dial(s, host, port)
 	if err != nil {
-		say("worker %s: %v", host, err)
+		logf("worker %s: %v", host, err)
 		return sshStatus
 	}
 	defer connection.Close()
 	if err := json.NewEncoder(connection).Encode(request{Command: command}); err != nil {
-		say("worker %s: %v", host, err)
+		logf("worker %s: %v", host, err)
 		return sshStatus
 	}
 	stream := &frames{ReadWriter: connection}
-	go passInput(stream)
-	return passOutput(stream, host)
+	go copyInput(stream)
+	return copyOutput(stream, host)
 }
 
-// split finds the host behind ssh's options, which mean nothing here.
-func split(arguments []string) (host, command string, err error) {
+// parseArguments finds the host behind ssh's options, which mean nothing here.
+func parseArguments(arguments []string) (host, command string, err error) {
 	for len(arguments) > 0 && strings.HasPrefix(arguments[0], "-") {
 		option := arguments[0]
 		arguments = arguments[1:]
-		if len(option) == 2 && strings.Contains(valued, option[1:]) && len(arguments) > 0 {
+		if len(option) == 2 && strings.Contains(optionsWithValue, option[1:]) && len(arguments) > 0 {
 			arguments = arguments[1:]
 		}
 	}
@@ -76,7 +76,7 @@ func dial(s secrets, host string, port int) (*tls.Conn, error) {
 	return connection.(*tls.Conn), nil
 }
 
-func passInput(stream *frames) {
+func copyInput(stream *frames) {
 	buffer := make([]byte, 1<<15)
 	for {
 		count, err := os.Stdin.Read(buffer)
@@ -90,11 +90,11 @@ func passInput(stream *frames) {
 	}
 }
 
-func passOutput(stream *frames, host string) int {
+func copyOutput(stream *frames, host string) int {
 	for {
 		kind, content, err := stream.receive()
 		if err != nil {
-			say("worker %s: %v", host, err)
+			logf("worker %s: %v", host, err)
 			return sshStatus
 		}
 		switch kind {
@@ -123,10 +123,10 @@ func join(g gang, s secrets, index int, deadline time.Time) (*session, string, e
 			connection.Close()
 		}
 		if time.Now().After(deadline) {
-			return nil, "", fmt.Errorf("worker %d (%s) did not come within %v: %v", index, g.host(index), joinTime, err)
+			return nil, "", fmt.Errorf("worker %d (%s) did not connect within %v: %v", index, g.host(index), joinTimeout, err)
 		}
 		time.Sleep(pause)
-		// The pod may have begun elsewhere since: its name is asked for anew.
+		// The pod may run elsewhere now: its name is resolved again.
 		if found, err := g.address(index, deadline); err == nil {
 			address = found
 		}

@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-func TestHostAndCommandStandBehindTheOptionsOfSsh(t *testing.T) {
+func TestHostAndCommandFollowTheOptionsOfSsh(t *testing.T) {
 	for _, given := range []struct {
 		arguments     []string
 		host, command string
@@ -14,16 +14,16 @@ func TestHostAndCommandStandBehindTheOptionsOfSsh(t *testing.T) {
 		{[]string{"-p", "22", "-oBatchMode=yes", "-q", "root@fd00::1", "true"}, "fd00::1", "true"},
 		{[]string{"-o", "BatchMode=yes", "host", "echo", "-n"}, "host", "echo -n"},
 	} {
-		host, command, err := split(given.arguments)
+		host, command, err := parseArguments(given.arguments)
 		if host != given.host || command != given.command || err != nil {
 			t.Errorf("%q: host %q, command %q, %v", given.arguments, host, command, err)
 		}
 	}
 }
 
-func TestWithoutHostAndCommandNothingIsCalled(t *testing.T) {
+func TestHostAndCommandAreRequired(t *testing.T) {
 	for _, arguments := range [][]string{nil, {"host"}, {"-x"}, {"-p"}, {"-p", "22"}, {"-p", "22", "host"}} {
-		if host, command, err := split(arguments); err == nil {
+		if host, command, err := parseArguments(arguments); err == nil {
 			t.Errorf("%q: host %q, command %q", arguments, host, command)
 		}
 	}

@@ -21,94 +21,94 @@ import (
 )
 
 const (
-	// Who is let in has the key; so many may be at proving it.
-	atTheDoor = 256
+	// The largest number of connections whose handshake is not complete.
+	maxHandshakes = 256
 	// Longer than worker 0 takes to end, so that its end is known as the first.
 	orphanTime = 5 * time.Second
-	// For ranks that were told to end; the kubelet ends the container at its own time.
+	// For ranks to end after SIGTERM; the kubelet ends the container at its own time.
 	killTime = 2 * time.Second
 )
 
-// server is a worker other than 0: it runs what mpirun there wants to have run here.
+// server is a worker other than 0: it runs the programs of worker 0's mpirun.
 type server struct {
-	gang   gang
-	ranks  *ranks
-	joined chan *session
-	door   chan struct{}
+	gang       gang
+	ranks      *ranks
+	joined     chan *session
+	handshakes chan struct{}
 }
 
 func serve(g gang, s secrets, r *ranks) int {
 	settings, err := s.tls()
 	if err != nil {
-		return refuse(statusOther, err)
+		return failWorker(statusOther, err)
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(g.listen, strconv.Itoa(g.port(g.index))))
 	if err != nil {
-		return refuse(statusBadArgument, fmt.Errorf("worker %d cannot await worker 0: %w", g.index, err))
+		return failWorker(statusBadArgument, fmt.Errorf("worker %d cannot listen for worker 0: %w", g.index, err))
 	}
 	defer listener.Close()
-	served := &server{gang: g, ranks: r, joined: make(chan *session), door: make(chan struct{}, atTheDoor)}
+	served := &server{gang: g, ranks: r, joined: make(chan *session), handshakes: make(chan struct{}, maxHandshakes)}
 	go served.accept(listener, settings)
-	say("worker %d of %d awaits worker 0", g.index, g.workers)
+	logf("worker %d of %d waits for worker 0", g.index, g.workers)
 	return served.wait()
 }
 
 func (s *server) wait() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	late := time.After(joinTime)
+	late := time.After(joinTimeout)
 	var joined *session
-	ended := make(chan ending, 1)
+	ended := make(chan endMessage, 1)
 	lost := make(chan error, 1)
 	var gone <-chan struct{}
-	told := false
+	isEnding := false
 	for {
 		select {
 		case joined = <-s.joined:
 			late = nil
-			go joined.beat()
+			go joined.sendHeartbeats()
 			go func() {
-				said, err := joined.hear()
-				if err == nil && said.End != nil {
-					ended <- *said.End
+				received, err := joined.receive()
+				if err == nil && received.End != nil {
+					ended <- *received.End
 					return
 				}
 				lost <- err
 			}()
 		case failed := <-s.ranks.failed:
-			say("%v", failed)
+			logf("%v", failed)
 			if joined != nil {
-				joined.tell(word{Failed: &failed})
+				joined.send(sessionMessage{Failed: &failed})
 			}
 		case how := <-ended:
-			if told && how.Yours == nil {
-				return s.ranks.ended()
+			if isEnding && how.Failure == nil {
+				return s.ranks.endStatus()
 			}
-			if how.Yours != nil {
+			if how.Failure != nil {
 				s.ranks.end(syscall.SIGKILL)
-				how.Yours.leave()
+				how.Failure.writeTerminationMessage()
 			}
 			return how.Status
 		case <-gone:
-			return s.ranks.ended()
+			return s.ranks.endStatus()
 		case err := <-lost:
-			if told {
+			if isEnding {
 				lost = nil
-				gone = s.ranks.gone()
+				gone = s.ranks.allEnded()
 				continue
 			}
 			s.ranks.end(syscall.SIGKILL)
 			time.Sleep(orphanTime)
-			return refuse(statusPeers, fmt.Errorf("worker 0 is gone: %v", err))
+			return failWorker(statusPeers, fmt.Errorf("worker 0 is lost: %v", err))
 		case <-late:
-			return refuse(statusPeers, fmt.Errorf("worker 0 did not come within %v", joinTime))
+			return failWorker(statusPeers, fmt.Errorf("worker 0 did not connect within %v", joinTimeout))
 		case each := <-signals:
 			if joined == nil {
 				return statusTerminated
 			}
 			// Ranks may save what they have, and those of other workers, too: mpirun's helper here
 			// has to stay until worker 0 has ended, or mpirun would end them all.
-			told = true
+			isEnding = true
 			s.ranks.end(each.(syscall.Signal))
 		}
 	}
@@ -125,21 +125,21 @@ func (s *server) accept(listener net.Listener, settings *tls.Config) {
 			continue
 		}
 		select {
-		case s.door <- struct{}{}:
-			go s.letIn(tls.Server(connection, settings))
+		case s.handshakes <- struct{}{}:
+			go s.handle(tls.Server(connection, settings))
 		default:
 			connection.Close()
 		}
 	}
 }
 
-func (s *server) letIn(connection *tls.Conn) {
+func (s *server) handle(connection *tls.Conn) {
 	defer connection.Close()
 	lines := bufio.NewReader(connection)
-	wanted, err := s.ask(connection, lines)
-	<-s.door
+	wanted, err := s.readRequest(connection, lines)
+	<-s.handshakes
 	if err != nil {
-		say("%v was not let in: %v", connection.RemoteAddr(), err)
+		logf("refused a connection from %v: %v", connection.RemoteAddr(), err)
 		return
 	}
 	if !wanted.Join {
@@ -154,7 +154,7 @@ func (s *server) letIn(connection *tls.Conn) {
 	}
 }
 
-func (s *server) ask(connection *tls.Conn, lines *bufio.Reader) (request, error) {
+func (s *server) readRequest(connection *tls.Conn, lines *bufio.Reader) (request, error) {
 	connection.SetDeadline(time.Now().Add(handshakeTime))
 	defer connection.SetDeadline(time.Time{})
 	if err := connection.Handshake(); err != nil {

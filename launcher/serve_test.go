@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-func TestWhoProvesNothingTakesNoMoreThanThePlacesAtTheDoor(t *testing.T) {
+func TestTheNumberOfIncompleteHandshakesIsLimited(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	served := &server{joined: make(chan *session), door: make(chan struct{}, 2)}
+	served := &server{joined: make(chan *session), handshakes: make(chan struct{}, 2)}
 	go served.accept(listener, settingsOf(t, 1))
 	silent := make([]net.Conn, 3)
 	for index := range silent {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// Either side of a session says so often that it is there, and is gone when it does not for so
-	// long: a node that loses its power closes no connection.
-	beatTime = 5 * time.Second
-	lostTime = 20 * time.Second
+	// Either side of a session sends heartbeats, and is lost when none arrives within the timeout: a node
+	// that loses its power closes no connection.
+	heartbeatInterval = 5 * time.Second
+	sessionTimeout    = 20 * time.Second
 
 	handshakeTime = 10 * time.Second
 	largestFrame  = 1 << 20
@@ -35,19 +35,19 @@ type request struct {
 type rankStart struct {
 	Arguments []string `json:"arguments"`
 	Variables []string `json:"variables"`
-	Folder    string   `json:"folder,omitempty"` // where there is such a one
+	Folder    string   `json:"folder,omitempty"` // if it exists
 }
 
-// word is what the two sides of a session tell each other, a line each.
-type word struct {
-	Failed *failure `json:"failed,omitempty"` // worker: a rank of mine failed
-	End    *ending  `json:"end,omitempty"`    // launcher: it is over
+// sessionMessage is a line that one side of a session sends to the other.
+type sessionMessage struct {
+	Failed *failure    `json:"failed,omitempty"` // worker: a rank of mine failed
+	End    *endMessage `json:"end,omitempty"`    // launcher: the job has ended
 }
 
-// ending is how it is over: the status to leave with, and the failure where it was of this worker.
-type ending struct {
-	Status int      `json:"status"`
-	Yours  *failure `json:"yours,omitempty"`
+// endMessage ends a session: the exit status, and the failure if it was of this worker.
+type endMessage struct {
+	Status  int      `json:"status"`
+	Failure *failure `json:"failure,omitempty"`
 }
 
 // session is a launcher's or a worker's side of the connection that lasts as long as the job.
@@ -61,34 +61,34 @@ func newSession(connection net.Conn) *session {
 	return &session{connection: connection, lines: bufio.NewReader(connection)}
 }
 
-func (s *session) tell(said word) error {
+func (s *session) send(sent sessionMessage) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.connection.SetWriteDeadline(time.Now().Add(lostTime))
-	return json.NewEncoder(s.connection).Encode(said)
+	s.connection.SetWriteDeadline(time.Now().Add(sessionTimeout))
+	return json.NewEncoder(s.connection).Encode(sent)
 }
 
-// hear waits for the next word that says anything.
-func (s *session) hear() (word, error) {
+// receive waits for the next message that is no heartbeat.
+func (s *session) receive() (sessionMessage, error) {
 	for {
-		s.connection.SetReadDeadline(time.Now().Add(lostTime))
+		s.connection.SetReadDeadline(time.Now().Add(sessionTimeout))
 		line, err := s.lines.ReadBytes('\n')
 		if err != nil {
-			return word{}, err
+			return sessionMessage{}, err
 		}
-		var said word
-		if err := json.Unmarshal(line, &said); err != nil {
-			return word{}, fmt.Errorf("%q is no word of a session: %w", line, err)
+		var received sessionMessage
+		if err := json.Unmarshal(line, &received); err != nil {
+			return sessionMessage{}, fmt.Errorf("%q is not a message of a session: %w", line, err)
 		}
-		if said.Failed != nil || said.End != nil {
-			return said, nil
+		if received.Failed != nil || received.End != nil {
+			return received, nil
 		}
 	}
 }
 
-func (s *session) beat() {
-	for s.tell(word{}) == nil {
-		time.Sleep(beatTime)
+func (s *session) sendHeartbeats() {
+	for s.send(sessionMessage{}) == nil {
+		time.Sleep(heartbeatInterval)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-func TestFramesComeAsTheyWereSent(t *testing.T) {
+func TestFramesArriveAsTheyWereSent(t *testing.T) {
 	stream := &frames{ReadWriter: &bytes.Buffer{}}
 	if count, err := (sender{stream, frameErrors}).Write([]byte("said")); count != 4 || err != nil {
 		t.Fatal(count, err)
@@ -38,12 +38,12 @@ func TestAFrameThatIsTooLargeOrCutOffIsRefused(t *testing.T) {
 	head := func(size uint32) []byte {
 		return binary.BigEndian.AppendUint32([]byte{frameOutput}, size)
 	}
-	for says, sent := range map[string][]byte{
+	for expected, sent := range map[string][]byte{
 		"a frame of 1048577 bytes is too large": head(largestFrame + 1),
 		"unexpected EOF":                        append(head(3), "ab"...),
 	} {
 		_, _, err := (&frames{ReadWriter: bytes.NewBuffer(sent)}).receive()
-		if err == nil || err.Error() != says {
+		if err == nil || err.Error() != expected {
 			t.Errorf("%q: %v", sent, err)
 		}
 	}
@@ -56,31 +56,31 @@ func sessions(t *testing.T) (ours, theirs *session) {
 	return newSession(one), newSession(other)
 }
 
-func TestASessionHearsWhatIsSaidBetweenTheBeats(t *testing.T) {
+func TestASessionReceivesMessagesBetweenHeartbeats(t *testing.T) {
 	ours, theirs := sessions(t)
-	failed := &failure{Rank: 3, Of: 4, Status: 5, Words: "disk full"}
+	failed := &failure{Rank: 3, Of: 4, Status: 5, LastLine: "disk full"}
 	go func() {
-		for _, said := range []word{{}, {}, {Failed: failed}, {}, {End: &ending{Status: 5}}} {
-			theirs.tell(said)
+		for _, sent := range []sessionMessage{{}, {}, {Failed: failed}, {}, {End: &endMessage{Status: 5}}} {
+			theirs.send(sent)
 		}
 		theirs.connection.Close()
 	}()
-	said, err := ours.hear()
-	if err != nil || !reflect.DeepEqual(said.Failed, failed) {
-		t.Fatal(said, err)
+	received, err := ours.receive()
+	if err != nil || !reflect.DeepEqual(received.Failed, failed) {
+		t.Fatal(received, err)
 	}
-	if said, err = ours.hear(); err != nil || said.End == nil || said.End.Status != 5 || said.End.Yours != nil {
-		t.Fatal(said, err)
+	if received, err = ours.receive(); err != nil || received.End == nil || received.End.Status != 5 || received.End.Failure != nil {
+		t.Fatal(received, err)
 	}
-	if _, err = ours.hear(); err != io.EOF {
+	if _, err = ours.receive(); err != io.EOF {
 		t.Errorf("after the end: %v", err)
 	}
 }
 
-func TestWhatIsNoWordOfASessionEndsIt(t *testing.T) {
+func TestAnInvalidMessageEndsASession(t *testing.T) {
 	ours, theirs := sessions(t)
 	go io.WriteString(theirs.connection, "rubbish\n")
-	if _, err := ours.hear(); err == nil || !strings.Contains(err.Error(), `"rubbish\n" is no word`) {
+	if _, err := ours.receive(); err == nil || !strings.Contains(err.Error(), `"rubbish\n" is not a message`) {
 		t.Error(err)
 	}
 }
