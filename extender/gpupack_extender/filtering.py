@@ -146,8 +146,8 @@ class Filter:
 
     def _waits(self, request: core.Request, wait: Wait, nodes: Nodes) -> FilterResult:
         """Return why each node lacks free resources, or why the queue does not admit the pod."""
-        if not wait.lacks_room:
-            return nowhere(nodes, wait.lasting_cause)
+        if not wait.lacks_only_gpus:
+            return nowhere(nodes, wait.cause_without_times)
         return self._not_yet(request, nodes) or self._refused(request, nodes)
 
     def _every(self, ask: PodAsk, nodes: Nodes) -> FilterResult:

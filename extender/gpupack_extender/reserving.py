@@ -82,12 +82,12 @@ class Reserve:
             return chosen.allocation
         if not isinstance(chosen, Wait):
             return self.ledger.claims.allocation(chosen)
-        if chosen.lacks_room:
+        if chosen.lacks_only_gpus:
             cluster, policy = self.ledger.cluster, core.policy_named("first-fit")
             refusal = core.decide(cluster, request, policy, candidates=here)
             if isinstance(refusal, core.Refusal):
                 raise BindRefused(refusal.message)
-        raise BindRefused(chosen.lasting_cause)
+        raise BindRefused(chosen.cause_without_times)
 
 
 def _request(ask: PodAsk) -> core.Request:

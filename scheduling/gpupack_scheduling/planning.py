@@ -159,9 +159,9 @@ def _refusal(wait: Wait, now: float) -> PlanRefusal:
         counts={each.reason.value: each.nodes for each in refusal.counts} if refusal else {},
         never=isinstance(wait.start, Never),
         position=wait.position,
-        waiting=wait.waiting,
-        lasting=wait.lasting,
-        lacks_room=_lacks_room(wait, now) if wait.lacks_room else None,
+        waiting=wait.pending,
+        lasting=wait.message_without_times,
+        lacks_room=_lacks_room(wait, now) if wait.lacks_only_gpus else None,
     )
 
 

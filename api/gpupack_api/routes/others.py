@@ -65,7 +65,7 @@ async def would_help(parts: Parts, user: User, own: str, found: Answer) -> list[
     hidden = [each for each in borrowed if each.tenant not in seen]
     more = len(named) - MAX_NAMED
     left_out = [f"{more} more namespaces give back what they borrowed"] if more > 0 else []
-    return [*found.wait.helps, *named[:MAX_NAMED], *left_out, *_of_others(hidden)]
+    return [*found.wait.remedies, *named[:MAX_NAMED], *left_out, *_of_others(hidden)]
 
 
 def _of_others(borrowed: Collection[Borrowed]) -> Iterable[str]:

@@ -20,8 +20,9 @@ from gpupack_core.queueing.decisions import (
 )
 from gpupack_core.queueing.drain import Drains, node_to_drain
 from gpupack_core.queueing.durations import DurationEstimates, common_name
-from gpupack_core.queueing.elastic import extra_worker
+from gpupack_core.queueing.elastic_gangs import extra_worker
 from gpupack_core.queueing.job import NO_TENANT, Job, JobId, RunningJob, Tenant, holder_name
+from gpupack_core.queueing.pending_jobs import may_fit_on_row
 from gpupack_core.queueing.planning import place_by_policy
 from gpupack_core.queueing.queue import Queue
 from gpupack_core.queueing.quota import (
@@ -40,7 +41,6 @@ from gpupack_core.queueing.rules import NO_PREEMPTION, ConsolidationRules, Preem
 from gpupack_core.queueing.start import At, Never, Now, Start, Unknown, WhenReleased, latest_start
 from gpupack_core.queueing.starving import starving_seconds
 from gpupack_core.queueing.usage_history import UsageHistory
-from gpupack_core.queueing.waiting import may_fit_on_row
 from gpupack_core.queueing.what_if import PredictedStart, WhatIf
 
 __all__ = [

@@ -8,11 +8,11 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
+from gpupack_core.queueing.pending_jobs import PendingJob
 from gpupack_core.queueing.projected_cluster import JobEnds, ProjectedCluster, adopt_job
 from gpupack_core.queueing.reservation import BackfillReservation, Planner, earliest_fit
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.waiting import Entry
 
 RECOMPUTE_AFTER_SECONDS: Final = 5.0
 """The seconds for which a reservation stands that rests on overdue or unknown ends of jobs."""
@@ -32,7 +32,7 @@ class BackfillReservations:
         self._computations_left = max_computed
         self.is_postponed = False
         """Whether a reservation is to be computed in a later cycle."""
-        self._heads: list[Entry] = []
+        self._heads: list[PendingJob] = []
         self._early_heads: set[JobId] = set()
         """The heads that have not waited long: they hold back only jobs of lower priority."""
         self._void: set[JobId] = set()
@@ -66,12 +66,12 @@ class BackfillReservations:
         self.due_at = inf
         """The next time at which a job needs a reservation, or a reservation has to be checked."""
 
-    def add_head(self, entry: Entry) -> None:
+    def add_head(self, entry: PendingJob) -> None:
         """Record a queue head; it gets a reservation if not too many jobs have one already.
 
         It holds back jobs of lower priority at once, and other jobs when it has waited long enough.
         """
-        due = entry.since + self._state.quota.rules.reserve_after_seconds
+        due = entry.pending_since + self._state.quota.rules.reserve_after_seconds
         if due > self._now:
             self.due_at = min(self.due_at, due)
             if due < inf and len(self._early_heads) < self._state.quota.rules.max_reservations:
@@ -87,7 +87,7 @@ class BackfillReservations:
             if head is not None and head.job.id not in self._state.reserved:
                 self.add_head(head)
 
-    def skip_head(self, entry: Entry) -> None:
+    def skip_head(self, entry: PendingJob) -> None:
         """Record that a queue head is not admitted in this cycle, even if it fits.
 
         It stays a head.
@@ -132,14 +132,14 @@ class BackfillReservations:
         """Tell whether it is unknown in this cycle which queue heads the job would delay."""
         return self._has_heads_before(job) and len(self._reservations()) < len(self._heads)
 
-    def would_delay(self, entry: Entry) -> bool:
+    def would_delay(self, entry: PendingJob) -> bool:
         """Tell whether a job of this shape is known to delay a queue head now.
 
         That is known if an earlier job of the shape was refused and nothing was released since,
         unless this job ends in time. The result is also true where the delay is unknown in this
         cycle.
         """
-        delayed = entry.lane.shape.delayed
+        delayed = entry.job_class.request_class.delayed_at_release
         if delayed is None and self._computations_left:
             return False
         if self.is_delay_unknown(entry.job):
@@ -148,13 +148,16 @@ class BackfillReservations:
             return False
         if delayed[0] != self._reservations_key(entry.job) or self.ending_in_time((entry,)):
             return False
-        return not self._state.pending.has_news(
-            entry.lane.shape, since=delayed[1], cluster=self._sheet.cluster
+        return not self._state.pending.has_relevant_release(
+            entry.job_class.request_class, since=delayed[1], cluster=self._sheet.cluster
         )
 
-    def remember_delay(self, entry: Entry) -> None:
+    def remember_delay(self, entry: PendingJob) -> None:
         """Remember that a job of this shape would delay a queue head wherever it starts now."""
-        entry.lane.shape.delayed = self._reservations_key(entry.job), self._state.pending.frees
+        entry.job_class.request_class.delayed_at_release = (
+            self._reservations_key(entry.job),
+            self._state.pending.releases,
+        )
 
     def try_backfill(self, job: Job, places: Places) -> bool:
         """Tell whether the job delays no queue head there; if so, place it in their futures.
@@ -190,7 +193,7 @@ class BackfillReservations:
             self._speculative[job.id] = passed
         return True
 
-    def ending_in_time(self, entries: Sequence[Entry]) -> list[Entry]:
+    def ending_in_time(self, entries: Sequence[PendingJob]) -> list[PendingJob]:
         """Return the entries of one lane whose jobs end before any reservation starts."""
         if not entries:
             return []
@@ -199,11 +202,11 @@ class BackfillReservations:
             return []
         rooms = [room for room in self._reservations_before(least) if room.placements is not None]
         until = min((room.start_at if room.start_at < inf else -inf for room in rooms), default=inf)
-        if self._now + entries[0].lane.shortest > until:
+        if self._now + entries[0].job_class.shortest_seconds > until:
             return []
         return [e for e in entries if all(self._ends_before(e.job, room) for room in rooms)]
 
-    def _least_urgent(self, entries: Sequence[Entry]) -> Job:
+    def _least_urgent(self, entries: Sequence[PendingJob]) -> Job:
         """Return the least urgent job of a lane, which is sorted by priority where that counts."""
         if self._state.quota.rules.by_priority:
             return entries[-1].job
@@ -283,7 +286,7 @@ class BackfillReservations:
             return {}
         waited = self._now - self._state.quota.rules.reserve_after_seconds
         heads = (self._state.pending.get(room.job.id) for room in self._state.backfill_reservations)
-        return {head.job.id: head.job for head in heads if head and head.since <= waited}
+        return {head.job.id: head.job for head in heads if head and head.pending_since <= waited}
 
     def is_head(self, job: Job) -> bool:
         """Tell whether the job is among the queue heads by now."""

@@ -25,8 +25,8 @@ from gpupack_core.queueing.candidates import Candidate, Candidates, order
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.job import Job, Places, RunningJob, Tenant
 from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.quota_usage import QuotaUsage
-from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 
 ATTEMPTS: Final = 4
@@ -68,13 +68,13 @@ class _Chosen:
 class Placing:
     """Placement of several jobs within their quotas; each one is counted until `undo`."""
 
-    def __init__(self, books: QuotaUsage, within: WithinQuota) -> None:
+    def __init__(self, books: QuotaUsage, within: QuotaPlanner) -> None:
         self._books, self._within = books, within
         self._counted: list[tuple[Tenant, Charge, int]] = []
 
     def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
         """Place a pending job; None: it does not fit."""
-        found = self._within.places(cluster, job)
+        found = self._within.place(cluster, job)
         if found is not None:
             self._count(job.tenant, found[1], 1)
         return found
@@ -84,7 +84,7 @@ class Placing:
         job, cluster = running.job, sheet.overlay()
         _free(cluster, running)
         self._count(job.tenant, running.charge, -1)
-        found = self._within.places(cluster, job)
+        found = self._within.place(cluster, job)
         if found is None or not self._books.fits_with_victims(job.tenant, found[1]):
             return None
         self._count(job.tenant, found[1], 1)

@@ -22,81 +22,84 @@ from gpupack_core.queueing.charge import Charge, min_charge
 from gpupack_core.queueing.compaction import Compacted, Compaction, Leaving, Placing
 from gpupack_core.queueing.decisions import Consolidate, Move, Preempt, PreemptionReason, Victim
 from gpupack_core.queueing.job import Job, RunningJob
-from gpupack_core.queueing.move_rights import MoveRights
+from gpupack_core.queueing.move_policy import MovePolicy
+from gpupack_core.queueing.pending_jobs import PendingJob
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.reservation import BackfillReservation
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.waiting import Entry
-from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.serving import seen_for
 from gpupack_core.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Consolidation:
+class PlannedConsolidation:
     """The decision and its effect on quota usage."""
 
     decision: Consolidate
     charge: Charge
-    moved: tuple[tuple[RunningJob, Charge], ...]
+    moves: tuple[tuple[RunningJob, Charge], ...]
     """The moved jobs, each with what it will count."""
 
 
-class Consolidator:
+class ConsolidationPlanner:
     """The consolidation of one cycle; it searches at most once."""
 
     def __init__(
         self,
         state: State,
         sheet: Session,
-        within: WithinQuota,
+        within: QuotaPlanner,
         foresight: BackfillReservations,
         now: float,
     ) -> None:
-        self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._foresight, self._rules = foresight, state.quota.rules.consolidation
+        self._state, self._session, self._planner, self._now = state, sheet, within, now
+        self._reservations, self._rules = foresight, state.quota.rules.consolidation
         self._has_searched = False
-        self.look_at = inf
+        self.due_at = inf
         """The next time at which a search could have another result."""
 
-    def seek(self, entry: Entry, *, busy: bool) -> Consolidation | None:
+    def plan(self, entry: PendingJob, *, postpone: bool) -> PlannedConsolidation | None:
         """Return the moves for a job that lacks GPUs; None: none, or none yet.
 
         If `busy` is true, the search is put off to the next cycle.
         """
-        if not self._may_seek(entry):
+        if not self._may_search(entry):
             return None
-        room = self._foresight.reservation_of(entry.job)
+        room = self._reservations.reservation_of(entry.job)
         if room is None:
             return None
-        if busy or self._has_searched or self._foresight.has_computed:
-            self.look_at = self._now
+        if postpone or self._has_searched or self._reservations.has_computed:
+            self.due_at = self._now
             return None
         gained = self._gain(entry.job, room)
         found = self._search(entry.job, self._rules.ratio * gained) if gained > 0 else None
         if found is None:
-            entry.lane.consolidated = self._now
+            entry.job_class.consolidation_searched_at = self._now
             return None
         return self._consolidation(entry.job, found, gained)
 
-    def _may_seek(self, entry: Entry) -> bool:
+    def _may_search(self, entry: PendingJob) -> bool:
         if not self._rules.any or not entry.job.preempts or not self._state.running.movable:
             return False
-        if not self._foresight.is_head(entry.job) or not self._is_due(entry):
+        if not self._reservations.is_head(entry.job) or not self._is_due(entry):
             return False
         return self._is_enough_free(entry.job)
 
-    def _is_due(self, entry: Entry) -> bool:
-        due, searched = entry.since + self._rules.min_wait_seconds, entry.lane.consolidated
+    def _is_due(self, entry: PendingJob) -> bool:
+        due, searched = (
+            entry.pending_since + self._rules.min_wait_seconds,
+            entry.job_class.consolidation_searched_at,
+        )
         if searched is not None:
             due = max(due, searched + self._rules.retry_seconds)
         if due > self._now:
-            self.look_at = min(self.look_at, due)
+            self.due_at = min(self.due_at, due)
         return due <= self._now and (searched is None or searched < self._now)
 
     def _is_enough_free(self, job: Job) -> bool:
         """Tell whether enough GPUs are free in total: moves free no more of them."""
-        free = seen_for(self._sheet.cluster, job.gang.request).free_gpu_milli
+        free = seen_for(self._session.cluster, job.gang.request).free_gpu_milli
         return int(free.sum()) >= min_charge(job.gang)
 
     def _gain(self, job: Job, room: BackfillReservation) -> float:
@@ -110,18 +113,18 @@ class Consolidator:
 
     def _search(self, job: Job, budget: float) -> Compacted | None:
         self._has_searched = True
-        books, cluster = self._state.quota, self._sheet.cluster
+        books, cluster = self._state.quota, self._session.cluster
         keys = frozenset(books.keys.allowed(cluster, job.gang.request))
-        rights = MoveRights(books, job, keys)
+        rights = MovePolicy(books, job, keys)
         candidates = self._candidates(rights)
         if not candidates:
             return None
-        beside = self._foresight.cluster_with_reservations(job)
+        beside = self._reservations.cluster_with_reservations(job)
         compaction = Compaction(
             job,
             cluster if beside is None else beside,
             candidates,
-            Placing(books, self._within),
+            Placing(books, self._planner),
             most=self._rules.max_moves,
             budget=budget,
         )
@@ -130,7 +133,7 @@ class Consolidator:
             return None
         if sum(map(self._cost, found.leaving)) > budget:
             return None
-        fair = all(rights.allow(one.running, found.charge) for one in found.leaving)
+        fair = all(rights.allows(one.running, found.charge) for one in found.leaving)
         return found if fair else None
 
     def _cost(self, leaving: Leaving) -> float:
@@ -139,13 +142,13 @@ class Consolidator:
         beside = sum(milli for extra in extras for milli in extra.charge.values())
         return leaving.cost + beside * self._rules.restart_seconds
 
-    def _candidates(self, rights: MoveRights) -> Candidates:
+    def _candidates(self, rights: MovePolicy) -> Candidates:
         census, state = self._state.running.census, self._state
         kinds = {
             number: self._rules.calm_seconds
             for _, of_tenant in census.kinds()
             for number, sample in of_tenant.items()
-            if rights.may_be_moved(sample)
+            if rights.may_move(sample)
         }
         candidates, later = census.candidates(
             kinds,
@@ -153,10 +156,10 @@ class Consolidator:
             state.running_victims() | state.stuck,
             loss=Loss(self._rules.checkpoint_seconds, self._rules.restart_seconds),
         )
-        self.look_at = min(self.look_at, later)
+        self.due_at = min(self.due_at, later)
         return candidates
 
-    def _consolidation(self, job: Job, found: Compacted, gained: float) -> Consolidation:
+    def _consolidation(self, job: Job, found: Compacted, gained: float) -> PlannedConsolidation:
         leaving = found.leaving
         victims = tuple(
             Victim(one.running.job.id, PreemptionReason.CONSOLIDATION, self._cost(one) / WHOLE_GPU)
@@ -170,6 +173,6 @@ class Consolidator:
             ),
             gained / WHOLE_GPU,
         )
-        return Consolidation(
+        return PlannedConsolidation(
             decision, found.charge, tuple((one.running, one.charge) for one in leaving)
         )

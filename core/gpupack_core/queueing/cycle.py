@@ -20,9 +20,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from gpupack_core.cluster import Cluster
+from gpupack_core.queueing.backfill_delays import BackfillDelays
 from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import Charge
-from gpupack_core.queueing.consolidation import Consolidator
+from gpupack_core.queueing.consolidation import ConsolidationPlanner
 from gpupack_core.queueing.decisions import (
     Admit,
     CancelReservation,
@@ -31,20 +32,19 @@ from gpupack_core.queueing.decisions import (
     Move,
     Preempt,
 )
-from gpupack_core.queueing.elastic import Growing
+from gpupack_core.queueing.elastic_gangs import GrowthCandidates
+from gpupack_core.queueing.in_place_restart import is_held_by_last_attempt
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
-from gpupack_core.queueing.moves import Mover
+from gpupack_core.queueing.moves import MovePlanner
 from gpupack_core.queueing.order import Order
-from gpupack_core.queueing.own_places import remain_held
-from gpupack_core.queueing.patience import Patience
-from gpupack_core.queueing.preemption import Preemption, Preemptor
+from gpupack_core.queueing.pending_jobs import JobClass, PendingJob
+from gpupack_core.queueing.preemption import PlannedPreemption, PreemptionPlanner
 from gpupack_core.queueing.quota import OrderPolicy
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.reservation import Planner, Reservation, is_free
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.tree import TOP, NodeId
-from gpupack_core.queueing.waiting import Entry, Lane
-from gpupack_core.queueing.within import WithinQuota
 
 
 class Outcome(Enum):
@@ -55,20 +55,20 @@ class Outcome(Enum):
     NO_ROOM = auto()
     WOULD_DELAY = auto()
     """It would take reserved places of a queue head."""
-    HELD_STILL = auto()
+    VICTIMS_HOLD_QUOTA = auto()
     """Its quota allows it when jobs that are being preempted have ended."""
 
 
 @dataclass(slots=True)
-class _Turn:
+class _ClassCursor:
     """The jobs of a lane that have not been tried yet, the next one first."""
 
-    lane: Lane
-    entries: list[Entry]
+    job_class: JobClass
+    entries: list[PendingJob]
     next: int = 0
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> PendingJob:
         return self.entries[self.next]
 
 
@@ -77,8 +77,8 @@ class Restrictions:
     """Restrictions of what a cycle decides: see Queue.cycle."""
 
     preempt: bool = True
-    most: float = inf
-    but: Collection[Tenant] = ()
+    max_admissions: float = inf
+    excluded: Collection[Tenant] = ()
 
 
 class Cycle:
@@ -92,71 +92,75 @@ class Cycle:
         now: float,
         restrictions: Restrictions,
     ) -> None:
-        self._state, self._books, self._now = state, state.quota, now
-        self._only = restrictions
+        self._state, self._quota, self._now = state, state.quota, now
+        self._restrictions = restrictions
         self._complete = True
         self._rules, self._usage = state.quota.rules, state.quota.usage
-        self._felt = state.quota.effective_usage(state.running)
-        self._order = Order(self._felt)
-        self._sheet = Session(cluster, state.reserved.values())
-        self._within = WithinQuota(state.quota, plan)
-        self._foresight = BackfillReservations(
-            state, self._sheet, plan, now, max_computed=self._rules.max_reservations_per_cycle
+        self._effective_usage = state.quota.effective_usage(state.running)
+        self._order = Order(self._effective_usage)
+        self._session = Session(cluster, state.reserved.values())
+        self._planner = QuotaPlanner(state.quota, plan)
+        self._reservations = BackfillReservations(
+            state, self._session, plan, now, max_computed=self._rules.max_reservations_per_cycle
         )
-        self._preemptor = Preemptor(state, self._sheet, self._within, self._foresight, now)
-        self._patience = Patience(state, self._sheet, self._within, now)
-        self._consolidator = Consolidator(state, self._sheet, self._within, self._foresight, now)
-        self._mover = Mover(state, self._sheet, self._within, plan, now)
+        self._preemption_planner = PreemptionPlanner(
+            state, self._session, self._planner, self._reservations, now
+        )
+        self._backfill_delays = BackfillDelays(state, self._session, self._planner, now)
+        self._consolidation_planner = ConsolidationPlanner(
+            state, self._session, self._planner, self._reservations, now
+        )
+        self._move_planner = MovePlanner(state, self._session, self._planner, plan, now)
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._held: list[tuple[Tenant, Charge]] = []
         self._admitted: list[Admit] = []
-        self._starting: list[Job] = []
+        self._starting_elastic: list[Job] = []
         """The elastic gangs among them."""
         self._preemptions: list[Preempt] = []
-        self._given_up: list[CancelReservation] = []
+        self._cancelled: list[CancelReservation] = []
         self._moves: list[Move] = []
         self._consolidations: list[Consolidate] = []
         self._blocked: set[NodeId] = set()
-        self._used_up: set[Tenant] = set()
-        self._look_at = inf
+        self._without_quota: set[Tenant] = set()
+        self._due_at = inf
 
     def run(self) -> Decisions:
         """Return all decisions that can be made now."""
         try:
             for reservation in tuple(self._state.reserved.values()):
-                self._serve_reserved(reservation)
-            if self._only.preempt:
+                self._serve_reservation(reservation)
+            if self._restrictions.preempt:
                 self._move()
-            self._serve()
+            self._admit_in_order()
             self._grow()
         finally:
             for tenant, charge, sign in reversed(self._counted):
                 self._usage.add(tenant, charge, sign=-sign)
             for tenant, charge in self._held:
-                self._books.held.add(tenant, charge, sign=-1)
-        self._foresight.save(complete=self._complete)
+                self._quota.held.add(tenant, charge, sign=-1)
+        self._reservations.save(complete=self._complete)
         self._state.computes_reservations_next = (
-            self._preemptor.has_searched and self._foresight.is_postponed
+            self._preemption_planner.has_searched and self._reservations.is_postponed
         )
         look_at = min(
-            self._look_at,
-            self._foresight.due_at,
-            self._preemptor.look_at,
-            self._patience.look_at,
-            self._mover.look_at,
-            self._consolidator.look_at,
+            self._due_at,
+            self._reservations.due_at,
+            self._preemption_planner.due_at,
+            self._backfill_delays.due_at,
+            self._move_planner.due_at,
+            self._consolidation_planner.due_at,
         )
         return Decisions(
             tuple(self._admitted),
             tuple(self._preemptions),
-            tuple(self._given_up),
+            tuple(self._cancelled),
             tuple(self._moves),
             tuple(self._consolidations),
             None if look_at == inf else look_at,
             self._complete,
         )
 
-    def _serve_reserved(self, reservation: Reservation) -> None:
+    def _serve_reservation(self, reservation: Reservation) -> None:
         """Admit a job with reserved places as soon as it fits, on these places or elsewhere.
 
         A job that restarts on its own places starts only there while the rest of its last attempt
@@ -164,62 +168,62 @@ class Cycle:
         not become pending again, within the patience of the rules, and when the victims have ended
         and the job fits nowhere.
         """
-        alive = bool(self._state.victims_of(reservation))
-        gives_up_at = reservation.since + self._rules.preemption.patience_seconds
-        job, waits = reservation.job, reservation.job.id in self._state.pending
-        if reservation.in_place and alive and not waits:
+        has_victims = bool(self._state.victims_of(reservation))
+        cancelled_at = reservation.since + self._rules.preemption.patience_seconds
+        job, is_pending = reservation.job, reservation.job.id in self._state.pending
+        if reservation.in_place and has_victims and not is_pending:
             return
-        if (alive or not waits) and self._now >= gives_up_at:
+        if (has_victims or not is_pending) and self._now >= cancelled_at:
             stuck = tuple(running.job.id for running in self._state.victims_of(reservation))
-            self._given_up.append(CancelReservation(job.id, stuck))
+            self._cancelled.append(CancelReservation(job.id, stuck))
             return
-        if alive or not waits:
-            self._look_at = min(self._look_at, gives_up_at)
-        if not waits:
+        if has_victims or not is_pending:
+            self._due_at = min(self._due_at, cancelled_at)
+        if not is_pending:
             return
-        self._sheet.release(job, reservation.placements)
+        self._session.release(job, reservation.placements)
         self._count(job.tenant, reservation.charge, -1)
-        if is_free(self._sheet.cluster, job, reservation.placements):
-            found = self._within.payable(self._sheet.cluster, job, reservation.placements)
-        elif self._now < gives_up_at and self._remains(reservation):
-            found, alive = None, True
-            self._look_at = min(self._look_at, gives_up_at)
+        if is_free(self._session.cluster, job, reservation.placements):
+            found = self._planner.permitted(self._session.cluster, job, reservation.placements)
+        elif self._now < cancelled_at and self._is_held_by_last_attempt(reservation):
+            found, has_victims = None, True
+            self._due_at = min(self._due_at, cancelled_at)
         else:
-            found = self._within.places(self._sheet.cluster, job)
-        if found is not None and self._books.fits_with_victims(job.tenant, found[1]):
+            found = self._planner.place(self._session.cluster, job)
+        if found is not None and self._quota.fits_with_victims(job.tenant, found[1]):
             self._admit(job, *found)
             return
         self._count(job.tenant, reservation.charge, 1)
-        self._sheet.hold(job, reservation.placements)
-        if not alive and found is None:
-            self._given_up.append(CancelReservation(job.id, ()))
+        self._session.hold(job, reservation.placements)
+        if not has_victims and found is None:
+            self._cancelled.append(CancelReservation(job.id, ()))
 
-    def _remains(self, reservation: Reservation) -> bool:
-        return remain_held(self._sheet.cluster, reservation, self._state.running)
+    def _is_held_by_last_attempt(self, reservation: Reservation) -> bool:
+        return is_held_by_last_attempt(self._session.cluster, reservation, self._state.running)
 
     def _move(self) -> None:
         """Move jobs off devices to drain, before pending jobs: they were admitted earlier."""
-        candidates = self._mover.candidates()
+        candidates = self._move_planner.candidates()
         if not candidates:
             return
-        self._mover.heed()
+        self._move_planner.respect_reservations()
         for running in candidates:
             tenant, charge = running.job.tenant, running.charge
             self._count(tenant, charge, -1)
-            self._books.held.add(tenant, charge, sign=-1)
-            moved = self._mover.seek(running)
-            self._books.held.add(tenant, charge)
+            self._quota.held.add(tenant, charge, sign=-1)
+            moved = self._move_planner.plan(running)
+            self._quota.held.add(tenant, charge)
             if moved is None:
                 self._count(tenant, charge, 1)
                 continue
             self._count(tenant, moved.charge, 1)
-            self._sheet.hold(running.job, moved.decision.placements)
+            self._session.hold(running.job, moved.decision.placements)
             self._moves.append(moved.decision)
-            self._foresight.record_move()
-            self._mover.moves()
-        self._mover.remember()
+            self._reservations.record_move()
+            self._move_planner.record_move()
+        self._move_planner.save_reservations()
 
-    def _serve(self) -> None:
+    def _admit_in_order(self) -> None:
         """Try the pending jobs in their order.
 
         An admission makes its tenant's share larger. That can only move jobs back in the order,
@@ -227,23 +231,23 @@ class Cycle:
         computed again.
         """
         heap = [
-            (self._order.precedence(turn.entry), n, turn) for n, turn in enumerate(self._turns())
+            (self._order.precedence(turn.entry), n, turn) for n, turn in enumerate(self._cursors())
         ]
         heapify(heap)
         while heap and TOP not in self._blocked:
-            if len(self._admitted) >= self._only.most:
+            if len(self._admitted) >= self._restrictions.max_admissions:
                 self._complete = False
                 return
-            foreseen, number, turn = heappop(heap)
+            expected, number, turn = heappop(heap)
             entry = turn.entry
             if self._is_blocked(entry.job.tenant):
                 continue
             precedence = self._order.precedence(entry)
-            if precedence > foreseen:
+            if precedence > expected:
                 heappush(heap, (precedence, number, turn))
                 continue
             preemptions = len(self._preemptions)
-            self._take_turn(turn)
+            self._try_next(turn)
             if turn.next < len(turn.entries):
                 heappush(heap, (self._order.precedence(turn.entry), number, turn))
             if self._rules.by_share and len(self._preemptions) > preemptions:
@@ -255,38 +259,39 @@ class Cycle:
         if not self._complete or TOP in self._blocked:
             return
         heap = [
-            (self._order.precedence(turn.entry), n, turn) for n, turn in enumerate(self._growing())
+            (self._order.precedence(turn.entry), n, turn)
+            for n, turn in enumerate(self._growth_candidates())
         ]
         heapify(heap)
         while heap:
-            if len(self._admitted) >= self._only.most:
+            if len(self._admitted) >= self._restrictions.max_admissions:
                 self._complete = False
                 return
             _, number, turn = heappop(heap)
             if self._is_blocked(turn.entry.job.tenant):
                 continue
-            if self._try(turn.entry) is Outcome.ADMITTED and turn.advance():
+            if self._try_admit(turn.entry) is Outcome.ADMITTED and turn.advance():
                 heappush(heap, (self._order.precedence(turn.entry), number, turn))
 
-    def _growing(self) -> list[Growing]:
+    def _growth_candidates(self) -> list[GrowthCandidates]:
         """Return the gangs that start now, and those that were not resized recently.
 
         Gangs that are to end, to move or to shrink are left out of the latter.
         """
         state = self._state
-        turns = state.elastic.beside(self._starting, self._now)
+        turns = state.elastic.extra_workers_of_starting(self._starting_elastic, self._now)
         if state.elastic:
-            ready, resized = state.elastic.may_grow(
+            ready, resized = state.elastic.find_growable(
                 state.pending,
-                self._sheet.cluster,
-                leaving=self._leaving(),
+                self._session.cluster,
+                leaving=self._ending_jobs(),
                 calm_since=self._now - self._rules.grow_after_seconds,
             )
             turns += ready
-            self._look_at = min(self._look_at, resized + self._rules.grow_after_seconds)
-        return [turn for turn in turns if turn.entry.job.tenant not in self._only.but]
+            self._due_at = min(self._due_at, resized + self._rules.grow_after_seconds)
+        return [turn for turn in turns if turn.entry.job.tenant not in self._restrictions.excluded]
 
-    def _leaving(self) -> set[JobId]:
+    def _ending_jobs(self) -> set[JobId]:
         """Return the jobs that are to end or to move, and the gangs whose extra workers are."""
         ids = self._state.running_victims() | {move.job for move in self._moves}
         made = [*self._preemptions, *(each.preempt for each in self._consolidations)]
@@ -294,161 +299,169 @@ class Cycle:
         extras = (self._state.running.extras.get(job) for job in tuple(ids))
         return ids | {one.job.extends for one in extras if one and one.job.extends is not None}
 
-    def _take_turn(self, turn: _Turn) -> None:
+    def _try_next(self, turn: _ClassCursor) -> None:
         """Try the next job of a lane, and apply the outcome to the other jobs of the lane."""
         entry = turn.entry
-        if entry.job.tenant in self._only.but:
-            self._pass_over(turn)
+        if entry.job.tenant in self._restrictions.excluded:
+            self._skip_class(turn)
             return
-        outcome = self._try(entry)
+        outcome = self._try_admit(entry)
         if outcome is Outcome.ADMITTED:
             turn.next += 1
         elif outcome is Outcome.WOULD_DELAY:
             self._block(entry.job.tenant)
-            turn.entries = self._foresight.ending_in_time(turn.entries[turn.next + 1 :])
+            turn.entries = self._reservations.ending_in_time(turn.entries[turn.next + 1 :])
             turn.next = 0
-        elif outcome is Outcome.HELD_STILL:
+        elif outcome is Outcome.VICTIMS_HOLD_QUOTA:
             turn.entries = []
-            self._used_up.add(entry.job.tenant)
-        elif self._waits_no_longer(entry, outcome) or self._preempt(entry):
+            self._without_quota.add(entry.job.tenant)
+        elif self._preempt_speculative(entry, outcome) or self._preempt(entry):
             turn.next += 1
         else:
             turn.entries = []
             if outcome is Outcome.NO_ROOM:
                 self._block(entry.job.tenant)
-                self._foresight.add_head(entry)
+                self._reservations.add_head(entry)
                 self._consolidate(entry)
             else:
-                self._used_up.add(entry.job.tenant)
+                self._without_quota.add(entry.job.tenant)
 
-    def _pass_over(self, turn: _Turn) -> None:
+    def _skip_class(self, turn: _ClassCursor) -> None:
         """Skip a job whose tenant is excluded from this cycle; keep its reservation."""
         entry = turn.entry
         turn.entries = []
-        if not self._within.may_pay(self._sheet.cluster, entry.job):
-            self._used_up.add(entry.job.tenant)
+        if not self._planner.may_fit_quota(self._session.cluster, entry.job):
+            self._without_quota.add(entry.job.tenant)
             return
         self._block(entry.job.tenant)
-        self._foresight.skip_head(entry)
+        self._reservations.skip_head(entry)
 
-    def _try(self, entry: Entry) -> Outcome:
+    def _try_admit(self, entry: PendingJob) -> Outcome:
         job, waiting = entry.job, self._state.pending
-        if not self._within.may_pay(self._sheet.cluster, job):
+        if not self._planner.may_fit_quota(self._session.cluster, job):
             return Outcome.NO_QUOTA
-        if not waiting.may_fit(entry.lane.shape, self._sheet.cluster):
+        if not waiting.may_fit(entry.job_class.request_class, self._session.cluster):
             return Outcome.NO_ROOM
-        if self._foresight.would_delay(entry):
+        if self._reservations.would_delay(entry):
             return Outcome.WOULD_DELAY
-        places = self._within.plan(self._sheet.cluster, job)
+        places = self._planner.plan(self._session.cluster, job)
         if places is None:
-            waiting.failed(entry.lane.shape)
+            waiting.record_failure(entry.job_class.request_class)
             return Outcome.NO_ROOM
-        return self._try_there(entry, places)
+        return self._try_admit_at(entry, places)
 
-    def _try_there(self, entry: Entry, places: Places) -> Outcome:
+    def _try_admit_at(self, entry: PendingJob, places: Places) -> Outcome:
         """Admit the job on these places, or elsewhere if they are not permitted."""
         job = entry.job
-        found = self._within.payable(self._sheet.cluster, job, places)
+        found = self._planner.permitted(self._session.cluster, job, places)
         if found is None:
             return Outcome.NO_QUOTA
-        if not self._books.fits_with_victims(job.tenant, found[1]):
-            return Outcome.HELD_STILL
-        if self._foresight.is_delay_unknown(job):
+        if not self._quota.fits_with_victims(job.tenant, found[1]):
+            return Outcome.VICTIMS_HOLD_QUOTA
+        if self._reservations.is_delay_unknown(job):
             return Outcome.WOULD_DELAY
-        if not self._foresight.try_backfill(job, found[0]):
-            beside = self._beside(entry)
+        if not self._reservations.try_backfill(job, found[0]):
+            beside = self._place_outside_reservations(entry)
             if isinstance(beside, Outcome):
                 return beside
             found = beside
         self._admit(job, *found)
         return Outcome.ADMITTED
 
-    def _beside(self, entry: Entry) -> tuple[Places, Charge] | Outcome:
+    def _place_outside_reservations(self, entry: PendingJob) -> tuple[Places, Charge] | Outcome:
         """Return places that avoid all reservations before the job, or why there are none.
 
         A refusal is remembered for the shape of the request, unless the quota decided it: other
         tenants may have another quota.
         """
-        job, cluster = entry.job, self._foresight.cluster_with_reservations(entry.job)
-        places = None if cluster is None else self._within.plan(cluster, job)
+        job, cluster = entry.job, self._reservations.cluster_with_reservations(entry.job)
+        places = None if cluster is None else self._planner.plan(cluster, job)
         found = None
         if cluster is not None and places is not None:
-            found = self._within.payable(cluster, job, places)
-        if found is not None and not self._books.fits_with_victims(job.tenant, found[1]):
-            return Outcome.HELD_STILL
-        if found is not None and self._foresight.try_backfill(job, found[0]):
+            found = self._planner.permitted(cluster, job, places)
+        if found is not None and not self._quota.fits_with_victims(job.tenant, found[1]):
+            return Outcome.VICTIMS_HOLD_QUOTA
+        if found is not None and self._reservations.try_backfill(job, found[0]):
             return found
         if places is None or (found is not None and found[0] == places):
-            self._foresight.remember_delay(entry)
+            self._reservations.remember_delay(entry)
         return Outcome.WOULD_DELAY
 
-    def _preempt(self, entry: Entry) -> bool:
+    def _preempt(self, entry: PendingJob) -> bool:
         """Preempt other jobs for this one, if that is possible; return whether it was."""
-        preemption = self._preemptor.seek(entry) if self._only.preempt else None
-        if self._preemptor.has_searched:
-            self._foresight.stop_computing()
+        preemption = self._preemption_planner.plan(entry) if self._restrictions.preempt else None
+        if self._preemption_planner.has_searched:
+            self._reservations.stop_computing()
         if preemption is None:
             return False
-        self._stop_for(entry, preemption)
+        self._record_preemption(entry, preemption)
         return True
 
-    def _waits_no_longer(self, entry: Entry, outcome: Outcome) -> bool:
+    def _preempt_speculative(self, entry: PendingJob, outcome: Outcome) -> bool:
         """Preempt speculatively backfilled jobs for this one, if due; return whether it was."""
         if outcome is not Outcome.NO_ROOM:
             return False
-        if self._patience.begins(entry.job):
-            self._foresight.discard(entry.job)
-        preemption = self._patience.ends(entry.job) if self._only.preempt else None
+        if self._backfill_delays.start_delay(entry.job):
+            self._reservations.discard(entry.job)
+        preemption = (
+            self._backfill_delays.preempt_after_delay(entry.job)
+            if self._restrictions.preempt
+            else None
+        )
         if preemption is None:
             return False
-        self._stop_for(entry, preemption)
+        self._record_preemption(entry, preemption)
         return True
 
-    def _consolidate(self, entry: Entry) -> None:
+    def _consolidate(self, entry: PendingJob) -> None:
         """Move jobs for this one, if that is worth its cost."""
-        if not self._only.preempt:
+        if not self._restrictions.preempt:
             return
-        found = self._consolidator.seek(entry, busy=self._preemptor.has_searched)
+        found = self._consolidation_planner.plan(
+            entry, postpone=self._preemption_planner.has_searched
+        )
         if found is None:
             return
-        self._foresight.remove_head(entry.job)
+        self._reservations.remove_head(entry.job)
         self._count(entry.job.tenant, found.charge, 1)
-        self._sheet.hold(entry.job, found.decision.preempt.placements)
-        for (running, charge), move in zip(found.moved, found.decision.moves, strict=True):
+        self._session.hold(entry.job, found.decision.preempt.placements)
+        for (running, charge), move in zip(found.moves, found.decision.moves, strict=True):
             self._count(running.job.tenant, running.charge, -1)
             self._count(running.job.tenant, charge, 1)
-            self._sheet.hold(running.job, move.placements)
+            self._session.hold(running.job, move.placements)
         self._consolidations.append(found.decision)
-        self._foresight.record_move()
+        self._reservations.record_move()
 
-    def _stop_for(self, entry: Entry, preemption: Preemption) -> None:
-        for running in preemption.stopped:
+    def _record_preemption(self, entry: PendingJob, preemption: PlannedPreemption) -> None:
+        for running in preemption.victims:
             self._count(running.job.tenant, running.charge, -1)
         self._count(entry.job.tenant, preemption.charge, 1)
-        self._sheet.hold(entry.job, preemption.decision.placements)
+        self._session.hold(entry.job, preemption.decision.placements)
         self._preemptions.append(preemption.decision)
         places = preemption.decision.placements
-        self._foresight.record_preemption(entry.job, places, preemption.stopped)
+        self._reservations.record_preemption(entry.job, places, preemption.victims)
 
     def _admit(self, job: Job, places: Places, charge: Charge) -> None:
-        self._sheet.hold(job, places)
+        self._session.hold(job, places)
         self._count(job.tenant, charge, 1)
-        self._books.held.add(job.tenant, charge)
+        self._quota.held.add(job.tenant, charge)
         self._held.append((job.tenant, charge))
         self._admitted.append(Admit(job.id, places))
         if job.extra_workers and job.extends is None:
-            self._starting.append(job)
-        self._foresight.record_start(RunningJob(job, places, self._now, charge))
+            self._starting_elastic.append(job)
+        self._reservations.record_start(RunningJob(job, places, self._now, charge))
 
     def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
         if not charge:
             return
         self._usage.add(tenant, charge, sign=sign)
         self._counted.append((tenant, charge, sign))
-        if self._felt is not None and self._felt is not self._usage:
-            self._felt.add(tenant, charge, sign=sign * self._books.history.weight_of_current)
+        if self._effective_usage is not None and self._effective_usage is not self._usage:
+            self._effective_usage.add(
+                tenant, charge, sign=sign * self._quota.history.weight_of_current
+            )
         self._order.forget(tenant)
-        self._within.forget()
+        self._planner.forget()
 
     def _is_blocked(self, tenant: Tenant) -> bool:
         """Tell whether strict order holds the tenant's jobs back.
@@ -456,30 +469,30 @@ class Cycle:
         A job that lacks GPUs blocks its strict cohort. A job that lacks quota blocks only its own
         tenant.
         """
-        scope = self._books.strict_scope(tenant)
-        return scope is not None and (scope in self._blocked or tenant in self._used_up)
+        scope = self._quota.strict_scope(tenant)
+        return scope is not None and (scope in self._blocked or tenant in self._without_quota)
 
     def _block(self, tenant: Tenant) -> None:
         """Block the strict scope of the tenant, if it has one."""
-        scope = self._books.strict_scope(tenant)
+        scope = self._quota.strict_scope(tenant)
         if scope is not None:
             self._blocked.add(scope)
 
-    def _turns(self) -> list[_Turn]:
+    def _cursors(self) -> list[_ClassCursor]:
         """Return the turns of all pending jobs but those with reserved places."""
         waiting, reserved = self._state.pending, self._state.reserved
         entries = [waiting.get(job) for job in reserved]
-        apart = {id(entry.lane) for entry in entries if entry is not None}
+        apart = {id(entry.job_class) for entry in entries if entry is not None}
         turns = []
-        for lane in self._lanes():
+        for lane in self._classes_to_try():
             if id(lane) in apart:
                 rest = [entry for entry in lane.entries if entry.job.id not in reserved]
-                turns.append(_Turn(lane, rest))
+                turns.append(_ClassCursor(lane, rest))
             else:
-                turns.append(_Turn(lane, lane.entries))
+                turns.append(_ClassCursor(lane, lane.entries))
         return [turn for turn in turns if turn.entries]
 
-    def _lanes(self) -> Iterable[Lane]:
+    def _classes_to_try(self) -> Iterable[JobClass]:
         """Return the lanes to try.
 
         A lane that is known to fail is left out where its failure has no effect on other lanes.
@@ -490,9 +503,11 @@ class Cycle:
             or rules.reserve_after_seconds < inf
             or rules.preemption.any
             or bool(self._state.running.extras)
-            or any(cohort.order for cohort in self._books.quotas.cohorts)
+            or any(cohort.order for cohort in self._quota.quotas.cohorts)
         )
         if looks_at_all:
-            return waiting.lanes()
-        cluster = self._sheet.cluster
-        return [lane for lane in waiting.lanes() if waiting.may_fit(lane.shape, cluster)]
+            return waiting.job_classes()
+        cluster = self._session.cluster
+        return [
+            lane for lane in waiting.job_classes() if waiting.may_fit(lane.request_class, cluster)
+        ]

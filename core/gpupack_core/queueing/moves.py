@@ -16,18 +16,18 @@ from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Move, PreemptionReason
 from gpupack_core.queueing.drain import node_to_drain
 from gpupack_core.queueing.job import RunningJob, Tenant
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.reservation import Planner
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.request import Gang
 
-MOST: Final = 8
+MAX_PLANS: Final = 8
 """The maximum number of plans in one cycle, so that it is short; the next one is due at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PlannedMove:
     """The decision and its effect on quota usage."""
 
     decision: Move
@@ -35,24 +35,24 @@ class Moved:
     charge: Charge
 
 
-class Mover:
+class MovePlanner:
     """The moves of one cycle."""
 
     def __init__(
-        self, state: State, sheet: Session, within: WithinQuota, plan: Planner, now: float
+        self, state: State, sheet: Session, within: QuotaPlanner, plan: Planner, now: float
     ) -> None:
-        self._state, self._sheet, self._within, self._now = state, sheet, within, now
-        self._foresight = BackfillReservations(
+        self._state, self._session, self._planner, self._now = state, sheet, within, now
+        self._reservations = BackfillReservations(
             state, sheet, plan, now, max_computed=state.quota.rules.max_reservations_per_cycle
         )
-        self._in_vain: set[tuple[Tenant, Gang]] = set()
+        self._failed: set[tuple[Tenant, Gang]] = set()
         self._plans = 0
-        self._look_at = inf
+        self._due_at = inf
 
     @property
-    def look_at(self) -> float:
+    def due_at(self) -> float:
         """Return the time at which a job could be moved that has not been tried now."""
-        return min(self._look_at, self._foresight.due_at)
+        return min(self._due_at, self._reservations.due_at)
 
     def candidates(self) -> list[RunningJob]:
         """Return the movable jobs on devices to drain, the longest running first."""
@@ -67,40 +67,40 @@ class Mover:
         )
         return sorted(found, key=lambda running: (running.started, running.job.id))
 
-    def heed(self) -> None:
+    def respect_reservations(self) -> None:
         """Respect the reservations of the last cycle's queue heads."""
-        self._foresight.add_last_heads()
+        self._reservations.add_last_heads()
 
-    def seek(self, running: RunningJob) -> Moved | None:
+    def plan(self, running: RunningJob) -> PlannedMove | None:
         """Return the job's new places; its own charge must not be counted during this call."""
         job = running.job
         kind = job.tenant, job.gang
-        if kind in self._in_vain:
+        if kind in self._failed:
             return None
-        if self._plans >= MOST:
-            self._look_at = self._now
+        if self._plans >= MAX_PLANS:
+            self._due_at = self._now
             return None
-        if self._foresight.is_delay_unknown(job):
+        if self._reservations.is_delay_unknown(job):
             return None
         self._plans += 1
-        found = self._within.places(self._without(running), job)
+        found = self._planner.place(self._without(running), job)
         if found is None or not self._state.quota.fits_with_victims(job.tenant, found[1]):
-            self._in_vain.add(kind)
+            self._failed.add(kind)
             return None
-        return Moved(Move(job.id, found[0], PreemptionReason.MAINTENANCE), running, found[1])
+        return PlannedMove(Move(job.id, found[0], PreemptionReason.MAINTENANCE), running, found[1])
 
-    def moves(self) -> None:
+    def record_move(self) -> None:
         """Record that a job moves in this cycle: less is free."""
-        self._foresight.record_move()
+        self._reservations.record_move()
 
-    def remember(self) -> None:
+    def save_reservations(self) -> None:
         """Keep the reservations of the queue heads for the rest of the cycle."""
-        self._foresight.save(complete=False)
+        self._reservations.save(complete=False)
 
     def _without(self, running: RunningJob) -> Cluster:
         """Return what is free once the job has ended, without places reserved for queue heads."""
-        kept = self._foresight.cluster_with_reservations(running.job)
-        cluster = (self._sheet.cluster if kept is None else kept).overlay()
+        kept = self._reservations.cluster_with_reservations(running.job)
+        cluster = (self._session.cluster if kept is None else kept).overlay()
         for placement in running.placements:
             cluster.suppose_free(placement)
         return cluster

@@ -5,8 +5,8 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 
 from gpupack_core.queueing.job import Job, Rank, Tenant
+from gpupack_core.queueing.pending_jobs import JobClass, PendingJob, PendingJobs
 from gpupack_core.queueing.usage import Usage
-from gpupack_core.queueing.waiting import Entry, Lane, Waiting
 
 Precedence = tuple[int, tuple[float, ...], Rank]
 """The sort key of a job; the smallest goes first.
@@ -26,7 +26,7 @@ class Order:
         self._usage = usage
         self._shares: dict[Tenant, tuple[float, ...]] = {}
 
-    def precedence(self, entry: Entry) -> Precedence:
+    def precedence(self, entry: PendingJob) -> Precedence:
         """Return the sort key of a pending job."""
         return entry.rank.minus_priority, self._shares_of(entry.job.tenant), entry.rank
 
@@ -39,27 +39,27 @@ class Order:
         for other in [of for of in self._shares if tree.tenant(of).path[0] == changed]:
             del self._shares[other]
 
-    def position(self, entry: Entry, waiting: Waiting) -> int:
+    def position(self, entry: PendingJob, waiting: PendingJobs) -> int:
         """Return its position; 1 is the first. Admissions before it change shares and positions."""
-        return 1 + sum(self.count_before(entry, lane) for lane in waiting.lanes())
+        return 1 + sum(self.count_before(entry, lane) for lane in waiting.job_classes())
 
-    def jobs_before(self, entry: Entry, waiting: Waiting) -> list[Job]:
+    def jobs_before(self, entry: PendingJob, waiting: PendingJobs) -> list[Job]:
         """Return the jobs before it, lane by lane."""
         return [
             other.job
-            for lane in waiting.lanes()
+            for lane in waiting.job_classes()
             for other in lane.entries[: self.count_before(entry, lane)]
         ]
 
-    def count_before(self, entry: Entry, lane: Lane) -> int:
+    def count_before(self, entry: PendingJob, job_class: JobClass) -> int:
         """Return the number of jobs of the lane before it. Ranks begin with the priority."""
-        ours, theirs = self._shares_of(entry.job.tenant), self._shares_of(lane.tenant)
+        ours, theirs = self._shares_of(entry.job.tenant), self._shares_of(job_class.tenant)
         by_priority = attrgetter("rank.minus_priority")
         if theirs < ours:
-            return bisect_right(lane.entries, entry.rank.minus_priority, key=by_priority)
+            return bisect_right(job_class.entries, entry.rank.minus_priority, key=by_priority)
         if theirs > ours:
-            return bisect_left(lane.entries, entry.rank.minus_priority, key=by_priority)
-        return bisect_left(lane.entries, entry.rank, key=attrgetter("rank"))
+            return bisect_left(job_class.entries, entry.rank.minus_priority, key=by_priority)
+        return bisect_left(job_class.entries, entry.rank, key=attrgetter("rank"))
 
     def _shares_of(self, tenant: Tenant) -> tuple[float, ...]:
         if self._usage is None:

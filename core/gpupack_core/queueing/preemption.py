@@ -12,45 +12,45 @@ from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Job, RunningJob
+from gpupack_core.queueing.pending_jobs import PendingJob
 from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.trials import Found
-from gpupack_core.queueing.waiting import Entry
-from gpupack_core.queueing.within import WithinQuota
 from gpupack_core.units import WHOLE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class PlannedPreemption:
     """The decision and its effect on quota usage."""
 
     decision: Preempt
-    stopped: tuple[RunningJob, ...]
+    victims: tuple[RunningJob, ...]
     charge: Charge
 
 
-class Preemptor:
+class PreemptionPlanner:
     """The preemptions of one cycle."""
 
     def __init__(
         self,
         state: State,
         sheet: Session,
-        within: WithinQuota,
+        within: QuotaPlanner,
         foresight: BackfillReservations,
         now: float,
     ) -> None:
-        self._foresight = foresight
-        self._state, self._sheet, self._within, self._now = state, sheet, within, now
+        self._reservations = foresight
+        self._state, self._session, self._planner, self._now = state, sheet, within, now
         self._rules = state.quota.rules.preemption
-        self._searches, self._most = (
+        self._searches, self._max_searches = (
             0,
             0 if state.computes_reservations_next else self._rules.max_searches_per_cycle,
         )
-        self._stopping = state.running_victims() | state.stuck
-        self.look_at = inf
+        self._ending = state.running_victims() | state.stuck
+        self.due_at = inf
         """The next time at which a search could have another result."""
 
     @property
@@ -58,42 +58,46 @@ class Preemptor:
         """Tell whether a search took place in this cycle."""
         return self._searches > 0
 
-    def seek(self, entry: Entry) -> Preemption | None:
+    def plan(self, entry: PendingJob) -> PlannedPreemption | None:
         """Return victims for the job at the lowest cost that is found; None: none are.
 
         The victims are only extra workers of elastic gangs, if they are enough: these are preempted
         for any pending job.
         """
-        extras = self._extras()
+        extras = self._extra_workers()
         by_right = self._rules.any and entry.job.preempts
-        if not (by_right or extras) or (extras and self._foresight.is_delay_unknown(entry.job)):
+        if not (by_right or extras) or (extras and self._reservations.is_delay_unknown(entry.job)):
             return None
         if not self._may_search(entry):
             return None
         self._searches += 1
         job = entry.job
-        found = self._among_extras(job) if extras else None
+        found = self._search_extra_workers(job) if extras else None
         if found is None and by_right:
-            found = self._beside_extras(job, extras) if extras else self._by_right(job)
+            found = (
+                self._search_ignoring_extra_workers(job, extras)
+                if extras
+                else self._search_by_policy(job)
+            )
         if found is None:
-            entry.lane.searched = self._now
+            entry.job_class.searched_at = self._now
             return None
-        self._stopping |= {running.job.id for running in found.stopped}
+        self._ending |= {running.job.id for running in found.victims}
         return found
 
-    def begins(self, job: Job) -> float | None:
+    def earliest_preemption(self, job: Job) -> float | None:
         """Return when enough running jobs can be preempted for the job; None: never as things are.
 
         The minimum run times of the victims are over at that time.
         """
         if not self._rules.any or not job.preempts:
             return None
-        grounds = self._grounds(job, relieved=self._stops_own(job))
-        protected = self._protected(grounds)
+        grounds = self._policy(job, relieved=self._may_preempt_own_tenant(job))
+        protected = self._protected_seconds(grounds)
         if not protected:
             return None
         census = self._state.running.census
-        times = [self._now, *census.unprotected_at(protected, self._now, self._stopping)]
+        times = [self._now, *census.unprotected_at(protected, self._now, self._ending)]
         if self._victims_at(times[-1], grounds, protected) is None:
             return None
         low, high = 0, len(times) - 1
@@ -109,20 +113,20 @@ class Preemptor:
         self, at: float, grounds: Grounds, protected: Mapping[int, float]
     ) -> Found | None:
         """Return victims among the jobs that run now, as it will be at that time."""
-        cluster, census = self._sheet.cluster, self._state.running.census
-        candidates, _ = census.candidates(protected, at, self._stopping)
+        cluster, census = self._session.cluster, self._state.running.census
+        candidates, _ = census.candidates(protected, at, self._ending)
         if not candidates:
             return None
-        search = Search(grounds, candidates, cluster, self._within)
-        return search.run(anywhere=self._within.plan(cluster, grounds.job) is not None)
+        search = Search(grounds, candidates, cluster, self._planner)
+        return search.run(anywhere=self._planner.plan(cluster, grounds.job) is not None)
 
-    def _extras(self) -> list[RunningJob]:
+    def _extra_workers(self) -> list[RunningJob]:
         """Return the extra workers that are not being preempted, the longest running first."""
         running = self._state.running.extras.values()
-        alive = (one for one in running if one.job.id not in self._stopping)
+        alive = (one for one in running if one.job.id not in self._ending)
         return sorted(alive, key=lambda one: (one.started, one.job.id))
 
-    def _among_extras(self, job: Job) -> Preemption | None:
+    def _search_extra_workers(self, job: Job) -> PlannedPreemption | None:
         """Search for victims among extra workers, without places of queue heads before the job.
 
         Otherwise any job could take these places.
@@ -133,49 +137,53 @@ class Preemptor:
             for number, sample in of_tenant.items()
             if sample.job.extends is not None
         }
-        grounds = self._grounds(job, relieved=False)
-        found = self._search(grounds, self._sheet.cluster, kinds)
-        if found is not None and not self._foresight.try_backfill(job, found.places):
-            beside = self._foresight.cluster_with_reservations(job)
+        grounds = self._policy(job, relieved=False)
+        found = self._search(grounds, self._session.cluster, kinds)
+        if found is not None and not self._reservations.try_backfill(job, found.places):
+            beside = self._reservations.cluster_with_reservations(job)
             found = None if beside is None else self._search(grounds, beside, kinds)
-            if found is not None and not self._foresight.try_backfill(job, found.places):
+            if found is not None and not self._reservations.try_backfill(job, found.places):
                 found = None
         return None if found is None else self._preemption(grounds, found, ())
 
-    def _by_right(self, job: Job) -> Preemption | None:
-        grounds = self._grounds(job, relieved=self._stops_own(job))
-        found = self._search(grounds, self._sheet.cluster, self._protected(grounds))
+    def _search_by_policy(self, job: Job) -> PlannedPreemption | None:
+        grounds = self._policy(job, relieved=self._may_preempt_own_tenant(job))
+        found = self._search(grounds, self._session.cluster, self._protected_seconds(grounds))
         return None if found is None else self._preemption(grounds, found, ())
 
-    def _beside_extras(self, job: Job, extras: Sequence[RunningJob]) -> Preemption | None:
+    def _search_ignoring_extra_workers(
+        self, job: Job, extras: Sequence[RunningJob]
+    ) -> PlannedPreemption | None:
         """Search for victims as if no extra workers ran, and add those that are in the way."""
-        cluster = self._sheet.cluster.overlay()
+        cluster = self._session.cluster.overlay()
         for extra in extras:
             for placement in extra.placements:
                 cluster.suppose_free(placement)
-        with self._uncounted(extras):
-            grounds = self._grounds(job, relieved=self._stops_own(job))
-            found = self._search(grounds, cluster, self._protected(grounds))
+        with self._without_usage_of(extras):
+            grounds = self._policy(job, relieved=self._may_preempt_own_tenant(job))
+            found = self._search(grounds, cluster, self._protected_seconds(grounds))
             if found is None:
                 return None
             in_the_way = self._in_the_way(job, found, extras, cluster)
         gangs = {one.running.job.id for one in found.victims}
         own = [extra for extra in extras if extra.job.extends in gangs]
         if len(in_the_way) > len(own):
-            with self._uncounted(own):
-                alone = self._alone(grounds, found, own)
+            with self._without_usage_of(own):
+                alone = self._with_own_extra_workers(grounds, found, own)
             if alone is not None:
                 found, in_the_way = alone, own
         return self._preemption(grounds, found, in_the_way)
 
-    def _alone(self, grounds: Grounds, found: Found, own: Sequence[RunningJob]) -> Found | None:
+    def _with_own_extra_workers(
+        self, grounds: Grounds, found: Found, own: Sequence[RunningJob]
+    ) -> Found | None:
         """Return the same victims, if they and their own extra workers are enough."""
-        cluster = self._sheet.cluster.overlay()
+        cluster = self._session.cluster.overlay()
         stopped = [one.running for one in found.victims]
         for running in (*stopped, *own):
             for placement in running.placements:
                 cluster.suppose_free(placement)
-        for places, charge in self._within.ways(cluster, grounds.job):
+        for places, charge in self._planner.placements(cluster, grounds.job):
             if grounds.allow(stopped, charge):
                 return Found(found.victims, places, charge)
         return None
@@ -207,25 +215,25 @@ class Preemptor:
         return stopped
 
     @contextmanager
-    def _uncounted(self, extras: Sequence[RunningJob]) -> Iterator[None]:
+    def _without_usage_of(self, extras: Sequence[RunningJob]) -> Iterator[None]:
         usage = self._state.quota.usage
         for extra in extras:
             usage.add(extra.job.tenant, extra.charge, sign=-1)
-        self._within.forget()
+        self._planner.forget()
         try:
             yield
         finally:
             for extra in extras:
                 usage.add(extra.job.tenant, extra.charge)
-            self._within.forget()
+            self._planner.forget()
 
-    def _grounds(self, job: Job, *, relieved: bool) -> Grounds:
-        keys = frozenset(self._state.quota.keys.allowed(self._sheet.cluster, job.gang.request))
+    def _policy(self, job: Job, *, relieved: bool) -> Grounds:
+        keys = frozenset(self._state.quota.keys.allowed(self._session.cluster, job.gang.request))
         return Grounds(self._state.quota, job, keys, relieved=relieved)
 
     def _preemption(
         self, grounds: Grounds, found: Found, extras: Sequence[RunningJob]
-    ) -> Preemption:
+    ) -> PlannedPreemption:
         stopped = tuple(one.running for one in found.victims)
         victims = tuple(
             Victim(
@@ -236,19 +244,19 @@ class Preemptor:
             for running in (*stopped, *extras)
         )
         decision = Preempt(grounds.job.id, victims, found.places)
-        return Preemption(decision, (*stopped, *extras), found.charge)
+        return PlannedPreemption(decision, (*stopped, *extras), found.charge)
 
-    def _may_search(self, entry: Entry) -> bool:
+    def _may_search(self, entry: PendingJob) -> bool:
         """Tell whether a search is due; it never takes place twice at one instant."""
-        searched = entry.lane.searched
+        searched = entry.job_class.searched_at
         if searched is not None:
             due = searched + self._rules.retry_seconds
             if due > self._now:
-                self.look_at = min(self.look_at, due)
+                self.due_at = min(self.due_at, due)
             if due > self._now or searched >= self._now:
                 return False
-        if self._searches >= self._most:
-            self.look_at = self._now
+        if self._searches >= self._max_searches:
+            self.due_at = self._now
             return False
         return True
 
@@ -258,18 +266,18 @@ class Preemptor:
         if not protected:
             return None
         census = self._state.running.census
-        candidates, later = census.candidates(protected, self._now, self._stopping)
-        self.look_at = min(self.look_at, later)
+        candidates, later = census.candidates(protected, self._now, self._ending)
+        self.due_at = min(self.due_at, later)
         if not candidates:
             return None
-        search = Search(grounds, candidates, cluster, self._within)
-        return search.run(anywhere=self._within.plan(cluster, grounds.job) is not None)
+        search = Search(grounds, candidates, cluster, self._planner)
+        return search.run(anywhere=self._planner.plan(cluster, grounds.job) is not None)
 
-    def _stops_own(self, job: Job) -> bool:
+    def _may_preempt_own_tenant(self, job: Job) -> bool:
         own = self._state.running.of(job.tenant) if self._rules.priority else ()
         return any(one.job.priority < job.priority and one.job.extends is None for one in own)
 
-    def _protected(self, grounds: Grounds) -> dict[int, float]:
+    def _protected_seconds(self, grounds: Grounds) -> dict[int, float]:
         """Return by kind how long its jobs are protected, for all kinds with possible victims."""
         return {
             number: self._state.quota.min_runtime(tenant)

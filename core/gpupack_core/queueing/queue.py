@@ -26,10 +26,13 @@ from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.charge import ModelKey
 from gpupack_core.queueing.cycle import Cycle, Restrictions
 from gpupack_core.queueing.decisions import Admit, Consolidate, Decisions, Preempt
+from gpupack_core.queueing.direct_admission import DirectAdmission
 from gpupack_core.queueing.drain import Drains
-from gpupack_core.queueing.elastic import Elastic
+from gpupack_core.queueing.elastic_gangs import ElasticGangs
+from gpupack_core.queueing.explanation import Explainer
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.pending_jobs import PendingJobs
 from gpupack_core.queueing.quota import Quotas
 from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.reasons import Wait
@@ -37,9 +40,6 @@ from gpupack_core.queueing.reservation import Planner, Reservation
 from gpupack_core.queueing.rules import Rules
 from gpupack_core.queueing.state import State
 from gpupack_core.queueing.usage_history import UsageHistory
-from gpupack_core.queueing.visit import Visit
-from gpupack_core.queueing.waiting import Waiting
-from gpupack_core.queueing.why import Why
 from gpupack_core.request import Gang
 from gpupack_core.units import NodeName
 
@@ -64,8 +64,8 @@ class Queue:
         self.rules = rules
         self._state = State(
             QuotaUsage(quotas, rules),
-            Waiting(by_priority=rules.by_priority),
-            elastic=Elastic(by_priority=rules.by_priority),
+            PendingJobs(by_priority=rules.by_priority),
+            elastic=ElasticGangs(by_priority=rules.by_priority),
         )
         if history is not None:
             self._state.quota.history = history
@@ -111,7 +111,7 @@ class Queue:
 
     def gangs(self) -> list[Gang]:
         """Return the gangs that are pending; equal ones may be there several times."""
-        return [lane.gang for lane in self._state.pending.lanes()]
+        return [lane.gang for lane in self._state.pending.job_classes()]
 
     @property
     def state(self) -> State:
@@ -161,7 +161,7 @@ class Queue:
         started = now if since is None else min(since, now)
         running = RunningJob(job, places, started, state.quota.charge(cluster, places))
         state.record_start(running)
-        state.elastic.starts(job, started)
+        state.elastic.record_start(job, started)
         state.quota.held.add(job.tenant, running.charge)
         if job.id not in state.running_victims():
             state.quota.usage.add(job.tenant, running.charge)
@@ -180,8 +180,8 @@ class Queue:
             raise NotHeld(f"job {job.id} does not run")
         running = RunningJob(job, places, before.started, state.quota.charge(cluster, places))
         state.running.add(running)
-        state.elastic.ends(before.job, now)
-        state.elastic.starts(job, now)
+        state.elastic.record_end(before.job, now)
+        state.elastic.record_start(job, now)
         state.quota.held.add(before.job.tenant, before.charge, sign=-1)
         state.quota.held.add(job.tenant, running.charge)
         if not stopping:
@@ -227,7 +227,7 @@ class Queue:
             self._void()
         if reserved is not None and reserved.in_place:
             state.reserved[job] = replace(reserved, since=now)
-        state.elastic.ends(running.job, now)
+        state.elastic.record_end(running.job, now)
         state.stuck.discard(job)
         state.speculative.remove(job)
         state.quota.held.add(running.job.tenant, running.charge, sign=-1)
@@ -340,14 +340,14 @@ class Queue:
 
     def record_release(self, row: int) -> None:
         """Record that something on the node in this row of the cluster is free again."""
-        self._state.pending.freed(row)
+        self._state.pending.record_release(row)
         self._dirty()
 
     def record_node_change(self, node: NodeName, cluster: Cluster) -> None:
         """Record that the node was added, removed, repaired, broken or relabelled."""
         row = cluster.row(node)
         if row is not None:
-            self._state.pending.freed(row)
+            self._state.pending.record_release(row)
         self._measured = False
         self._void()
 
@@ -420,7 +420,7 @@ class Queue:
         If it is admitted, a call of `start` must follow.
         """
         self._measure(cluster)
-        return Visit(self._state, cluster, plan, now).of(job)
+        return DirectAdmission(self._state, cluster, plan, now).try_admit(job)
 
     def explain(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
         """Return why a job waits, as of the last cycle.
@@ -431,7 +431,7 @@ class Queue:
         entry = self._state.pending.get(job)
         if entry is None:
             raise NotHeld(f"job {job} does not wait")
-        return Why(self._state, cluster, plan, now).of(entry)
+        return Explainer(self._state, cluster, plan, now).explain(entry)
 
     def jobs_before(self, job: JobId) -> list[Job]:
         """Return the pending jobs that are before it now, in no particular order.

@@ -47,33 +47,33 @@ class Borrowed:
     @property
     def text(self) -> str:
         """Return the amount in words, such as «8 borrowed H100 GPUs»."""
-        return gpus(self.milli, self.key).replace(" ", " borrowed ", 1)
+        return gpus_text(self.milli, self.key).replace(" ", " borrowed ", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Why a job waits, when it starts, and what would help: the answer that every surface shows.
 
-    `cause`: the reason in words. `lasting_cause`: the reason without times, which is equal for
-    equal states. `position` of `waiting`: among all pending jobs and standalone pods of the
-    cluster, in the order of admission; 1 is the first. `first`: the job that it waits for.
-    `refusal`: why it does not fit. `lacks_room`: whether it lacks nothing but GPUs. `left`: what
+    `cause`: the reason in words. `cause_without_times`: the reason without times, which is equal
+    for equal states. `position` of `pending`: among all pending jobs and standalone pods of the
+    cluster, in the order of admission; 1 is the first. `blocked_by`: the job that it waits for.
+    `refusal`: why it does not fit. `lacks_only_gpus`: whether it lacks nothing else. `left`: what
     the quota allows its tenant beyond what is used, in milli-GPU of the models that it may use,
-    including models that the cluster does not have. `helps`: what would let it start. `borrowed`:
-    what other tenants could give back, which not every reader may know.
+    including models that the cluster does not have. `remedies`: what would let it start.
+    `borrowed`: what other tenants could give back, which not every reader may know.
     """
 
     reason: WaitReason
     cause: str
     start: Start
     position: int
-    waiting: int
-    first: JobId | None = None
+    pending: int
+    blocked_by: JobId | None = None
     refusal: Refusal | None = None
-    lasting_cause: str = ""
+    cause_without_times: str = ""
     left: float = inf
-    lacks_room: bool = False
-    helps: tuple[str, ...] = ()
+    lacks_only_gpus: bool = False
+    remedies: tuple[str, ...] = ()
     borrowed: tuple[Borrowed, ...] = ()
 
     @property
@@ -82,23 +82,23 @@ class Wait:
         return _joined(self.cause, start_text(self.start))
 
     @property
-    def lasting(self) -> str:
+    def message_without_times(self) -> str:
         """Return the message without times."""
-        return _joined(self.lasting_cause, lasting_start_text(self.start))
+        return _joined(self.cause_without_times, lasting_start_text(self.start))
 
 
 def _joined(*parts: str) -> str:
     return "; ".join(filter(None, parts))
 
 
-def gpus(milli: float, key: ModelKey = ANY) -> str:
+def gpus_text(milli: float, key: ModelKey = ANY) -> str:
     """Return the number of GPUs in words, such as «1.5 H100 GPUs» or «1 GPU»."""
     number = f"{milli / WHOLE_GPU:g}"
     noun = "GPU" if number == "1" else "GPUs"
     return f"{number} {key} {noun}" if key else f"{number} {noun}"
 
 
-def soon(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a time such as «35 min»; it is rounded up, so that it is never too early."""
     for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= 2 * length:
@@ -111,14 +111,14 @@ def name_of(job: Job, *, to: Job) -> str:
     return job.name or str(job.id) if job.tenant == to.tenant else "a job of another namespace"
 
 
-def owner(node: TreeNode) -> str:
+def node_text(node: TreeNode) -> str:
     """Return the name of a node, such as «namespace team-a», «cohort research», «the cluster»."""
     if node.id == TOP:
         return "the cluster"
     return f"{'namespace' if node.is_tenant else 'cohort'} {node.name}"
 
 
-def no_room(refusal: str) -> str:
+def does_not_fit(refusal: str) -> str:
     """Return the cause; `refusal` is that of the plan and says what would help."""
     return f"does not fit: {refusal}"
 
@@ -128,11 +128,11 @@ def never_fits(refusal: str) -> str:
     return f"can never start on these nodes: {refusal}; {NEW_NODES}"
 
 
-def never_payable(node: TreeNode, *, asked: int, most: float) -> str:
+def exceeds_quota(node: TreeNode, *, requested: int, maximum: float) -> str:
     """Return the cause for a job that its quota would not allow if nothing else ran."""
     return (
-        f"can never start within its quota: {gpus(asked)} requested, {owner(node)} may use at most "
-        f"{gpus(max(most, 0))} of these models; {LARGER_QUOTA}"
+        f"can never start within its quota: {gpus_text(requested)} requested, {node_text(node)} "
+        f"may use at most {gpus_text(max(maximum, 0))} of these models; {LARGER_QUOTA}"
     )
 
 
@@ -140,55 +140,62 @@ NEW_NODES: Final = "needs other nodes or another request"
 LARGER_QUOTA: Final = "needs a larger quota or a smaller request"
 
 
-def room_kept_for(first: str) -> str:
-    """Return the lasting cause for a job that would delay a queue head."""
-    return f"blocked by the reservation of {first}"
+def blocked_by_reservation_of(head: str) -> str:
+    """Return the cause, without times, for a job that would delay a queue head."""
+    return f"blocked by the reservation of {head}"
 
 
-def room_kept(first: str, waited: float, ends_within: float | None) -> str:
+def blocked_by_reservation(head: str, waited: float, ends_within: float | None) -> str:
     """Return the cause for a job that would delay a queue head."""
-    text = f"blocked by the reservation of {first}, which has waited for {soon(waited)}"
+    text = f"blocked by the reservation of {head}, which has waited for {duration_text(waited)}"
     if ends_within is None:
         return f"{text}; starts on other GPUs or after that job"
-    return f"{text}; a job that ends within {soon(ends_within)} by its deadline can be backfilled"
+    limit = duration_text(ends_within)
+    return f"{text}; a job that ends within {limit} by its deadline can be backfilled"
 
 
-def victims_end(victims: int, waited: float | None = None) -> str:
+def preempting(victims: int, waited: float | None = None) -> str:
     """Return the cause for a preemptor whose victims have not ended.
 
     `waited` None: the cause without the time.
     """
     jobs, end = ("1 job", "it has") if victims == 1 else (f"{victims} jobs", "they have")
-    since = "" if waited is None else f" (for {soon(waited)})"
+    since = "" if waited is None else f" (for {duration_text(waited)})"
     return f"preempting {jobs}{since}; starts when {end} terminated"
 
 
 NEXT_CYCLE: Final = "will be admitted in the next scheduling cycle"
-OWN_PLACES: Final = (
+RESTARTING_IN_PLACE: Final = (
     "restarting on the same GPUs; starts when the pods of its last attempt have terminated"
 )
-HELD_STILL: Final = "waiting for preempted jobs to release quota"
+WAITING_FOR_QUOTA: Final = "waiting for preempted jobs to release quota"
 
 
-def borrowing_limit(node: TreeNode, key: ModelKey, *, used: float, asked: int, left: float) -> str:
+def borrowing_limit_reached(
+    node: TreeNode, key: ModelKey, *, used: float, requested: int, left: float
+) -> str:
     """Return the cause for a job whose tenant or cohort has reached its borrowing limit."""
-    promised, limit = node.guaranteed.get(key, 0), node.limit(key).borrowing or 0
+    guaranteed, limit = node.guaranteed.get(key, 0), node.limit(key).borrowing or 0
+    owner = node_text(node)
     return (
-        f"borrowing limit of {owner(node)} reached: {gpus(asked)} requested, "
-        f"{gpus(max(left, 0), key)} left ({gpus(used)} in use, quota {gpus(promised)}, borrowing "
-        f"limit {gpus(limit)}); starts when jobs of {owner(node)} end, or with a higher limit"
+        f"borrowing limit of {owner} reached: {gpus_text(requested)} requested, "
+        f"{gpus_text(max(left, 0), key)} left ({gpus_text(used)} in use, quota "
+        f"{gpus_text(guaranteed)}, borrowing limit {gpus_text(limit)}); starts when jobs of "
+        f"{owner} end, or with a higher limit"
     )
 
 
-def quota_used(node: TreeNode, key: ModelKey, *, used: float, asked: int, left: float) -> str:
+def insufficient_quota(
+    node: TreeNode, key: ModelKey, *, used: float, requested: int, left: float
+) -> str:
     """Return the cause for a job that lacks quota: all is used, or others do not lend it."""
     return (
-        f"insufficient quota: {gpus(asked)} requested, {gpus(max(left, 0), key)} left to borrow "
-        f"from {owner(node)} ({gpus(used)} in use, the rest not lendable); starts when jobs that "
-        "borrow end, or with a larger nominal quota"
+        f"insufficient quota: {gpus_text(requested)} requested, {gpus_text(max(left, 0), key)} "
+        f"left to borrow from {node_text(node)} ({gpus_text(used)} in use, the rest not lendable); "
+        "starts when jobs that borrow end, or with a larger nominal quota"
     )
 
 
-def behind(first: str, scope: TreeNode) -> str:
+def blocked_by_head(head: str, scope: TreeNode) -> str:
     """Return the cause for a job behind the queue head of a strict order."""
-    return f"blocked by {first}, the queue head of {owner(scope)} (strict order)"
+    return f"blocked by {head}, the queue head of {node_text(scope)} (strict order)"

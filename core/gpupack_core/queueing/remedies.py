@@ -15,7 +15,7 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.queueing import start
 from gpupack_core.queueing.charge import ModelKey, min_charge
 from gpupack_core.queueing.job import Job
-from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason, gpus
+from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason, gpus_text
 from gpupack_core.queueing.state import State
 from gpupack_core.reasons import Reason, Refusal, counted
 from gpupack_core.units import WHOLE_GPU
@@ -32,31 +32,32 @@ class Remedies:
 NO_REMEDIES: Final = Remedies()
 
 
-def of(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
+def find_remedies(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
     """Return what helps a job that waits for this reason; nothing changes."""
     match wait.reason:
         case WaitReason.UNSATISFIABLE:
-            return Remedies(tuple(_of_never(job, wait)))
+            return Remedies(tuple(_for_unsatisfiable(job, wait)))
         case WaitReason.NO_ROOM if wait.refusal is not None:
-            return Remedies((*_of_room(job, wait.refusal), *start.start_remedies(wait.start)))
+            return Remedies((*_for_refusal(job, wait.refusal), *start.start_remedies(wait.start)))
         case WaitReason.QUOTA_USED:
             found = _borrowed(state, cluster, job)
-            return Remedies(tuple(_of_quota(state, cluster, job)), tuple(found))
+            return Remedies(tuple(_for_quota(state, cluster, job)), tuple(found))
         case WaitReason.BORROWING_LIMIT:
-            return Remedies(tuple(_of_quota(state, cluster, job)))
+            return Remedies(tuple(_for_quota(state, cluster, job)))
         case WaitReason.ROOM_KEPT:
-            return Remedies(tuple(_of_kept(state, wait, now)))
+            return Remedies(tuple(_for_reservation(state, wait, now)))
         case _:
             return Remedies()
 
 
-def _of_never(job: Job, wait: Wait) -> Iterable[str]:
+def _for_unsatisfiable(job: Job, wait: Wait) -> Iterable[str]:
     if wait.refusal is None:
-        less = gpus(min_charge(job.gang) - wait.left)
-        yield f"its quota would allow it with {less} less: it may use at most {gpus(wait.left)}"
-        yield f"a larger GPUQuota of its namespace allows {gpus(min_charge(job.gang))}"
+        less = gpus_text(min_charge(job.gang) - wait.left)
+        most = gpus_text(wait.left)
+        yield f"its quota would allow it with {less} less: it may use at most {most}"
+        yield f"a larger GPUQuota of its namespace allows {gpus_text(min_charge(job.gang))}"
         return
-    yield from _of_room(job, wait.refusal)
+    yield from _for_refusal(job, wait.refusal)
     if wait.refusal.reason is Reason.MODEL_MISMATCH:
         yield (
             f"nodes with GPUs of model {' or '.join(job.gang.request.models)} are added, or "
@@ -66,7 +67,7 @@ def _of_never(job: Job, wait: Wait) -> Iterable[str]:
         yield "nodes that fit it are added, or it requests what a node of the cluster has"
 
 
-def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:
+def _for_refusal(job: Job, refusal: Refusal) -> Iterable[str]:
     if refusal.nearest is not None:
         yield refusal.nearest.text
     workers = job.gang.workers
@@ -76,13 +77,13 @@ def _of_room(job: Job, refusal: Refusal) -> Iterable[str]:
         yield f"it would fit with {less} less: {refusal.placed} of {workers} {fit}"
 
 
-def _of_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
+def _for_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
     """Yield what helps with the key of which most is left."""
     key, left = _most_left(state, cluster, job)
     asked = min_charge(job.gang)
     if WHOLE_GPU <= left < asked:
-        less = gpus(asked - left, key)
-        yield f"its quota would allow it with {less} less: it has {gpus(left)} left"
+        less = gpus_text(asked - left, key)
+        yield f"its quota would allow it with {less} less: it has {gpus_text(left)} left"
 
 
 def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[ModelKey, float]:
@@ -105,10 +106,13 @@ def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
     return sorted(found, key=lambda of: (-of.milli, of.tenant, of.key))
 
 
-def _of_kept(state: State, wait: Wait, now: float) -> Iterable[str]:
-    kept = next((room for room in state.backfill_reservations if room.job.id == wait.first), None)
-    if kept is not None and kept.start_at < inf and kept.start_at - now >= 1:
+def _for_reservation(state: State, wait: Wait, now: float) -> Iterable[str]:
+    reservation = next(
+        (each for each in state.backfill_reservations if each.job.id == wait.blocked_by), None
+    )
+    seconds = inf if reservation is None else reservation.start_at - now
+    if 1 <= seconds < inf:
         yield (
-            f"with activeDeadlineSeconds of {int(kept.start_at - now)} or less it ends before the "
+            f"with activeDeadlineSeconds of {int(seconds)} or less it ends before the "
             "reservation starts and can be backfilled"
         )

@@ -19,13 +19,13 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import usable
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
+from gpupack_core.queueing.pending_jobs import may_fit_on_row
 from gpupack_core.queueing.projected_cluster import (
     FeasibleEnds,
     ProjectedCluster,
     allocate_job,
     release_job,
 )
-from gpupack_core.queueing.waiting import may_fit_on_row
 
 Planner = Callable[[Cluster, Job], Places | None]
 """A function that returns the job's places in a cluster, or None; the cluster is not changed."""

@@ -26,9 +26,9 @@ from gpupack_core.queueing.bounds import Bounds
 from gpupack_core.queueing.candidates import Candidate, Candidates, cost_of, order
 from gpupack_core.queueing.cover import Cover
 from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.relief import Relief
 from gpupack_core.queueing.trials import Found, Insufficient, Trials, is_below
-from gpupack_core.queueing.within import WithinQuota
 
 _FEW: Final = 9
 MANY: Final = 256
@@ -53,7 +53,7 @@ class Search:
         grounds: Grounds,
         candidates: Candidates,
         cluster: Cluster,
-        within: WithinQuota,
+        within: QuotaPlanner,
     ) -> None:
         self._grounds, self._job, self._plan = grounds, grounds.job, within.plan
         self._given, self._candidates = cluster, candidates

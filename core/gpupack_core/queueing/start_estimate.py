@@ -19,16 +19,16 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import Charge, min_charge
+from gpupack_core.queueing.estimate_cache import PlannedStart
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_core.queueing.order import Order
+from gpupack_core.queueing.pending_jobs import PendingJob
 from gpupack_core.queueing.projected_cluster import ProjectedCluster
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.released import is_released_at_once
 from gpupack_core.queueing.reservation import earliest_fit
 from gpupack_core.queueing.start import At, Start, Unknown, WhenReleased
-from gpupack_core.queueing.start_estimate_memo import Planned
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.waiting import Entry
-from gpupack_core.queueing.within import WithinQuota
 
 MAX_AHEAD: Final = 16
 """The maximum number of jobs before it for which starts are computed.
@@ -36,7 +36,7 @@ MAX_AHEAD: Final = 16
 With more, its own start is unknown.
 """
 
-STANDS_SECONDS: Final = 5.0
+MAX_PLAN_AGE_SECONDS: Final = 5.0
 """The seconds for which plans are used again, while nothing starts, ends or comes before."""
 
 NOTHING_HELPS: Final = (
@@ -51,13 +51,13 @@ class StartEstimate:
     """Start estimates for one state, of which only `state.estimates` changes."""
 
     def __init__(
-        self, state: State, cluster: Cluster, within: WithinQuota, order: Order, now: float
+        self, state: State, cluster: Cluster, within: QuotaPlanner, order: Order, now: float
     ) -> None:
         """Use `cluster` of a sheet, in which reserved places are held."""
-        self._state, self._cluster, self._within = state, cluster, within
+        self._state, self._cluster, self._planner = state, cluster, within
         self._order, self._now = order, now
 
-    def of(self, entry: Entry) -> Start:
+    def estimate(self, entry: PendingJob) -> Start:
         """Return At, WhenReleased or Unknown."""
         ahead = self._ahead(entry)
         if len(ahead) > MAX_AHEAD:
@@ -67,31 +67,31 @@ class StartEstimate:
         if own.placements is None:
             endless = any(each.placements and each.until == inf for each in planned[:-1])
             return Unknown(ENDLESS_BEFORE if endless else NOTHING_HELPS)
-        strict = [each.at for each in self._strictly_before(entry, ahead, planned)]
-        at = max(own.at, self._now, *strict)
+        strict = [each.start_at for each in self._strictly_before(entry, ahead, planned)]
+        at = max(own.start_at, self._now, *strict)
         if at < inf:
             return At(at, is_estimated=not self._is_certain(entry, planned))
         return WhenReleased(own.holders) if own.holders else Unknown(ENDLESS_BEFORE)
 
-    def _is_certain(self, entry: Entry, planned: Sequence[Planned]) -> bool:
+    def _is_certain(self, entry: PendingJob, planned: Sequence[PlannedStart]) -> bool:
         """Tell whether no other pending job can take what the last of these waits for."""
         own = planned[-1]
-        if own.guessed or any(each.placements for each in planned[:-1]):
+        if own.is_estimated or any(each.placements for each in planned[:-1]):
             return False
-        if entry.since + self._state.quota.rules.reserve_after_seconds <= self._now:
+        if entry.pending_since + self._state.quota.rules.reserve_after_seconds <= self._now:
             return True
         released = (
             place
             for one in self._state.running
-            if one.latest_end == own.at
+            if one.latest_end == own.start_at
             for place in one.placements
         )
         return is_released_at_once(self._cluster, own.placements or (), released)
 
-    def _ahead(self, entry: Entry) -> list[Entry]:
+    def _ahead(self, entry: PendingJob) -> list[PendingJob]:
         """Return the jobs before it, at most one more than starts are computed for."""
-        found = list[Entry]()
-        for lane in self._state.pending.lanes():
+        found = list[PendingJob]()
+        for lane in self._state.pending.job_classes():
             before = self._order.count_before(entry, lane)
             found += lane.entries[: min(before, MAX_AHEAD + 1)]
         kept = {
@@ -103,8 +103,8 @@ class StartEstimate:
         return sorted(found, key=self._order.precedence)[: MAX_AHEAD + 1]
 
     def _strictly_before(
-        self, entry: Entry, ahead: Sequence[Entry], planned: Sequence[Planned]
-    ) -> Iterator[Planned]:
+        self, entry: PendingJob, ahead: Sequence[PendingJob], planned: Sequence[PlannedStart]
+    ) -> Iterator[PlannedStart]:
         """Yield the plans before which it does not start, because of strict order."""
         books = self._state.quota
         scope = books.strict_scope(entry.job.tenant)
@@ -113,12 +113,12 @@ class StartEstimate:
             if scope is not None and same and plan.placements is not None:
                 yield plan
 
-    def _planned(self, jobs: Sequence[Job]) -> list[Planned]:
+    def _planned(self, jobs: Sequence[Job]) -> list[PlannedStart]:
         """Return a plan for each job after the ones before it; known first plans are used again."""
         state, known = self._state, self._state.estimates
         key = state.run_changes, state.disruptions, len(state.running), tuple(state.reserved)
-        if known.key != key or self._now >= known.made + STANDS_SECONDS:
-            known.key, known.made, known.planned = key, self._now, []
+        if known.key != key or self._now >= known.computed_at + MAX_PLAN_AGE_SECONDS:
+            known.key, known.computed_at, known.planned = key, self._now, []
         same = 0
         while same < min(len(known.planned), len(jobs)) and known.planned[same].job is jobs[same]:
             same += 1
@@ -129,16 +129,16 @@ class StartEstimate:
             known.planned = found
         return found
 
-    def _plan(self, job: Job, before: Sequence[Planned]) -> Planned:
+    def _plan(self, job: Job, before: Sequence[PlannedStart]) -> PlannedStart:
         """Return the plan for one job after the ones before it."""
-        payable_at, payers = self._payable_at(job, before)
+        quota_at, quota_holders = self._quota_allows_at(job, before)
         held = [each for each in before if each.placements is not None]
         also = [
-            RunningJob(each.job, each.placements or (), each.at, each.charge)
+            RunningJob(each.job, each.placements or (), each.start_at, each.charge)
             for each in held
-            if each.at < inf
+            if each.start_at < inf
         ]
-        also += self._beneficiaries()
+        also += self._preemptors()
         extras = self._state.running.extras
         cluster = self._cluster.overlay()
         for extra in extras.values():
@@ -149,18 +149,18 @@ class StartEstimate:
         )
         for each in held:
             future.adopt(each.job, each.placements or ())
-        at, placements = self._now, self._within.plan(cluster, job)
+        at, placements = self._now, self._planner.plan(cluster, job)
         if placements is None:
-            at, placements = earliest_fit(future, job, self._within.plan)
-        guessed = (future.is_estimated and at > self._now) or payable_at > self._now
-        guessed = guessed or any(each.guessed for each in held)
-        holders = payers
+            at, placements = earliest_fit(future, job, self._planner.plan)
+        guessed = (future.is_estimated and at > self._now) or quota_at > self._now
+        guessed = guessed or any(each.is_estimated for each in held)
+        holders = quota_holders
         if placements is not None and at == inf:
-            holders = self._without_end_on(placements) or payers
+            holders = self._without_end_on(placements) or quota_holders
         charge = self._state.quota.charge(self._cluster, placements or ())
-        return Planned(job, max(at, payable_at), placements, charge, guessed, holders)
+        return PlannedStart(job, max(at, quota_at), placements, charge, guessed, holders)
 
-    def _beneficiaries(self) -> list[RunningJob]:
+    def _preemptors(self) -> list[RunningJob]:
         """Return preemptors, which hold their places in the cluster already, as running jobs."""
         waiting = self._state.pending
         return [
@@ -186,7 +186,9 @@ class StartEstimate:
         ]
         return tuple(here or [one.job.id for one in endless])
 
-    def _payable_at(self, job: Job, before: Sequence[Planned]) -> tuple[float, tuple[JobId, ...]]:
+    def _quota_allows_at(
+        self, job: Job, before: Sequence[PlannedStart]
+    ) -> tuple[float, tuple[JobId, ...]]:
         """Return when its quota allows it, and the jobs of unknown end that have to end before."""
         books, needed = self._state.quota, min_charge(job.gang)
         if not books.has_limits or not needed:
@@ -220,7 +222,9 @@ class StartEstimate:
         )
         return not keys or sum(max(books.usage.available(leaf, key), 0) for key in keys) >= needed
 
-    def _ends(self, before: Sequence[Planned]) -> Iterable[tuple[float, JobId, Tenant, Charge]]:
+    def _ends(
+        self, before: Sequence[PlannedStart]
+    ) -> Iterable[tuple[float, JobId, Tenant, Charge]]:
         """Return the ends of all that counts against quotas, in order."""
         stopping = self._state.running_victims()
         found = [

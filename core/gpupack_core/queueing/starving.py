@@ -9,8 +9,8 @@ GPUs are held by a job that cannot be preempted, are broken, or are on too many 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.charge import min_charge
 from gpupack_core.queueing.job import Tenant
+from gpupack_core.queueing.pending_jobs import JobClass
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.waiting import Lane
 
 
 def starving_seconds(state: State, cluster: Cluster, now: float) -> dict[Tenant, float]:
@@ -22,17 +22,17 @@ def starving_seconds(state: State, cluster: Cluster, now: float) -> dict[Tenant,
         now: by the queue's clock.
     """
     found: dict[Tenant, float] = {}
-    for lane in state.pending.lanes():
-        if lane.entries and _is_promised(state, cluster, lane):
-            waited = now - min(entry.since for entry in lane.entries)
+    for lane in state.pending.job_classes():
+        if lane.entries and _is_guaranteed(state, cluster, lane):
+            waited = now - min(entry.pending_since for entry in lane.entries)
             found[lane.tenant] = max(found.get(lane.tenant, 0.0), waited)
     return found
 
 
-def _is_promised(state: State, cluster: Cluster, lane: Lane) -> bool:
+def _is_guaranteed(state: State, cluster: Cluster, job_class: JobClass) -> bool:
     """Tell whether the rest of the tenant's nominal quota of one model is enough for the gang."""
-    books, gang = state.quota, lane.gang
-    leaf, needed = books.tree.tenant(lane.tenant), min_charge(gang)
+    books, gang = state.quota, job_class.gang
+    leaf, needed = books.tree.tenant(job_class.tenant), min_charge(gang)
     used = books.usage.used_by(leaf)
     return needed > 0 and any(
         leaf.limit(key).nominal - used.get(key, 0) >= needed

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.drain import Drains
-from gpupack_core.queueing.elastic import Elastic
+from gpupack_core.queueing.elastic_gangs import ElasticGangs
+from gpupack_core.queueing.estimate_cache import EstimateCache
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob
+from gpupack_core.queueing.pending_jobs import Failures, PendingJobs
 from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.reservation import BackfillReservation, Reservation
 from gpupack_core.queueing.running import RunningJobs
 from gpupack_core.queueing.speculative_backfill import SpeculativeBackfills
-from gpupack_core.queueing.start_estimate_memo import Estimates
-from gpupack_core.queueing.waiting import Failures, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class State:
     """The state of a queue; mutable; only Queue changes it, except for what cycles remember."""
 
     quota: QuotaUsage
-    pending: Waiting
+    pending: PendingJobs
     running: RunningJobs = field(default_factory=RunningJobs)
     reserved: dict[JobId, Reservation] = field(default_factory=dict)
     """The reserved places by preemptor, in the order of the decisions.
@@ -48,7 +48,7 @@ class State:
     """The jobs that were speculatively backfilled before queue heads."""
     drains: Drains = field(default_factory=dict)
     """The devices that movable jobs are to leave."""
-    elastic: Elastic = field(default_factory=Elastic)
+    elastic: ElasticGangs = field(default_factory=ElasticGangs)
     """The running gangs that may grow."""
     heads: tuple[JobId, ...] = ()
     """The queue heads of the last cycle, with or without a computed reservation."""
@@ -61,7 +61,7 @@ class State:
     """The number of failures, repairs and configurations; each makes reservations void."""
     run_changes: int = 0
     """The number of jobs that began to run, ended or were withdrawn."""
-    estimates: Estimates = field(default_factory=Estimates)
+    estimates: EstimateCache = field(default_factory=EstimateCache)
     """The start estimates of the first pending jobs."""
 
     def copy(self) -> "State":
@@ -77,7 +77,7 @@ class State:
             speculative=self.speculative.copy(),
             drains=dict(self.drains),
             elastic=self.elastic.copy(),
-            estimates=Estimates(),
+            estimates=EstimateCache(),
         )
 
     def findings(self) -> "Findings":
@@ -94,7 +94,7 @@ class State:
 
     def restore(self, found: "Findings") -> None:
         """Take over what cycles of a copy found, as a cycle here would have found it, too."""
-        self.pending.remember(found.failures)
+        self.pending.restore(found.failures)
         counts = self.disruptions, self.run_changes
         is_same = (found.disruptions, found.run_changes) == counts
         if is_same and found.reserved == self.reserved.keys():
@@ -116,7 +116,9 @@ class State:
 
     def extra_workers_of(self, running: Iterable[RunningJob]) -> list[RunningJob]:
         """Return the running extra workers of these gangs."""
-        ids = [extra for one in running for extra in sorted(self.elastic.extras_of(one.job.id))]
+        ids = [
+            extra for one in running for extra in sorted(self.elastic.extra_workers_of(one.job.id))
+        ]
         return [self.running.extras[extra] for extra in ids]
 
     def record_start(self, running: RunningJob) -> None:
@@ -171,7 +173,7 @@ class State:
         for placement in places:
             row = cluster.row(placement.node)
             if row is not None:
-                self.pending.freed(row)
+                self.pending.record_release(row)
 
     def recount(self, cluster: Cluster) -> None:
         """Count charges again under new keys, and usage in a new tree."""

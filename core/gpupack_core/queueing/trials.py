@@ -16,7 +16,7 @@ from gpupack_core.queueing.candidates import Candidate, cost_of, order
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Places
-from gpupack_core.queueing.within import WithinQuota
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Insufficient:
 class Trials:
     """The trials for one job; the given cluster stays as it is."""
 
-    def __init__(self, cluster: Cluster, within: WithinQuota, grounds: Grounds) -> None:
+    def __init__(self, cluster: Cluster, within: QuotaPlanner, grounds: Grounds) -> None:
         self.cluster, self.gang = cluster.overlay(), grounds.job.gang
         self._within, self._grounds = within, grounds
 
@@ -57,7 +57,7 @@ class Trials:
         refused: list[tuple[Places, Charge]] = []
         if self.has_room():
             running = [one.running for one in victims]
-            for places, charge in self._within.ways(self.cluster, self._grounds.job):
+            for places, charge in self._within.placements(self.cluster, self._grounds.job):
                 if self._grounds.allow(running, charge):
                     return Found(tuple(victims), places, charge)
                 refused.append((places, charge))
@@ -65,7 +65,7 @@ class Trials:
 
     def ways(self) -> tuple[tuple[Places, Charge], ...]:
         """Return where the job fits and what it counts there, whatever the quota usage is."""
-        return tuple(self._within.ways(self.cluster, self._grounds.job))
+        return tuple(self._within.placements(self.cluster, self._grounds.job))
 
     def sparing(self, found: Found) -> Found:
         """Spare victims one by one, the dearest first, until all are needed; return the rest.

@@ -16,7 +16,7 @@ from typing import Final
 from gpupack_core.cluster import Cluster
 from gpupack_core.errors import NotHeld
 from gpupack_core.queueing.decisions import Admit, Decisions, Victim
-from gpupack_core.queueing.elastic import extra_worker
+from gpupack_core.queueing.elastic_gangs import extra_worker
 from gpupack_core.queueing.job import Job, JobId, Places
 from gpupack_core.queueing.projected_cluster import adopt_job
 from gpupack_core.queueing.queue import Queue
@@ -77,21 +77,21 @@ class WhatIf:
         self._queue.submit(job, self._now)
         entry = state.pending.get(job.id)
         assert entry is not None  # noqa: S101 - it was submitted just now
-        state.pending.searched(self._now, but=entry.lane)
+        state.pending.mark_searched(self._now, excluded=entry.job_class)
         stops: PredictedStart | None = None
         for _ in range(MAX_ROUNDS):
             found = self._cycle()
-            if admitted := _admitted(found, job.id):
+            if admitted := _admission_of(found, job.id):
                 return admitted
             if stops is not None:
                 return stops
-            stops = _stops(found, job.id)
+            stops = _preemption_for(found, job.id)
             self._carry_out(found)
             if not found and not self._is_due(found):
                 break
-        return stops or self.why(job.id)
+        return stops or self.explain(job.id)
 
-    def why(self, job: JobId) -> Wait:
+    def explain(self, job: JobId) -> Wait:
         """Return why a job waits.
 
         Raises:
@@ -137,14 +137,14 @@ class WhatIf:
         return extra_worker(running.job, int(number))
 
 
-def _admitted(found: Decisions, job: JobId) -> PredictedStart | None:
+def _admission_of(found: Decisions, job: JobId) -> PredictedStart | None:
     own = [each for each in found.admitted if each.job == job]
     beside = [each for each in found.admitted if each.job.startswith(f"{job}+")]
     places = tuple(place for each in own + beside for place in each.placements)
     return PredictedStart(places) if own else None
 
 
-def _stops(found: Decisions, job: JobId) -> PredictedStart | None:
+def _preemption_for(found: Decisions, job: JobId) -> PredictedStart | None:
     """Return the preemption or consolidation for it; the next cycle may still admit it at once."""
     made = (*found.preemptions, *(each.preempt for each in found.consolidations))
     stops = next((each for each in made if each.job == job), None)

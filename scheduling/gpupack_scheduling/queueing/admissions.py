@@ -392,7 +392,7 @@ class Admissions:
         waiting = self._waiting.get(job)
         if waiting is not None and job in self._queue.state.pending:
             wait = self._queue.explain(job, self._ledger.cluster, self.now(), self._plan)
-            if wait.lacks_room:
+            if wait.lacks_only_gpus:
                 self._show_lack(pod, self.now() - waiting.asked_at)
             return wait.message
         return self._waiting.obstacle(pod.metadata.uid)

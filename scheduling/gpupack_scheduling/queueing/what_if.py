@@ -106,7 +106,7 @@ class Prepared:
                 waiting=len(self.queue) - 1,
                 findings=findings,
             )
-        return Answer(wait=found, waiting=found.waiting, findings=findings)
+        return Answer(wait=found, waiting=found.pending, findings=findings)
 
     def explain(self, job_id: JobId) -> Answer:
         """Return why a job waits; no reason if its turn has just come."""
@@ -117,7 +117,7 @@ class Prepared:
             return dataclasses.replace(place, fits_now=True, findings=findings)
         return dataclasses.replace(
             place,
-            wait=question.why(job_id),
+            wait=question.explain(job_id),
             fits_now=self.plan(self.cluster, entry.job) is not None,
             findings=findings,
         )

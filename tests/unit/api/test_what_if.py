@@ -268,7 +268,7 @@ async def test_a_question_changes_nothing(ask, model, runs, job, quotas):
     before = (
         model.ledger.cluster.held(),
         model.ledger.cluster.arrays.free_milli.tolist(),
-        [entry.job for entry in state.waiting],
+        [entry.job for entry in state.pending],
         list(state.running),
         dict(state.reserved),
     )
@@ -277,7 +277,7 @@ async def test_a_question_changes_nothing(ask, model, runs, job, quotas):
     after = (
         model.ledger.cluster.held(),
         model.ledger.cluster.arrays.free_milli.tolist(),
-        [entry.job for entry in state.waiting],
+        [entry.job for entry in state.pending],
         list(state.running),
         dict(state.reserved),
     )

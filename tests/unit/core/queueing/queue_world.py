@@ -145,7 +145,7 @@ class World:
         return self
 
     def _stop(self, name):
-        for extra in sorted(self.queue.state.elastic.extras_of(JobId(name))):
+        for extra in sorted(self.queue.state.elastic.extra_workers_of(JobId(name))):
             self._stop(extra)
         for worker in range(len(self.running[name])):
             self.cluster.give_back(holder_name(name, worker))

@@ -196,7 +196,7 @@ def test_extra_workers_are_not_counted_among_those_who_wait():
     assert len(world.queue) == 1
     found = world.explain("b")
     assert isinstance(found, Wait)
-    assert found.waiting == 1
+    assert found.pending == 1
 
 
 def test_found_running_in_any_order_it_is_as_wide_as_it_was():
@@ -235,7 +235,7 @@ def invariants(world):
     for name, job in jobs.items():
         if name in running:
             assert len(running[name]) == job.gang.workers
-            assert len(world.queue.state.elastic.extras_of(name)) <= job.extra_workers
+            assert len(world.queue.state.elastic.extra_workers_of(name)) <= job.extra_workers
     books = world.queue.state.quota
     for tenant in TENANTS:
         leaf = books.tree.tenant(tenant)

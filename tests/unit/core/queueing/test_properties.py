@@ -8,8 +8,8 @@ from queue_strategies import TENANTS, quotas, submitted, worlds
 from queue_world import World, used, with_rules, within_limits
 
 from gpupack_core.queueing import NO_PREEMPTION, Quotas
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.usage import Usage
-from gpupack_core.queueing.within import WithinQuota
 
 EASY = with_rules(
     by_share=False,
@@ -156,9 +156,9 @@ def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
     world, jobs = drawn
     submitted(world, jobs)
     world.decide(at=10)
-    within = WithinQuota(world.queue.state.quota, world.plan)
+    within = QuotaPlanner(world.queue.state.quota, world.plan)
     for job in world.queue.jobs():
-        assert within.places(world.cluster, job) is None
+        assert within.place(world.cluster, job) is None
 
 
 @cases

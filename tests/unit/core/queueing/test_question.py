@@ -64,7 +64,14 @@ def everything(world):
         world.cluster.held(),
         {name: array.tolist() for name, array in arrays(world.cluster).items()},
         [entry.job for entry in state.pending],
-        [(lane.searched, lane.shape.seen, lane.shape.delayed) for lane in state.pending.lanes()],
+        [
+            (
+                of.searched_at,
+                of.request_class.failed_at_release,
+                of.request_class.delayed_at_release,
+            )
+            for of in state.pending.job_classes()
+        ],
         list(state.running),
         dict(state.reserved),
         [dict(usage.used_by(each)) for each in usage.tree.all()],
@@ -113,8 +120,8 @@ def test_what_cycles_on_a_copy_found_to_fail_is_not_tried_again():
     world.submit("waits")
     subject = question(world)
     world.queue.state.restore(subject.settle())
-    (lane,) = world.queue.state.pending.lanes()
-    assert lane.shape.seen == world.queue.state.pending.frees
+    (lane,) = world.queue.state.pending.job_classes()
+    assert lane.request_class.failed_at_release == world.queue.state.pending.releases
     world.end("a").decide()
     assert world.where == {"waits": "n1/0"}
 

@@ -56,7 +56,7 @@ def test_in_a_strict_cohort_nobody_overtakes_and_elsewhere_they_do():
     world.runs("old", "n1/0", "a").submit("large", 4, "b")
     world.submit("small", 1, "a").submit("other", 1, "c").decide()
     assert world.log == ["other starts"]
-    assert world.explain("small").first == "large"
+    assert world.explain("small").blocked_by == "large"
 
 
 def test_a_quota_that_is_used_up_holds_up_nobody_else():

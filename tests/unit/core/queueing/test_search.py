@@ -16,9 +16,9 @@ from queue_world import World, cohort, limit, quota
 from gpupack_core.queueing.candidates import Candidate
 from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.reservation import is_free
 from gpupack_core.queueing.search import Search
-from gpupack_core.queueing.within import WithinQuota
 
 NOW = 50.0
 
@@ -35,8 +35,8 @@ class Sought:
         keys = frozenset(state.quota.keys.allowed(world.cluster, self.job.gang.request))
         own = any(r.job.priority < self.job.priority for r in state.running.of(self.job.tenant))
         self.grounds = Grounds(state.quota, self.job, keys, relieved=own)
-        self.within = WithinQuota(state.quota, world.plan)
-        assume(self.within.places(world.cluster, self.job) is None)
+        self.within = QuotaPlanner(state.quota, world.plan)
+        assume(self.within.place(world.cluster, self.job) is None)
         census = Census()
         for running in state.running:
             if self.grounds.against(running.job.tenant) and self.grounds.against_job(running):
@@ -70,7 +70,7 @@ class Sought:
         """By a plan in a cluster without them."""
         sheet = self.without(subset)
         victims = [one.running for one in subset]
-        ways = self.within.ways(sheet, self.job)
+        ways = self.within.placements(sheet, self.job)
         return any(self.grounds.allow(victims, charge) for _, charge in ways)
 
     def cheapest(self):

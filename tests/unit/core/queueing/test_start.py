@@ -107,7 +107,7 @@ def test_holders_without_a_deadline_are_named_by_the_answer():
     world.submit("job", 2, workers=2, request=Request(gpus=2)).decide()
     wait = world.explain("job")
     assert wait.start == WhenReleased(("endless",))
-    assert "activeDeadlineSeconds" in wait.helps[-1]
+    assert "activeDeadlineSeconds" in wait.remedies[-1]
 
 
 def test_a_quota_is_waited_for_until_enough_of_its_jobs_have_ended():
@@ -133,7 +133,7 @@ def test_a_model_that_the_cluster_lacks_is_unsatisfiable_whether_or_not_it_is_bu
         "can never start on these nodes: 0 of 1 node fits: 1 node: model is not B300 "
         "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); needs other nodes or another request"
     )
-    assert wait.helps == (
+    assert wait.remedies == (
         "nodes with GPUs of model B300 are added, or gpuModels names a model that the cluster has",
     )
 
@@ -150,7 +150,7 @@ def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_no
         "1 node: fewer than 4 GPUs that match (most on one node: 2); the gang would fit with 3 "
         "GPUs less for each worker; needs other nodes or another request"
     )
-    assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
+    assert not any(NOW.search(text) for text in (wait.message, *wait.remedies))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_can_never_run_is_answered_with_what_the_best_node_has(request_, be
     wait = world.submit("job", request=request_).decide().explain("job")
     assert wait.message.startswith("can never start on these nodes: 0 of 1 node fits: ")
     assert best in wait.message
-    assert not any(NOW.search(text) for text in (wait.message, *wait.helps))
+    assert not any(NOW.search(text) for text in (wait.message, *wait.remedies))
 
 
 def test_a_request_beyond_the_whole_quota_is_unsatisfiable():

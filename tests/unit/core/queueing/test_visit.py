@@ -36,7 +36,7 @@ def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
     found = visit(world, starts=True)
     assert [place.devices[0].uuid for place in found] == ["n2/1"]
     refused = visit(world)
-    assert (refused.reason, refused.lasting) == (
+    assert (refused.reason, refused.message_without_times) == (
         WaitReason.ROOM_KEPT,
         "blocked by the reservation of pair; its start time is expected",
     )

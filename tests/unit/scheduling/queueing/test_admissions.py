@@ -220,7 +220,7 @@ def test_who_is_not_known_to_have_come_earlier_waits_from_now_on(full, since):
 
 def came(world, name):
     """Since when it waits."""
-    return world.admissions.queue.state.waiting.get(job_id(world.attempt(name))).since
+    return world.admissions.queue.state.pending.get(job_id(world.attempt(name))).pending_since
 
 
 def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world):
@@ -230,9 +230,9 @@ def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world)
 
 def test_an_attempt_that_waits_keeps_its_place_when_what_it_avoided_is_forgotten(full):
     full.asks("next", avoid=["a"])
-    entry = full.admissions.queue.state.waiting.get(job_id(full.attempt("next")))
+    entry = full.admissions.queue.state.pending.get(job_id(full.attempt("next")))
     full.asks("next")
-    assert full.admissions.queue.state.waiting.get(job_id(full.attempt("next"))) is entry
+    assert full.admissions.queue.state.pending.get(job_id(full.attempt("next"))) is entry
     full.ends("holder")
     full.decide()
     assert full.asks("next").placement[0].node == "b"

@@ -163,7 +163,7 @@ async def test_a_quota_or_cohort_may_name_the_cluster_itself(cluster):
     cluster.world.asks("train", gpus=4)
     await cluster.look()
     assert cluster.world.admissions.problems == {}
-    tree = cluster.world.admissions.queue.state.books.tree
+    tree = cluster.world.admissions.queue.state.quota.tree
     assert {node.id for node in tree.all()} == {"cohort/", "cohort/lab", "tenant/team"}
     shown = cluster.server.objects[CLUSTER]["status"]
     assert [shown[name] for name in ("nominal", "used", "borrowed", "lent")] == ["3", "4", "1", "0"]
@@ -234,7 +234,7 @@ async def test_a_moment_to_come_is_now_and_the_status_is_replaced(cluster):
 
 async def test_of_more_averages_than_a_status_takes_the_largest_are_written(cluster):
     await cluster.look()
-    history = cluster.world.admissions.queue.state.books.history
+    history = cluster.world.admissions.queue.state.quota.history
     for n in range(MAX_AVERAGES):
         history.averages[f"{n:063}"] = {"": 1000.0 + n, "H" * 64: 5.5}
     await cluster.look()

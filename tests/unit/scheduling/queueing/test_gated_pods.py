@@ -149,8 +149,8 @@ def test_a_pod_waits_since_nothing_but_the_queue_keeps_it(full, others):
     full.decide()
     full.ledger.pods.upsert(gated("p", created=20))
     full.decide()
-    entry = full.admissions.queue.state.waiting.get("pod/uid-p")
-    assert entry.since == (full.now if others else entry.job.submitted)
+    entry = full.admissions.queue.state.pending.get("pod/uid-p")
+    assert entry.pending_since == (full.now if others else entry.job.submitted)
 
 
 def test_a_pod_that_leaves_waits_no_longer(full):
@@ -222,7 +222,7 @@ def test_a_new_leader_keeps_room_for_a_pod_that_waited_before_it(full):
     full.now += 301
     full.admissions.withdraw_all()
     full.decide()
-    assert full.admissions.queue.state.waiting.get(pod_id("uid-p")).since == moment
+    assert full.admissions.queue.state.pending.get(pod_id("uid-p")).pending_since == moment
 
 
 def test_a_place_is_held_for_a_minute_and_not_again(world):

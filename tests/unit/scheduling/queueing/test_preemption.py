@@ -220,8 +220,8 @@ def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(worl
         assert "gang" in world.running()
         world.ledger.pods.remove(each)
     world.decide()
-    books = world.admissions.queue.state.quota
-    assert not any(books.usage.used_by(books.tree.tenant("guest")).values())
+    quota = world.admissions.queue.state.quota
+    assert not any(quota.usage.used_by(quota.tree.tenant("guest")).values())
     assert world.called()[-1] == "mine"
 
 
@@ -240,9 +240,9 @@ def begun_anew(world, shown, *, runs=("one",), **node):
 
 
 def borrowed(world, tenant):
-    """Milli-GPU that count in the books."""
-    books = world.admissions.queue.state.books
-    return sum(books.usage.of(books.tree.tenant(tenant)).values())
+    """Milli-GPU that count against quotas."""
+    quota = world.admissions.queue.state.quota
+    return sum(quota.usage.used_by(quota.tree.tenant(tenant)).values())
 
 
 def test_after_a_restart_nobody_who_asks_first_gets_the_room(world):

@@ -49,9 +49,9 @@ def test_a_pod_that_names_a_running_job_takes_nothing_out_of_the_books(world, na
     world.decide()
     running = {each.job.name: each for each in world.admissions.queue.state.running}
     assert sum(len(place.devices) for place in running["train"].placements) >= 4
-    used = world.admissions.queue.state.books.usage
-    tenant = world.admissions.queue.state.books.tree.tenant("team")
-    assert used.of(tenant)[""] >= 4000
+    used = world.admissions.queue.state.quota.usage
+    tenant = world.admissions.queue.state.quota.tree.tenant("team")
+    assert used.used_by(tenant)[""] >= 4000
 
 
 def test_a_pod_of_another_namespace_takes_nobody_out_of_the_queue(world):
@@ -69,8 +69,8 @@ def relabelled(number, *, worker, namespace="team"):
 
 
 def gpus_counted(world, tenant="team"):
-    books = world.admissions.queue.state.books
-    return books.usage.of(books.tree.tenant(tenant)).get("", 0) // 1000
+    quota = world.admissions.queue.state.quota
+    return quota.usage.used_by(quota.tree.tenant(tenant)).get("", 0) // 1000
 
 
 @pytest.mark.parametrize("index", [0, 1])

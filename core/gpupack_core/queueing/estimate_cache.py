@@ -9,29 +9,29 @@ from gpupack_core.queueing.job import Job, JobId, Places
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedStart:
     """The planned start and places of a job.
 
     `at` infinite: after holders without a known end. `placements` None: nowhere.
     """
 
     job: Job
-    at: float
+    start_at: float
     placements: Places | None
     charge: Charge
-    guessed: bool
+    is_estimated: bool
     holders: tuple[JobId, ...] = ()
 
     @property
     def until(self) -> float:
         """Return the latest end."""
-        return self.job.latest_end(self.at)
+        return self.job.latest_end(self.start_at)
 
 
 @dataclass(slots=True)
-class Estimates:
+class EstimateCache:
     """The last plans for the first jobs of the queue; mutable."""
 
     key: tuple[object, ...] = ()
-    made: float = -inf
-    planned: list[Planned] = field(default_factory=list)
+    computed_at: float = -inf
+    planned: list[PlannedStart] = field(default_factory=list)

@@ -14,82 +14,84 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.models import both
 from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
 from gpupack_core.queueing.job import Job, Places, Tenant
+from gpupack_core.queueing.pending_jobs import PendingJob, PendingJobs
 from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.queueing.reservation import Planner
 from gpupack_core.queueing.usage import Usage
-from gpupack_core.queueing.waiting import Entry, Waiting
 
 
-class WithinQuota:
+class QuotaPlanner:
     """A planner that respects quotas."""
 
-    def __init__(self, books: QuotaUsage, plan: Planner) -> None:
-        self._books, self.plan = books, plan
+    def __init__(self, quota: QuotaUsage, plan: Planner) -> None:
+        self._quota, self.plan = quota, plan
         self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
 
-    def places(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
+    def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
         """Return places and what they count; None: nowhere, or not within the quota."""
         places = self.plan(cluster, job)
-        return None if places is None else self.payable(cluster, job, places)
+        return None if places is None else self.permitted(cluster, job, places)
 
-    def payable(self, cluster: Cluster, job: Job, places: Places) -> tuple[Places, Charge] | None:
+    def permitted(self, cluster: Cluster, job: Job, places: Places) -> tuple[Places, Charge] | None:
         """Return these places if the quota allows them, or others that it allows."""
-        books = self._books
+        books = self._quota
         charge = books.charge(cluster, places)
         if not books.has_limits or books.usage.fits(job.tenant, charge):
             return places, charge
         ways = self._on_one_key(cluster, job)
         return next((way for way in ways if books.usage.fits(job.tenant, way[1])), None)
 
-    def ways(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
+    def placements(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
         """Yield where it fits, whatever the quota: the policy's choice, then key by key."""
         places = self.plan(cluster, job)
         if places is not None:
-            yield places, self._books.charge(cluster, places)
+            yield places, self._quota.charge(cluster, places)
             yield from self._on_one_key(cluster, job)
 
-    def may_pay(self, cluster: Cluster, job: Job) -> bool:
+    def may_fit_quota(self, cluster: Cluster, job: Job) -> bool:
         """Tell whether the quota may allow the job; False: it does not, wherever the job fits.
 
         The answer is cached until `forget`.
         """
         needed = min_charge(job.gang)
-        if not self._books.has_limits or not needed:
+        if not self._quota.has_limits or not needed:
             return True
-        asked = job.tenant, job.gang.request.models
-        left = self._left.get(asked)
+        key = job.tenant, job.gang.request.models
+        left = self._left.get(key)
         if left is None:
-            left = self._left[asked] = self._left_of(cluster, job)
+            left = self._left[key] = self._left_of(cluster, job)
         return left >= needed
 
-    def strict_heads(self, waiting: Waiting, cluster: Cluster, tenant: Tenant) -> Iterator[Entry]:
+    def strict_heads(
+        self, waiting: PendingJobs, cluster: Cluster, tenant: Tenant
+    ) -> Iterator[PendingJob]:
         """Yield the heads of lanes in the tenant's strict order that block it.
 
         A queue head that lacks quota blocks only its own tenant.
         """
-        scope = self._books.strict_scope(tenant)
-        for lane in waiting.lanes() if scope is not None else ():
-            if self._books.strict_scope(lane.tenant) != scope:
+        scope = self._quota.strict_scope(tenant)
+        for lane in waiting.job_classes() if scope is not None else ():
+            if self._quota.strict_scope(lane.tenant) != scope:
                 continue
-            if lane.tenant == tenant or self.may_pay(cluster, lane.head.job):
+            if lane.tenant == tenant or self.may_fit_quota(cluster, lane.head.job):
                 yield lane.head
 
-    def left_if_grown(self, cluster: Cluster, job: Job) -> float:
+    def left_on_any_model(self, cluster: Cluster, job: Job) -> float:
         """Return how much more the quota allows of permitted models, with enough GPUs of them.
 
         Models that the cluster does not have are included. Infinity: no limit.
         """
-        if not self._books.has_limits:
+        if not self._quota.has_limits:
             return inf
-        keys = self._books.keys.possible(cluster, job.gang.request)
+        keys = self._quota.keys.possible(cluster, job.gang.request)
         return self._sum_left(job, keys)
 
-    def most(self, cluster: Cluster, job: Job) -> float:
+    def max_charge(self, cluster: Cluster, job: Job) -> float:
         """Return how much its quota would allow of permitted models if no other job ran."""
-        if not self._books.has_limits:
+        if not self._quota.has_limits:
             return inf
-        leaf, unused = self._books.tree.tenant(job.tenant), Usage(self._books.tree)
-        keys = self._books.keys.allowed(cluster, job.gang.request)
+        leaf, unused = self._quota.tree.tenant(job.tenant), Usage(self._quota.tree)
+        keys = self._quota.keys.allowed(cluster, job.gang.request)
         return sum(max(unused.available(leaf, key), 0) for key in keys) if keys else inf
 
     def forget(self) -> None:
@@ -98,15 +100,15 @@ class WithinQuota:
 
     def _left_of(self, cluster: Cluster, job: Job) -> float:
         """Return what the quota leaves of the keys of all permitted models."""
-        keys = self._books.keys.allowed(cluster, job.gang.request)
+        keys = self._quota.keys.allowed(cluster, job.gang.request)
         return self._sum_left(job, keys) if keys else inf
 
     def _sum_left(self, job: Job, keys: tuple[ModelKey, ...]) -> float:
-        leaf, usage = self._books.tree.tenant(job.tenant), self._books.usage
+        leaf, usage = self._quota.tree.tenant(job.tenant), self._quota.usage
         return sum(max(usage.available(leaf, key), 0) for key in keys)
 
     def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
-        books, request = self._books, job.gang.request
+        books, request = self._quota, job.gang.request
         keys = books.keys.allowed(cluster, request)
         for key in keys if len(keys) > 1 else ():
             models = _both(request.models, books.keys.models_of(cluster, key))

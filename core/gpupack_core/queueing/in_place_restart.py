@@ -12,7 +12,9 @@ from gpupack_core.queueing.reservation import Reservation, is_free
 from gpupack_core.queueing.running import RunningJobs
 
 
-def remain_held(cluster: Cluster, reservation: Reservation, running: RunningJobs) -> bool:
+def is_held_by_last_attempt(
+    cluster: Cluster, reservation: Reservation, running: RunningJobs
+) -> bool:
     """Tell whether the job fits there as soon as its tenant's other holders of these GPUs end.
 
     The cluster is one without the reservation, in which the job does not fit there now.

@@ -17,10 +17,10 @@ from typing import Final
 
 from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.job import Job, JobId
-from gpupack_core.queueing.waiting import Entry, Waiting
+from gpupack_core.queueing.pending_jobs import PendingJob, PendingJobs
 from gpupack_core.request import Gang
 
-_NOBODY: Final[frozenset[JobId]] = frozenset()
+_NO_JOBS: Final[frozenset[JobId]] = frozenset()
 
 
 def extra_worker(job: Job, number: int) -> Job:
@@ -40,7 +40,7 @@ def extra_worker(job: Job, number: int) -> Job:
 
 
 @dataclass(slots=True)
-class _Width:
+class _GangSize:
     """A running gang; `since`: when it last started, grew or shrank."""
 
     job: Job
@@ -48,14 +48,14 @@ class _Width:
 
 
 @dataclass(slots=True, eq=False)
-class Growing:
+class GrowthCandidates:
     """The gangs of one lane that may grow in this cycle, and the next extra worker of the first."""
 
-    entries: Sequence[Entry]
-    _elastic: "Elastic"
+    entries: Sequence[PendingJob]
+    _elastic: "ElasticGangs"
     _at: int = 0
     _numbers: Iterator[int] = field(init=False)
-    entry: Entry = field(init=False)
+    entry: PendingJob = field(init=False)
     """The extra worker to try next."""
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class Growing:
             number = next(self._numbers, None)
             if number is not None:
                 extra = replace(of.job, id=JobId(f"{of.job.id}+{number}"))
-                self.entry = Entry(extra, of.rank, of.lane, of.since)
+                self.entry = PendingJob(extra, of.rank, of.job_class, of.pending_since)
                 return True
             self._at += 1
             self._numbers = self._free()
@@ -79,28 +79,28 @@ class Growing:
         if self._at == len(self.entries):
             return iter(())
         gang = self.entries[self._at].job
-        taken = self._elastic.extras_of(gang.id)
+        taken = self._elastic.extra_workers_of(gang.id)
         numbers = range(1, gang.extra_workers + 1)
         left = gang.extra_workers - len(taken)
         free = (number for number in numbers if JobId(f"{gang.id}+{number}") not in taken)
         return (number for number, _ in zip(free, range(left), strict=False))
 
 
-class Elastic:
+class ElasticGangs:
     """The elastic gangs that run, and their extra workers that run; mutable."""
 
     def __init__(self, *, by_priority: bool = True) -> None:
         self._by_priority = by_priority
-        self._widths: dict[JobId, _Width] = {}
-        self._extras: dict[JobId, set[JobId]] = {}
-        self._growing = Waiting(by_priority=by_priority)
+        self._sizes: dict[JobId, _GangSize] = {}
+        self._extra_workers: dict[JobId, set[JobId]] = {}
+        self._growing = PendingJobs(by_priority=by_priority)
         """One entry per gang that is not at its full size, under the gang's ID."""
 
-    def copy(self) -> "Elastic":
+    def copy(self) -> "ElasticGangs":
         """Return an independent copy."""
-        twin = Elastic(by_priority=self._by_priority)
-        twin._widths = {gang: replace(width) for gang, width in self._widths.items()}
-        twin._extras = {gang: extras.copy() for gang, extras in self._extras.items()}
+        twin = ElasticGangs(by_priority=self._by_priority)
+        twin._sizes = {gang: replace(width) for gang, width in self._sizes.items()}
+        twin._extra_workers = {gang: extras.copy() for gang, extras in self._extra_workers.items()}
         twin._growing = self._growing.copy()
         return twin
 
@@ -108,51 +108,51 @@ class Elastic:
         """Tell whether any running gang is not at its full size."""
         return len(self._growing) > 0
 
-    def extras_of(self, gang: JobId) -> AbstractSet[JobId]:
+    def extra_workers_of(self, gang: JobId) -> AbstractSet[JobId]:
         """Return the IDs of the gang's extra workers that run."""
-        return self._extras.get(gang, _NOBODY)
+        return self._extra_workers.get(gang, _NO_JOBS)
 
-    def starts(self, job: Job, now: float) -> None:
+    def record_start(self, job: Job, now: float) -> None:
         """Record a start; no effect on a job that is neither elastic nor an extra worker."""
         if job.extends is not None:
-            self._extras.setdefault(job.extends, set()).add(job.id)
-            self._resized(job.extends, now)
+            self._extra_workers.setdefault(job.extends, set()).add(job.id)
+            self._record_resize(job.extends, now)
         elif job.extra_workers:
-            self._widths[job.id] = _Width(job, now)
-            self._list(job.id, now)
+            self._sizes[job.id] = _GangSize(job, now)
+            self._update_entry(job.id, now)
 
-    def ends(self, job: Job, now: float) -> None:
+    def record_end(self, job: Job, now: float) -> None:
         """Record that a job has ended."""
         if job.extends is not None:
-            extras = self._extras[job.extends]
+            extras = self._extra_workers[job.extends]
             extras.discard(job.id)
             if not extras:
-                del self._extras[job.extends]
-            self._resized(job.extends, now)
-        elif self._widths.pop(job.id, None) is not None:
+                del self._extra_workers[job.extends]
+            self._record_resize(job.extends, now)
+        elif self._sizes.pop(job.id, None) is not None:
             self._growing.remove(job.id)
 
-    def _resized(self, gang: JobId, now: float) -> None:
-        width = self._widths.get(gang)
+    def _record_resize(self, gang: JobId, now: float) -> None:
+        width = self._sizes.get(gang)
         if width is not None:
             width.since = max(width.since, now)
-            self._list(gang, now)
+            self._update_entry(gang, now)
 
-    def _list(self, gang: JobId, now: float) -> None:
-        job = self._widths[gang].job
-        if len(self.extras_of(gang)) >= job.extra_workers:
+    def _update_entry(self, gang: JobId, now: float) -> None:
+        job = self._sizes[gang].job
+        if len(self.extra_workers_of(gang)) >= job.extra_workers:
             self._growing.remove(gang)
         elif gang not in self._growing:
-            self._growing.add(_wanted(job), now)
+            self._growing.add(_any_extra_worker(job), now)
 
-    def may_grow(
+    def find_growable(
         self,
-        waiting: Waiting,
+        waiting: PendingJobs,
         cluster: Cluster,
         *,
         leaving: Collection[JobId],
         calm_since: float,
-    ) -> tuple[list[Growing], float]:
+    ) -> tuple[list[GrowthCandidates], float]:
         """Return the gangs that may grow now and could fit a worker, and when others were resized.
 
         Args:
@@ -166,29 +166,31 @@ class Elastic:
             resized; infinity: there is none.
         """
         found, since = [], inf
-        for lane in self._growing.lanes():
-            if not waiting.may_fit(lane.shape, cluster):
+        for lane in self._growing.job_classes():
+            if not waiting.may_fit(lane.request_class, cluster):
                 continue
             ready = []
             for entry in lane.entries:
-                resized = self._widths[entry.job.id].since
+                resized = self._sizes[entry.job.id].since
                 if resized > calm_since:
                     since = min(since, resized)
                 elif entry.job.id not in leaving:
                     ready.append(entry)
             if ready:
-                found.append(Growing(ready, self))
+                found.append(GrowthCandidates(ready, self))
         return found, since
 
-    def beside(self, starting: Iterable[Job], now: float) -> list[Growing]:
+    def extra_workers_of_starting(
+        self, starting: Iterable[Job], now: float
+    ) -> list[GrowthCandidates]:
         """Return the extra workers of gangs that start in this cycle."""
-        fresh = Waiting(by_priority=self._by_priority)
+        fresh = PendingJobs(by_priority=self._by_priority)
         for job in starting:
-            if len(self.extras_of(job.id)) < job.extra_workers:
-                fresh.add(_wanted(job), now)
-        return [Growing(lane.entries, self) for lane in fresh.lanes()]
+            if len(self.extra_workers_of(job.id)) < job.extra_workers:
+                fresh.add(_any_extra_worker(job), now)
+        return [GrowthCandidates(lane.entries, self) for lane in fresh.job_classes()]
 
 
-def _wanted(job: Job) -> Job:
+def _any_extra_worker(job: Job) -> Job:
     """Return a job that stands for any extra worker of the gang, with the gang's ID."""
     return replace(extra_worker(job, 0), id=job.id, extra_workers=job.extra_workers)

@@ -16,17 +16,17 @@ _EQUAL = 1e-9
 """Shares that differ by less are equal."""
 
 
-class MoveRights:
+class MovePolicy:
     """The rules for one pending job; `keys`: of the GPUs that it may get.
 
     The quota usage stays as it is.
     """
 
     def __init__(self, books: QuotaUsage, job: Job, keys: frozenset[ModelKey]) -> None:
-        self._books, self._job, self._keys = books, job, keys
+        self._quota, self._job, self._keys = books, job, keys
         self._partings: dict[Tenant, tuple[TreeNode, TreeNode]] = {}
 
-    def may_be_moved(self, running: RunningJob) -> bool:
+    def may_move(self, running: RunningJob) -> bool:
         """Tell whether this job could be moved; `allow` decides it for certain places."""
         job = running.job
         if not job.movable or not job.preemptible or job.extends is not None:
@@ -40,7 +40,7 @@ class MoveRights:
             return bool(keys)  # the job may take less than all of any of them
         return any(self._is_fair(job.tenant, key, min_charge(self._job.gang)) for key in keys)
 
-    def allow(self, running: RunningJob, charge: Charge) -> bool:
+    def allows(self, running: RunningJob, charge: Charge) -> bool:
         """Tell whether the job may be moved when the pending job takes `charge`."""
         if running.job.tenant == self._job.tenant:
             return True
@@ -52,18 +52,18 @@ class MoveRights:
 
     def _is_fair(self, other: Tenant, key: ModelKey, milli: int) -> bool:
         """Tell whether our share is guaranteed, or not larger than theirs, with this much more."""
-        usage, tenant = self._books.usage, self._job.tenant
-        ours, theirs = self._parting(other)
+        usage, tenant = self._quota.usage, self._job.tenant
+        ours, theirs = self._diverging_nodes(other)
         usage.add(tenant, {key: milli})
         after = usage.share_of(ours, key)
         usage.add(tenant, {key: milli}, sign=-1)
         return not after or after <= usage.share_of(theirs, key) + _EQUAL
 
-    def _parting(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
+    def _diverging_nodes(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
         """Return our node and theirs, where the paths part."""
         known = self._partings.get(other)
         if known is None:
-            known = self._partings[other] = self._books.tree.diverging_nodes(
+            known = self._partings[other] = self._quota.tree.diverging_nodes(
                 self._job.tenant, other
             )
         return known

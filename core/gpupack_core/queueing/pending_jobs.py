@@ -22,13 +22,13 @@ from gpupack_core.queueing.job import Job, JobId, Rank, Tenant
 from gpupack_core.request import Gang, Request
 from gpupack_core.units import WHOLE_GPU
 
-_REMEMBERED = 4096
+_MAX_RELEASED_ROWS = 4096
 """The number of freed rows that are kept.
 
 A shape that failed before those is tried again without a check.
 """
 
-_SHAPES = 512
+_MAX_REQUEST_CLASSES = 512
 """The number of shapes that are kept although no job of them waits.
 
 The next job of a shape that failed need not be tried.
@@ -36,108 +36,114 @@ The next job of a shape that failed need not be tried.
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class PendingJob:
     """A pending job; `since`: when it came, or came back."""
 
     job: Job
     rank: Rank
-    lane: "Lane"
-    since: float
+    job_class: "JobClass"
+    pending_since: float
 
 
 @dataclass(slots=True, eq=False)
-class Shape:
+class RequestClass:
     """A request of a gang, by any tenant."""
 
     gang: Gang
-    seen: int | None = None
+    failed_at_release: int | None = None
     """The number of releases at its last failure; None: it may fit."""
-    lanes: int = 0
-    delayed: tuple[tuple[object, ...], int] | None = None
+    job_classes: int = 0
+    delayed_at_release: tuple[tuple[object, ...], int] | None = None
     """The reservations that a job would have delayed, and the number of releases then."""
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class JobClass:
     """Entries of one tenant and shape, by rank."""
 
     tenant: Tenant
-    shape: Shape
-    entries: list[Entry] = field(default_factory=list)
-    shortest: float = inf
+    request_class: RequestClass
+    entries: list[PendingJob] = field(default_factory=list)
+    shortest_seconds: float = inf
     """The shortest known or expected duration of its jobs, in seconds."""
-    searched: float | None = None
+    searched_at: float | None = None
     """The time of the last search for victims for its first job that found none."""
-    consolidated: float | None = None
+    consolidation_searched_at: float | None = None
     """The time of the last search for moves for its first job that found none."""
 
     @property
-    def head(self) -> Entry:
+    def head(self) -> PendingJob:
         """Return the first entry of a lane that is not empty."""
         return self.entries[0]
 
     @property
     def gang(self) -> Gang:
         """Return the gang that each of its jobs requests."""
-        return self.shape.gang
+        return self.request_class.gang
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
     """What cycles remember of pending jobs, with the fields of Shape and of Lane."""
 
-    shapes: Mapping[Gang, tuple[int | None, tuple[tuple[object, ...], int] | None]]
-    lanes: Mapping[tuple[Tenant, Gang], tuple[float | None, float | None]]
+    request_classes: Mapping[Gang, tuple[int | None, tuple[tuple[object, ...], int] | None]]
+    job_classes: Mapping[tuple[Tenant, Gang], tuple[float | None, float | None]]
 
 
-class Waiting:
+class PendingJobs:
     """Pending jobs; mutable, and bounded by the number of pending jobs."""
 
     def __init__(self, *, by_priority: bool = True) -> None:
         self._by_priority = by_priority
-        self._shapes: dict[Gang, Shape] = {}
-        self._lanes: dict[tuple[Tenant, Gang], Lane] = {}
-        self._entries: dict[JobId, Entry] = {}
-        self._freed: deque[int] = deque(maxlen=_REMEMBERED)
-        self._frees = 0
+        self._request_classes: dict[Gang, RequestClass] = {}
+        self._job_classes: dict[tuple[Tenant, Gang], JobClass] = {}
+        self._entries: dict[JobId, PendingJob] = {}
+        self._released_rows: deque[int] = deque(maxlen=_MAX_RELEASED_ROWS)
+        self._releases = 0
 
-    def copy(self) -> "Waiting":
+    def copy(self) -> "PendingJobs":
         """Return an independent copy, with what is remembered of failures."""
-        twin = Waiting(by_priority=self._by_priority)
-        twin._shapes = {gang: copy(shape) for gang, shape in self._shapes.items()}
-        for key, lane in self._lanes.items():
-            made = twin._lanes[key] = copy(lane)
-            made.shape = twin._shapes[lane.gang]
-            made.entries = [Entry(e.job, e.rank, made, e.since) for e in lane.entries]
+        twin = PendingJobs(by_priority=self._by_priority)
+        twin._request_classes = {gang: copy(shape) for gang, shape in self._request_classes.items()}
+        for key, lane in self._job_classes.items():
+            made = twin._job_classes[key] = copy(lane)
+            made.request_class = twin._request_classes[lane.gang]
+            made.entries = [PendingJob(e.job, e.rank, made, e.pending_since) for e in lane.entries]
             twin._entries.update((entry.job.id, entry) for entry in made.entries)
-        twin._freed, twin._frees = self._freed.copy(), self._frees
+        twin._released_rows, twin._releases = self._released_rows.copy(), self._releases
         return twin
 
     def failures(self) -> "Failures":
         """Return what is remembered of failures."""
         return Failures(
-            {gang: (shape.seen, shape.delayed) for gang, shape in self._shapes.items()},
-            {key: (lane.searched, lane.consolidated) for key, lane in self._lanes.items()},
+            {
+                gang: (shape.failed_at_release, shape.delayed_at_release)
+                for gang, shape in self._request_classes.items()
+            },
+            {
+                key: (lane.searched_at, lane.consolidation_searched_at)
+                for key, lane in self._job_classes.items()
+            },
         )
 
-    def remember(self, failures: "Failures") -> None:
+    def restore(self, failures: "Failures") -> None:
         """Take over what a copy found, as of the releases before it was made."""
-        for gang, of_shape in failures.shapes.items():
-            if (shape := self._shapes.get(gang)) is not None:
-                shape.seen, shape.delayed = of_shape
-        for key, of_lane in failures.lanes.items():
-            if (lane := self._lanes.get(key)) is not None:
-                lane.searched, lane.consolidated = of_lane
+        for gang, of_shape in failures.request_classes.items():
+            if (shape := self._request_classes.get(gang)) is not None:
+                shape.failed_at_release, shape.delayed_at_release = of_shape
+        for key, of_lane in failures.job_classes.items():
+            if (lane := self._job_classes.get(key)) is not None:
+                lane.searched_at, lane.consolidation_searched_at = of_lane
 
     def forget_searches(self) -> None:
         """Forget searches without result, which may find something now."""
-        for lane in self._lanes.values():
-            lane.searched = lane.consolidated = None
+        for lane in self._job_classes.values():
+            lane.searched_at = lane.consolidation_searched_at = None
 
-    def searched(self, now: float, *, but: Lane) -> None:
+    def mark_searched(self, now: float, *, excluded: JobClass) -> None:
         """Mark searches for victims and moves as done without result, for all lanes but one."""
-        for lane in self._lanes.values():
-            lane.searched = lane.consolidated = None if lane is but else now
+        for lane in self._job_classes.values():
+            lane.searched_at = lane.consolidation_searched_at = None if lane is excluded else now
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -145,19 +151,19 @@ class Waiting:
     def __contains__(self, job: object) -> bool:
         return job in self._entries
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[PendingJob]:
         """Iterate by rank; jobs may come and go during the iteration."""
         return iter(sorted(self._entries.values(), key=attrgetter("rank")))
 
-    def entries(self) -> Iterable[Entry]:
+    def entries(self) -> Iterable[PendingJob]:
         """Return the entries in no order; they must not change during the iteration."""
         return self._entries.values()
 
-    def get(self, job: JobId) -> Entry | None:
+    def get(self, job: JobId) -> PendingJob | None:
         """Return the entry of a pending job; None: it does not wait."""
         return self._entries.get(job)
 
-    def add(self, job: Job, now: float) -> Entry:
+    def add(self, job: Job, now: float) -> PendingJob:
         """Add a job by rank: a job that comes back gets the place of its submission.
 
         Raises:
@@ -165,10 +171,10 @@ class Waiting:
         """
         if job.id in self._entries:
             raise AlreadyHeld(f"job {job.id} waits already")
-        lane = self._lane(job)
+        lane = self._class_of(job)
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
-        entry = self._entries[job.id] = Entry(job, rank, lane, now)
-        lane.shortest = min(lane.shortest, job.expected_end(0.0))
+        entry = self._entries[job.id] = PendingJob(job, rank, lane, now)
+        lane.shortest_seconds = min(lane.shortest_seconds, job.expected_end(0.0))
         if lane.entries and lane.entries[-1].rank > rank:
             insort(lane.entries, entry, key=attrgetter("rank"))
         else:
@@ -180,63 +186,72 @@ class Waiting:
         entry = self._entries.pop(job, None)
         if entry is None:
             return
-        lane = entry.lane
+        lane = entry.job_class
         del lane.entries[bisect_left(lane.entries, entry.rank, key=attrgetter("rank"))]
         if not lane.entries:
-            del self._lanes[lane.tenant, lane.gang]
-            lane.shape.lanes -= 1
+            del self._job_classes[lane.tenant, lane.gang]
+            lane.request_class.job_classes -= 1
 
-    def lanes(self) -> list[Lane]:
+    def job_classes(self) -> list[JobClass]:
         """Return the lanes, which are not empty, in no particular order."""
-        return list(self._lanes.values())
+        return list(self._job_classes.values())
 
-    def freed(self, row: int) -> None:
+    def record_release(self, row: int) -> None:
         """Record that something was released, repaired or added on the node in this row."""
-        self._freed.append(row)
-        self._frees += 1
+        self._released_rows.append(row)
+        self._releases += 1
 
-    def failed(self, shape: Shape) -> None:
+    def record_failure(self, request_class: RequestClass) -> None:
         """Record that the shape does not fit now."""
-        shape.seen = self._frees
+        request_class.failed_at_release = self._releases
 
-    def may_fit(self, shape: Shape, cluster: Cluster) -> bool:
+    def may_fit(self, request_class: RequestClass, cluster: Cluster) -> bool:
         """Tell whether the shape may fit; False: a plan is known to fail."""
-        if shape.seen is None:
+        if request_class.failed_at_release is None:
             return True
-        if self.has_news(shape, since=shape.seen, cluster=cluster):
-            shape.seen = None
+        if self.has_relevant_release(
+            request_class, since=request_class.failed_at_release, cluster=cluster
+        ):
+            request_class.failed_at_release = None
             return True
-        shape.seen = self._frees
+        request_class.failed_at_release = self._releases
         return False
 
     @property
-    def frees(self) -> int:
+    def releases(self) -> int:
         """Return the number of releases so far."""
-        return self._frees
+        return self._releases
 
-    def has_news(self, shape: Shape, *, since: int, cluster: Cluster) -> bool:
+    def has_relevant_release(
+        self, request_class: RequestClass, *, since: int, cluster: Cluster
+    ) -> bool:
         """Tell whether a release since then was on a node where a worker may fit."""
-        news = self._frees - since
-        if not news:
+        releases = self._releases - since
+        if not releases:
             return False
-        if news > _REMEMBERED:
+        if releases > _MAX_RELEASED_ROWS:
             return True
-        return any(may_fit_on_row(cluster, shape.gang.request, row) for row in self._last(news))
+        return any(
+            may_fit_on_row(cluster, request_class.gang.request, row)
+            for row in self._last_released(releases)
+        )
 
-    def _lane(self, job: Job) -> Lane:
-        lane = self._lanes.get((job.tenant, job.gang))
+    def _class_of(self, job: Job) -> JobClass:
+        lane = self._job_classes.get((job.tenant, job.gang))
         if lane is None:
-            shape = self._shapes.get(job.gang)
+            shape = self._request_classes.get(job.gang)
             if shape is None:
-                if len(self._shapes) >= _SHAPES + len(self._lanes):
-                    self._shapes = {of: kept for of, kept in self._shapes.items() if kept.lanes}
-                shape = self._shapes[job.gang] = Shape(job.gang)
-            shape.lanes += 1
-            lane = self._lanes[job.tenant, job.gang] = Lane(job.tenant, shape)
+                if len(self._request_classes) >= _MAX_REQUEST_CLASSES + len(self._job_classes):
+                    self._request_classes = {
+                        of: kept for of, kept in self._request_classes.items() if kept.job_classes
+                    }
+                shape = self._request_classes[job.gang] = RequestClass(job.gang)
+            shape.job_classes += 1
+            lane = self._job_classes[job.tenant, job.gang] = JobClass(job.tenant, shape)
         return lane
 
-    def _last(self, count: int) -> Iterable[int]:
-        freed = self._freed
+    def _last_released(self, count: int) -> Iterable[int]:
+        freed = self._released_rows
         return {freed[index] for index in range(len(freed) - count, len(freed))}
 
 
