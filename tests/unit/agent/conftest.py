@@ -32,7 +32,7 @@ def share(index=0, percent=100, memory_mib=1000):
 
 
 def pod(name="a", *shares, **fields):
-    """A pod with uid uid-NAME that asks for as many GPUs as it has shares."""
+    """Return a pod with UID uid-NAME that requests as many GPUs as it has shares."""
     annotation = encode_devices(shares) if shares else None
     requests = (DeviceRequest(container="worker", resource=names.GPU, count=max(len(shares), 1)),)
     given = {"annotation": annotation, "requests": requests} | fields
@@ -63,7 +63,7 @@ def record(name="a", *shares, tokens=("gpu-0",), container="worker"):
 
 
 def node(*, records=(), pods=(), cgroups=None, devices=None):
-    """What the agent sees; every pod has a live cgroup unless `cgroups` says otherwise."""
+    """Return the agent's view; every pod has a live cgroup unless `cgroups` differs."""
     states = cgroups or {}
     return NodeView(
         records=tuple(records),

@@ -73,5 +73,5 @@ def test_samples_of_a_gpu_that_reappears_are_read_from_the_beginning(activity):
 
 def test_activity_is_unknown_after_the_driver_stops_sampling(activity):
     handles = {"a": [(1, 0)]}
-    told = [activity.busy(handles) for _ in range(MAX_EMPTY_SCANS + 2)]
-    assert told == [{"a": False}] * (MAX_EMPTY_SCANS + 1) + [{}]
+    expected = [activity.busy(handles) for _ in range(MAX_EMPTY_SCANS + 2)]
+    assert expected == [{"a": False}] * (MAX_EMPTY_SCANS + 1) + [{}]

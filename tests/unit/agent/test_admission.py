@@ -20,9 +20,9 @@ def refusal(pod, node, resource=names.GPU, tokens=ONE, container="worker"):
 
 def test_a_pod_gets_the_devices_of_its_annotation_whatever_its_device_tokens_are(build):
     pod = build.pod("a", build.share(2))
-    verdict = admit(build.start(pod), build.node(pods=[pod]))
-    assert isinstance(verdict, Record)
-    assert (verdict.uid, verdict.devices, verdict.tokens) == ("uid-a", (build.share(2),), ONE)
+    decision = admit(build.start(pod), build.node(pods=[pod]))
+    assert isinstance(decision, Record)
+    assert (decision.uid, decision.devices, decision.tokens) == ("uid-a", (build.share(2),), ONE)
 
 
 def test_a_share_is_given_for_a_share_token(build):
@@ -33,18 +33,18 @@ def test_a_share_is_given_for_a_share_token(build):
 
 def test_a_pod_waits_for_the_predecessor_on_its_device(build):
     node = build.node(records=[build.record("old")])
-    verdict = admit(build.start(build.pod("a", build.share())), node)
-    assert verdict == Wait(
+    decision = admit(build.start(build.pod("a", build.share())), node)
+    assert decision == Wait(
         "device GPU-0 is held by another pod", ("team/a", "team/old"), is_held=True
     )
 
 
 def test_a_pod_waits_while_a_live_pod_has_the_same_device_tokens(build):
     node = build.node(records=[build.record("old", build.share(1), tokens=ONE)])
-    verdict = admit(build.start(build.pod("a", build.share(0))), node)
-    assert isinstance(verdict, Wait)
-    assert "another pod or container, which has not ended" in verdict.reason
-    assert "team/old" in verdict.pods
+    decision = admit(build.start(build.pod("a", build.share(0))), node)
+    assert isinstance(decision, Wait)
+    assert "another pod or container, which has not ended" in decision.reason
+    assert "team/old" in decision.pods
 
 
 def test_a_pod_without_a_cgroup_is_not_the_one_that_starts(build):
@@ -53,9 +53,9 @@ def test_a_pod_without_a_cgroup_is_not_the_one_that_starts(build):
 
 
 def test_a_pod_that_was_not_bound_by_us_is_refused(build):
-    said = refusal(build.pod("a"), build.node())
-    assert "schedulerName: gpupack and no nodeName" in said
-    assert "If the pod has that, another component bound it" in said
+    reason = refusal(build.pod("a"), build.node())
+    assert "schedulerName: gpupack and no nodeName" in reason
+    assert "If the pod has that, another component bound it" in reason
 
 
 def test_a_garbled_annotation_is_refused(build):
@@ -93,16 +93,16 @@ def test_containers_get_slices_of_one_profile(build):
     pod = build.pod(
         "a", build.share(0), build.share(1), requests=build.requests(resource, x=1, y=1)
     )
-    verdict = admit(build.start(pod, resource, container="y"), build.node(devices=slices))
-    assert verdict.devices == (build.share(1),)
+    decision = admit(build.start(pod, resource, container="y"), build.node(devices=slices))
+    assert decision.devices == (build.share(1),)
 
 
 def test_an_annotation_of_more_devices_than_the_containers_request_is_refused(build):
     shares = [build.share(number) for number in (0, 1, 2)]
-    said = refusal(
+    reason = refusal(
         build.pod("a", *shares, requests=build.requests(x=1, y=1)), build.node(), container="x"
     )
-    assert "request 2 gpupack.dev/gpu (x: 1, y: 1)" in said
+    assert "request 2 gpupack.dev/gpu (x: 1, y: 1)" in reason
 
 
 def test_another_number_of_device_tokens_than_requested_is_refused(build):
@@ -115,15 +115,15 @@ def test_another_number_of_device_tokens_than_requested_is_refused(build):
 def test_only_one_container_can_have_a_share(build):
     asks = build.requests(names.GPU_SHARE, x=1, y=1)
     pod = build.pod("a", build.share(0, 30, 10), build.share(1, 30, 10), requests=asks)
-    said = refusal(pod, build.node(), names.GPU_SHARE, SLOT, "x")
-    assert "2 containers request gpupack.dev/gpu-share (x, y)" in said
+    reason = refusal(pod, build.node(), names.GPU_SHARE, SLOT, "x")
+    assert "2 containers request gpupack.dev/gpu-share (x, y)" in reason
 
 
 def test_containers_with_devices_of_two_kinds_are_refused(build):
     mixed = build.requests(x=1) + build.requests(names.mig_resource("1g.18gb"), y=1)
     pod = build.pod("a", build.share(0), build.share(1), requests=mixed)
-    said = refusal(pod, build.node(), container="x")
-    assert "(x, y) request gpupack.dev/gpu and gpupack.dev/mig-1g.18gb" in said
+    reason = refusal(pod, build.node(), container="x")
+    assert "(x, y) request gpupack.dev/gpu and gpupack.dev/mig-1g.18gb" in reason
 
 
 def test_a_container_gets_no_device_next_to_a_plain_init_container_that_requests_some(build):
@@ -154,8 +154,8 @@ def test_an_annotation_that_changed_since_the_first_start_is_refused(build):
 def test_a_changed_annotation_does_not_give_the_devices_of_another_container(build):
     given = build.record("a", build.share(0), container="x")
     swapped = build.pod("a", build.share(1), build.share(0), requests=build.requests(x=1, y=1))
-    said = refusal(swapped, build.node(records=[given]), container="y")
-    assert "was changed" in said
+    reason = refusal(swapped, build.node(records=[given]), container="y")
+    assert "was changed" in reason
 
 
 def test_a_restarted_container_gets_the_same_devices_while_the_other_runs(build):
@@ -171,9 +171,9 @@ def test_a_restarted_container_gets_the_same_devices_while_the_other_runs(build)
 def test_device_tokens_of_another_container_of_the_pod_start_nothing(build):
     pod = build.pod("a", build.share(1), build.share(0), requests=build.requests(x=1, y=1))
     record = build.record("a", build.share(1), container="x", tokens=ONE)
-    verdict = admit(build.start(pod, container="y"), build.node(records=[record]))
-    assert isinstance(verdict, Wait)
-    assert "another pod or container" in verdict.reason
+    decision = admit(build.start(pod, container="y"), build.node(records=[record]))
+    assert isinstance(decision, Wait)
+    assert "another pod or container" in decision.reason
 
 
 def test_workers_of_a_shared_pod_can_open_each_others_gpus(build):
@@ -199,6 +199,6 @@ def test_a_worker_waits_while_another_pod_has_a_gpu_that_it_could_open(build):
     )
     pod = build.pod("a", build.share(2), build.share(3), requests=asks, is_shared=True)
     node = build.node(records=[build.record("old", build.share(3), tokens=("gpu-9",))])
-    verdict = admit(Start(pod, "w-0", names.GPU, ONE), node)
-    assert isinstance(verdict, Wait)
-    assert verdict.is_held
+    decision = admit(Start(pod, "w-0", names.GPU, ONE), node)
+    assert isinstance(decision, Wait)
+    assert decision.is_held

@@ -124,7 +124,7 @@ NO_NEW_WORK_SECONDS = 2.0
 async def test_an_error_of_the_drivers_is_in_gpunode_within_two_seconds(
     environ, cluster, kubelet, tmp_path, monkeypatch
 ):
-    """The recorded host, whose scans are far apart: whoever places work reads GPUNode."""
+    """The recorded host, whose scans are far apart: the scheduler reads GPUNode."""
     xid = tmp_path / "xid"
     run = (sys.executable, "-B", recorded_driver.__file__, "load", "8", "--xid", str(xid))
     inventory = DriverInventory(
@@ -245,9 +245,9 @@ async def test_no_query_of_the_dashboard_about_a_drivers_figures_is_empty(
 
         def ask():
             left = queries(of_a_driver=True)
-            with started(configuration, tmp_path) as asked:
+            with started(configuration, tmp_path) as requests:
                 for _ in range(50):
-                    left = empty(asked, left)
+                    left = empty(requests, left)
                     if not left:
                         return left
                     time.sleep(0.5)
@@ -325,7 +325,7 @@ def test_an_agent_loads_neither_the_official_client_nor_numpy():
 
 @pytest.fixture
 def real(environ, kubelet, tmp_path):
-    """An agent that asks a driver, on a host with a GPU, a kubelet and no driver."""
+    """An agent that queries a driver, on a host with a GPU, a kubelet and no driver."""
     host = kubelet.folder
     device = host / "sys/bus/pci/devices/0000:3b:00.0"
     device.mkdir(parents=True)
@@ -338,8 +338,8 @@ def real(environ, kubelet, tmp_path):
 
 def condition(cluster):
     node = cluster.server.objects.get(f"{names.API_PREFIX}/gpunodes/node-1", {})
-    told = {each["type"]: each for each in node.get("status", {}).get("conditions", [])}
-    return told.get("InventoryUnavailable", {})
+    reported = {each["type"]: each for each in node.get("status", {}).get("conditions", [])}
+    return reported.get("InventoryUnavailable", {})
 
 
 async def until(condition):

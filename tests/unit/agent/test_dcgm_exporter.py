@@ -54,7 +54,7 @@ def scan():
     return Findings(devices=tuple(devices), facts=tuple(gpus))
 
 
-async def asked(exporter):
+async def scrape_once(exporter):
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=0.5), auto_decompress=False
     ) as session:
@@ -64,7 +64,7 @@ async def asked(exporter):
 async def test_the_exporters_figures_are_added_to_a_scan():
     async with shown(recorded) as url:
         exporter = Exporter(url)
-        await asked(exporter)
+        await scrape_once(exporter)
     found = exporter.merge(scan())
     assert found.facts[0].load.sm_active_percent == pytest.approx(91.3377)
     assert [gpu.health for gpu in found.devices] == ["Healthy", "Failed"]
@@ -119,7 +119,7 @@ async def test_an_exporter_that_is_broken_or_hostile_changes_nothing(answer):
     async with shown(answer) as url:
         exporter = Exporter(url)
         async with asyncio.timeout(30):
-            await asked(exporter)
+            await scrape_once(exporter)
     assert exporter.merge(scan()) == scan()
 
 
@@ -127,8 +127,8 @@ async def test_the_last_figures_count_for_a_while_after_a_failure():
     now = 1000.0
     async with shown(recorded) as url:
         exporter = Exporter(url, now=lambda: now)
-        await asked(exporter)
-    await asked(exporter)
+        await scrape_once(exporter)
+    await scrape_once(exporter)
     now += STALE_SECONDS - 1
     assert exporter.merge(scan()).devices[1].health == "Failed"
     now += 2
@@ -140,12 +140,12 @@ async def test_a_failure_and_a_recovery_of_the_exporter_are_logged_once(caplog):
     async with shown(recorded) as url:
         port = url
     exporter = Exporter(port)
-    await asked(exporter)
-    await asked(exporter)
+    await scrape_once(exporter)
+    await scrape_once(exporter)
     assert caplog.text.count("only the driver's figures count") == 1
     async with shown(recorded) as url:
         exporter._url = url
-        await asked(exporter)
+        await scrape_once(exporter)
     assert caplog.text.count("answers again") == 1
 
 
@@ -157,15 +157,15 @@ async def test_an_ignored_xid_counts_again_after_another_value():
 
     async with shown(of_one) as url:
         exporter = Exporter(url)
-        await asked(exporter)
+        await scrape_once(exporter)
         assert exporter.merge(scan()).devices[0].xids == (79,)
         exporter.forget()
-        await asked(exporter)
+        await scrape_once(exporter)
         assert exporter.merge(scan()).devices[0].xids == ()
         number = 0
-        await asked(exporter)
+        await scrape_once(exporter)
         number = 79
-        await asked(exporter)
+        await scrape_once(exporter)
     assert exporter.merge(scan()).devices[0].xids == (79,)
 
 
@@ -254,9 +254,9 @@ async def test_auto_queries_the_exporter_pod():
         port = url.rpartition(":")[2].removesuffix("/metrics")
         pods = ExporterPods(["gpu-operator"])
         exporter = Exporter(AUTO, pods)
-        await asked(exporter)
+        await scrape_once(exporter)
         assert exporter.figures == {}
         of = {"annotations": {"gpupack.dev/dcgm-exporter": port}}
         pods.upsert(pod(ip="127.0.0.1", **of))
-        await asked(exporter)
+        await scrape_once(exporter)
     assert set(exporter.figures) == {FIRST, SECOND}

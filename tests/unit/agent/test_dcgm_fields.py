@@ -19,25 +19,25 @@ DOCUMENT = pathlib.Path(__file__).parents[3] / "docs/dcgm.md"
 
 
 def findings(load=None, errors=None, xids=(), **device):
-    """One GPU as the driver's process tells of it."""
+    """One GPU as the driver's process reports it."""
     facts = GpuFacts(
         uuid="GPU-0", index=0, name="H200", load=load or Load(), errors=errors or Errors()
     )
     grade = rules.grade_gpu(facts, xids)
-    told = {
+    figures_of_gpu = {
         "uuid": "GPU-0",
         "health": grade.health,
         "cause": grade.cause,
         "causes": grade.causes,
         "xids": xids,
     }
-    gpu = GpuDevice(index=0, model="H200", memory_mib=1000, **(told | device))
+    gpu = GpuDevice(index=0, model="H200", memory_mib=1000, **(figures_of_gpu | device))
     return Findings(devices=(gpu,), facts=(facts,))
 
 
 def with_figures(found, *, ignored_xids=None, **figures):
-    told = {f"DCGM_FI_{name}": value for name, value in figures.items()}
-    return merge(found, {"GPU-0": told}, ignored_xids or {})
+    figures_of_gpu = {f"DCGM_FI_{name}": value for name, value in figures.items()}
+    return merge(found, {"GPU-0": figures_of_gpu}, ignored_xids or {})
 
 
 def test_the_document_has_the_table_as_the_code_has_it():
@@ -131,8 +131,8 @@ def test_no_exporter_improves_a_gpus_health(errors, xids, figures):
 
 
 def test_only_facts_of_the_table_come_from_an_exporter():
-    told = dict.fromkeys(NAMES, 1.0)
-    (before,), (after,) = findings().facts, merge(findings(), {"GPU-0": told}, {}).facts
+    figures_of_gpu = dict.fromkeys(NAMES, 1.0)
+    (before,), (after,) = findings().facts, merge(findings(), {"GPU-0": figures_of_gpu}, {}).facts
     changed = {
         f"{part}.{field.name}"
         for part in ("board", "load", "errors", "links")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that hangs, ends or comes back, asked by a real process of its own."""
+"""A driver that hangs, ends or returns, queried by a real process."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ HANGS_SECONDS = 5.0
 
 
 class Host:
-    """A file that says what the faked driver does, and the inventory that asks it."""
+    """A file that controls the faked driver, and the inventory that queries it."""
 
     def __init__(self, folder):
         self.folder, self._path = folder, folder / "state.json"
@@ -90,7 +90,7 @@ async def test_a_gpu_whose_call_hangs_is_failed_and_hides_no_other(host, call):
 
 
 async def ended(inventory):
-    """The process that asked is killed from outside, and that has been seen."""
+    """Kill the process that queries the driver, and wait until that is noticed."""
     os.kill(inventory._process._process.pid, signal.SIGKILL)
     with pytest.raises(InventoryUnavailable, match="has ended"):
         await inventory.scan()
@@ -269,10 +269,10 @@ async def test_errors_forgotten_during_a_scan_do_not_count_in_that_scan(host, mo
     await inventory.scan()
     await inventory.changed()
     assert (await inventory.scan()).devices[0].xids == (79,)
-    asked = inventory._process.scan
+    original_scan = inventory._process.scan
 
     async def mended_meanwhile(skip):
-        found = await asked(skip)
+        found = await original_scan(skip)
         monkeypatch.undo()
         inventory.forget()
         return found

@@ -44,13 +44,13 @@ class Monitored:
     def nvmlGpmSampleFree(self, sample):  # noqa: N802 - pynvml's own name
         self.kept.remove(sample)
 
-    def nvmlGpmMetricsGet(self, asked):  # noqa: N802 - pynvml's own name
-        assert {asked.sample1, asked.sample2} <= self.kept
-        for metric in asked.metrics:
-            metric.value = float(asked.sample2 - asked.sample1)
-            told = metric.metricId != pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL
-            metric.nvmlReturn = 0 if told else pynvml.NVML_ERROR_NOT_SUPPORTED
-        return asked
+    def nvmlGpmMetricsGet(self, query):  # noqa: N802 - pynvml's own name
+        assert {query.sample1, query.sample2} <= self.kept
+        for metric in query.metrics:
+            metric.value = float(query.sample2 - query.sample1)
+            is_supported = metric.metricId != pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL
+            metric.nvmlReturn = 0 if is_supported else pynvml.NVML_ERROR_NOT_SUPPORTED
+        return query
 
 
 @pytest.fixture

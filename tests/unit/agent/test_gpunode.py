@@ -134,12 +134,12 @@ async def test_a_gpunode_deleted_with_its_node_keeps_past_errors(cluster, writer
 
 async def test_measurements_of_other_components_stay_in_the_status(cluster, writer, node, build):
     await writer.restore()
-    said = {"type": "InventoryRejected", "status": "True", "reason": "GpusDisputed"}
-    said |= {"message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    cluster.server.objects[PATH]["status"]["conditions"] = [said]
+    condition = {"type": "InventoryRejected", "status": "True", "reason": "GpusDisputed"}
+    condition |= {"message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    cluster.server.objects[PATH]["status"]["conditions"] = [condition]
     node.known_devices.update(Findings(devices=(build.device(1),)))
     await writer._refresh()
-    assert written(cluster)["conditions"] == [said]
+    assert written(cluster)["conditions"] == [condition]
 
 
 async def test_a_node_without_pod_cgroups_has_a_condition_until_there_are_some(
@@ -148,14 +148,14 @@ async def test_a_node_without_pod_cgroups_has_a_condition_until_there_are_some(
     (cgroups.root / "kubepods").rmdir()
     node.cgroups.state("uid-a")
     await writer.restore()
-    (told,) = written(cluster)["conditions"]
-    assert (told["type"], told["status"]) == ("PodCgroupsMissing", "True")
-    assert "set kubelet.cgroupRoot" in told["message"]
+    (condition,) = written(cluster)["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodCgroupsMissing", "True")
+    assert "set kubelet.cgroupRoot" in condition["message"]
     (cgroups.root / "kubepods").mkdir()
     node.cgroups.state("uid-a")
     await writer._refresh()
-    (told,) = written(cluster)["conditions"]
-    assert (told["status"], told["reason"]) == ("False", "PodCgroupsFound")
+    (condition,) = written(cluster)["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "PodCgroupsFound")
 
 
 async def test_a_gpunode_that_is_right_is_not_written_again(cluster, agents, build):

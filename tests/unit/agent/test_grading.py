@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule of the table, each by facts that an H200 tells and what changes where it holds."""
+"""Every rule of the table, with facts of an H200 and the change to which the rule applies."""
 
 import dataclasses
 import datetime as dt
@@ -134,16 +134,16 @@ def test_it_gets_better_only_after_it_has_been_so_for_a_while(build):
 
 def test_a_gpu_that_comes_and_goes_within_that_time_changes_its_grade_once(build):
     ill, well = build.device(0, health="Failed", cause="gone"), build.device(0)
-    said, grades = well, []
+    shown, grades = well, []
     for second in range(0, 600, 20):
         seen = ill if second // 20 % 2 else well
-        said = apply_hysteresis(seen, said, now=after(second), hold_seconds=HOLD)
-        grades.append(said.health)
+        shown = apply_hysteresis(seen, shown, now=after(second), hold_seconds=HOLD)
+        grades.append(shown.health)
     changes = sum(one != other for one, other in itertools.pairwise(grades))
     assert changes == 1
 
 
 def test_an_invalid_time_starts_the_hysteresis_again(build):
     ill = build.device(0, health="Failed", well_since="soon")
-    said = apply_hysteresis(build.device(0), ill, now=NOON, hold_seconds=HOLD)
-    assert said.well_since == "2026-01-01T12:00:00Z"
+    shown = apply_hysteresis(build.device(0), ill, now=NOON, hold_seconds=HOLD)
+    assert shown.well_since == "2026-01-01T12:00:00Z"

@@ -13,7 +13,7 @@ def at(seconds):
 
 
 class Node:
-    """One GPU that pods hold, or share, looked at every now and then."""
+    """One GPU that pods hold or share, observed from time to time."""
 
     def __init__(self, build, **fields):
         self.build, self.idleness = build, Idleness(quiet_seconds=60)
@@ -23,9 +23,9 @@ class Node:
         return self.build.pod(name, self.build.share(0), started=True, **fields)
 
     def refresh(self, seconds, *pods, busy=False):
-        """Since which second it is idle; None: nothing is said. `busy` None: it does not tell."""
-        told = {} if busy is None else {"GPU-0": busy}
-        (device,) = self.idleness.update([self.device], told, pods, at(seconds))
+        """Return since which second it is idle; None: not idle. `busy` None: not known."""
+        busy_by_uuid = {} if busy is None else {"GPU-0": busy}
+        (device,) = self.idleness.update([self.device], busy_by_uuid, pods, at(seconds))
         since = device.idle_since
         return None if since is None else (dt.datetime.fromisoformat(since) - START).seconds
 
@@ -50,8 +50,8 @@ def test_work_starts_the_idle_time_again(node):
 
 
 def test_a_pod_that_alternates_between_work_and_rest_is_not_idle(node):
-    told = [node.refresh(30 * turn, node.pod(), busy=bool(turn % 2)) for turn in range(99)]
-    assert set(told) == {None}
+    busy_by_uuid = [node.refresh(30 * turn, node.pod(), busy=bool(turn % 2)) for turn in range(99)]
+    assert set(busy_by_uuid) == {None}
 
 
 def test_a_gpu_of_unknown_activity_or_without_holders_has_no_idle_time(node):

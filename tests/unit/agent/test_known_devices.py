@@ -75,7 +75,7 @@ def recorded(build, **fields):
 
 @pytest.fixture
 def restarted(build):
-    """A new agent, to which the driver says nothing of what it told the last one."""
+    """A new agent, to which the driver does not report earlier errors."""
     known = KnownDevices(boot_id="boot-1")
     known.update(Findings(devices=(build.device(0),)))
     return known
@@ -105,14 +105,14 @@ def test_without_a_boot_id_past_errors_still_count(build):
 
 
 def test_deleting_the_gpunode_clears_past_errors(build):
-    told = []
-    known = KnownDevices(boot_id="boot-1", on_forget=lambda: told.append("inventory"))
+    forgotten = []
+    known = KnownDevices(boot_id="boot-1", on_forget=lambda: forgotten.append("inventory"))
     known.update(Findings(devices=(build.device(0),)))
     known.restore(recorded(build))
     known.forget()
     known.update(Findings(devices=(build.device(0),)))
     assert known.findings.devices == (build.device(0),)
-    assert told == ["inventory"]
+    assert forgotten == ["inventory"]
 
 
 def test_a_new_error_is_added_to_those_of_before(restarted, build):
@@ -208,7 +208,7 @@ def test_a_new_agent_counts_recorded_errors_of_slices_against_the_present_slices
     assert (device.health, device.xids) == ("Failed", (79,))
 
 
-def told(celsius):
+def facts_at(celsius):
     return GpuFacts(uuid="GPU-0", index=0, name="H200", load=Load(temperature_celsius=celsius))
 
 
@@ -218,16 +218,16 @@ def temperatures(known_devices):
 
 async def test_figures_are_those_of_the_last_scan_also_where_no_gpu_changed(build):
     known_devices = KnownDevices()
-    known_devices.update(Findings(devices=(build.device(0),), facts=(told(40),)))
+    known_devices.update(Findings(devices=(build.device(0),), facts=(facts_at(40),)))
     change = known_devices.next_change
-    known_devices.update(Findings(devices=(build.device(0),), facts=(told(70),)))
+    known_devices.update(Findings(devices=(build.device(0),), facts=(facts_at(70),)))
     assert temperatures(known_devices) == [70]
     assert not change.is_set()
 
 
 def test_figures_of_a_hanging_driver_are_shown_for_a_while(build, monkeypatch):
     known_devices = KnownDevices()
-    known_devices.update(Findings(devices=(build.device(0),), facts=(told(40),)))
+    known_devices.update(Findings(devices=(build.device(0),), facts=(facts_at(40),)))
     known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
     assert temperatures(known_devices) == [40]
     monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.0)

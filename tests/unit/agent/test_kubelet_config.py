@@ -160,8 +160,8 @@ def test_a_file_that_is_no_configuration_is_a_problem(host, text):
 
 def test_an_administrators_settings_take_precedence(host):
     host.process("kubelet", "--root-dir=/a", "--cgroup-root=/b")
-    said = KubeletSettings(root_dir="/c", runtime_endpoint="unix:///run/d.sock")
-    found = host.kubelet().with_settings(said)
+    settings = KubeletSettings(root_dir="/c", runtime_endpoint="unix:///run/d.sock")
+    found = host.kubelet().with_settings(settings)
     assert (found.root_dir, found.cgroup_root) == ("/c", "/b")
     assert found.runtime_endpoint == "/run/d.sock"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of GPUs that our agent cannot ask about, by labels as vendors document them."""
+"""The models of GPUs that the agent cannot query, by labels as vendors document them."""
 
 import itertools
 import json

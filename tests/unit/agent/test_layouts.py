@@ -155,8 +155,8 @@ async def test_after_a_refusal_slices_stay_usable_and_the_partitioning_is_repeat
     wanted.record_announced(wanted.status())
     clock.at += layouts.SETTLED_SECONDS
     assert await wanted.round(refuses)
-    (said,) = wanted.status()
-    assert (said.changing, said.message) == (False, "NVML: In use by another client")
+    (entry,) = wanted.status()
+    assert (entry.changing, entry.message) == (False, "NVML: In use by another client")
     wanted.record_announced(wanted.status())
     clock.at += layouts.RETRY_SECONDS
     wanted.record_announced(wanted.status())
@@ -179,16 +179,16 @@ async def test_layouts_stay_on_observed_nodes_and_where_changes_are_disabled(mak
     wanted.record_announced(wanted.status())
     clock.at += layouts.SETTLED_SECONDS
     assert not await wanted.round(inventory)
-    (said,) = wanted.status()
-    assert not said.changing
-    assert said.message in {layouts.CHANGES_DISABLED, layouts.OBSERVED_NODE}
+    (entry,) = wanted.status()
+    assert not entry.changing
+    assert entry.message in {layouts.CHANGES_DISABLED, layouts.OBSERVED_NODE}
 
 
 def test_gpus_without_mig_mode_show_how_to_enable_it(make, node):
     wanted = make()
     whole = node.known_devices.findings.devices[-1].uuid
     wanted.request([MigLayout(gpu=whole, profiles=()), MigLayout(gpu="GPU-9", profiles=())])
-    said = {each.gpu: each.message for each in wanted.status()}
-    assert "nvidia-smi" in said[whole]
-    assert said["GPU-9"] == layouts.UNKNOWN_GPU
-    assert said["GPU-0"] == ""
+    entry = {each.gpu: each.message for each in wanted.status()}
+    assert "nvidia-smi" in entry[whole]
+    assert entry["GPU-9"] == layouts.UNKNOWN_GPU
+    assert entry["GPU-0"] == ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles and places are those that an H200's driver told with MIG off; cutting is made up.
+"""Profiles and places are those that an H200's driver shows with MIG off; the rest is a substitute.
 
-No GPU could be cut where these were written.
+No GPU could be partitioned where these were written.
 """
 
 import json
@@ -17,12 +17,12 @@ from gpupack_agent.inventory.mig import slices
 from gpupack_core import MiB, mig
 
 RECORDING = pathlib.Path(__file__).parent / "recordings/h200_mig_profiles.json"
-TOLD = json.loads(RECORDING.read_text())["profiles"]
-PROFILES = {each["kind"]: (each["id"], each["name"].removeprefix("MIG ")) for each in TOLD}
+RECORDED = json.loads(RECORDING.read_text())["profiles"]
+PROFILES = {each["kind"]: (each["id"], each["name"].removeprefix("MIG ")) for each in RECORDED}
 PLACES = {
-    each["id"]: (each["places"][0][1], [start for start, _ in each["places"]]) for each in TOLD
+    each["id"]: (each["places"][0][1], [start for start, _ in each["places"]]) for each in RECORDED
 }
-MAX_COUNT = {each["id"]: each["instances"] for each in TOLD}
+MAX_COUNT = {each["id"]: each["instances"] for each in RECORDED}
 
 
 def in_mig_mode(*there, **facts):
@@ -50,9 +50,9 @@ def test_profiles_are_those_that_the_driver_shows():
 
 def test_the_drivers_profiles_equal_the_placement_table():
     one = in_mig_mode()
-    told = mig_partitioning.profiles(FakeNvml(one), one)
+    recorded = mig_partitioning.profiles(FakeNvml(one), one)
     known = mig.family_of(MiB(one["mib"]))
-    assert {name: (each.size, each.starts) for name, each in told.items()} == {
+    assert {name: (each.size, each.starts) for name, each in recorded.items()} == {
         name: (rule.size, rule.starts) for name, rule in known.profiles.items()
     }
 

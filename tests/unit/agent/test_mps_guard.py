@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limited shares: who exceeds or leaves one, and who failed with whom."""
+"""Limited shares: pods that exceed or leave one, and pods that failed together."""
 
 import asyncio
 import dataclasses
@@ -35,12 +35,12 @@ class Scene:
 
     guard: Guard
     folder: MpsFolder
-    told: list
+    events: list
     used: dict
     killed: list
 
     def notes(self, pod):
-        return [(said.reason, said.note) for name, said in self.told if name == pod]
+        return [(event.reason, event.note) for name, event in self.events if name == pod]
 
     def reasons(self, pod):
         return [reason for reason, _ in self.notes(pod)]
@@ -49,12 +49,12 @@ class Scene:
 @pytest.fixture
 def scene(build, folder, monkeypatch):
     def make(*records, **settings):
-        used, told, killed = {}, [], []
+        used, events, killed = {}, [], []
         view = build.node(records=records, cgroups={})
         node = types.SimpleNamespace(observe=lambda: view)
 
-        async def write_event(record, said):
-            told.append((record.name, said))
+        async def write_event(record, event):
+            events.append((record.name, event))
 
         class Reader:
             async def read(self, uuids):
@@ -79,7 +79,7 @@ def scene(build, folder, monkeypatch):
             LimitSettings(**({"overrun_seconds": 0.05} | settings)),
             pod_of=lambda pid: f"uid-{used[pid][0]}" if pid in used else None,
         )
-        return Scene(guard, mps, told, used, killed)
+        return Scene(guard, mps, events, used, killed)
 
     return make
 
@@ -93,160 +93,160 @@ def two(build):
 
 
 async def test_two_processes_that_each_keep_the_limit_exceed_it_together(scene, two):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
-    await seen.guard.round()
-    assert seen.reasons("a") == ["GpuShareExceeded"]
-    assert "use 1800 MiB of GPU GPU-0; its share is 1000 MiB" in seen.told[0][1].note
-    assert seen.reasons("b") == []
-    assert seen.killed == []
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
+    await scenario.guard.round()
+    assert scenario.reasons("a") == ["GpuShareExceeded"]
+    assert "use 1800 MiB of GPU GPU-0; its share is 1000 MiB" in scenario.events[0][1].note
+    assert scenario.reasons("b") == []
+    assert scenario.killed == []
 
 
 async def test_processes_of_a_pod_that_still_exceeds_its_share_are_stopped_then_killed(scene, two):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
-    await seen.guard.round()
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 900, True), 2: ("a", 900, True), 3: ("b", 1000, True)}
+    await scenario.guard.round()
     time.sleep(0.06)  # noqa: ASYNC251 - the monotonic clock is what it waits for
-    await seen.guard.round()
+    await scenario.guard.round()
     stop, kill = signal.SIGSTOP, signal.SIGKILL
-    assert seen.killed == [(1, stop), (2, stop), (1, kill), (2, kill)]
-    assert seen.reasons("a") == ["GpuShareExceeded", "GpuShareEnded"]
+    assert scenario.killed == [(1, stop), (2, stop), (1, kill), (2, kill)]
+    assert scenario.reasons("a") == ["GpuShareExceeded", "GpuShareEnded"]
 
 
 async def test_a_pod_that_frees_memory_in_time_continues(scene, two):
-    seen = scene(*two)
-    seen.used[1] = ("a", 1800, True)
-    await seen.guard.round()
-    seen.used[1] = ("a", 900, True)
+    scenario = scene(*two)
+    scenario.used[1] = ("a", 1800, True)
+    await scenario.guard.round()
+    scenario.used[1] = ("a", 900, True)
     time.sleep(0.06)  # noqa: ASYNC251 - as above
-    await seen.guard.round()
-    seen.used[1] = ("a", 1800, True)
-    await seen.guard.round()
-    assert seen.killed == []
+    await scenario.guard.round()
+    scenario.used[1] = ("a", 1800, True)
+    await scenario.guard.round()
+    assert scenario.killed == []
 
 
 async def test_repeated_excess_gives_an_event_from_time_to_time(scene, two, monkeypatch):
-    seen = scene(*two)
+    scenario = scene(*two)
     for mib in (1800, 900) * 5:
-        seen.used[1] = ("a", mib, True)
-        await seen.guard.round()
-    assert seen.reasons("a") == ["GpuShareExceeded"]
+        scenario.used[1] = ("a", mib, True)
+        await scenario.guard.round()
+    assert scenario.reasons("a") == ["GpuShareExceeded"]
     monkeypatch.setattr(guards, "EVENT_INTERVAL_SECONDS", 0.0)
-    seen.used[1] = ("a", 1800, True)
-    await seen.guard.round()
-    assert seen.reasons("a") == ["GpuShareExceeded"] * 2
+    scenario.used[1] = ("a", 1800, True)
+    await scenario.guard.round()
+    assert scenario.reasons("a") == ["GpuShareExceeded"] * 2
 
 
 async def test_limits_hold_while_the_api_server_takes_no_events(scene, two, monkeypatch, caplog):
     monkeypatch.setattr(guards, "EVENT_SECONDS", 0.01)
-    seen = scene(*two)
+    scenario = scene(*two)
 
-    async def never(record, said):
+    async def never(record, event):
         await asyncio.sleep(600)
 
-    seen.guard._write_event = never
-    seen.used[1] = ("a", 1800, True)
+    scenario.guard._write_event = never
+    scenario.used[1] = ("a", 1800, True)
     async with asyncio.timeout(30):
-        await seen.guard.round()
+        await scenario.guard.round()
         await asyncio.sleep(0.06)
-        await seen.guard.round()
-    assert (1, signal.SIGKILL) in seen.killed
+        await scenario.guard.round()
+    assert (1, signal.SIGKILL) in scenario.killed
     assert "no Event for pod team/a could be written: the pod's processes use 1800" in caplog.text
 
 
 async def test_with_overrun_event_no_process_is_ended(scene, two):
-    seen = scene(*two, overrun="Event")
-    seen.used[1] = ("a", 1800, True)
-    await seen.guard.round()
+    scenario = scene(*two, overrun="Event")
+    scenario.used[1] = ("a", 1800, True)
+    await scenario.guard.round()
     time.sleep(0.06)  # noqa: ASYNC251 - as above
-    await seen.guard.round()
-    assert (seen.reasons("a"), seen.killed) == (["GpuShareExceeded"], [])
+    await scenario.guard.round()
+    assert (scenario.reasons("a"), scenario.killed) == (["GpuShareExceeded"], [])
 
 
 async def test_a_process_without_mps_has_left_its_limits(scene, two):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 100, False), 2: ("b", 100, True)}
-    await seen.guard.round()
-    assert seen.reasons("b") == []
-    ((reason, note),) = seen.notes("a")
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 100, False), 2: ("b", 100, True)}
+    await scenario.guard.round()
+    assert scenario.reasons("b") == []
+    ((reason, note),) = scenario.notes("a")
     assert reason == "GpuShareExceeded"
     assert "without MPS" in note
 
 
 async def test_shares_without_limits_are_not_checked(scene, build):
-    seen = scene(build.record("a", share(isolation="cooperative")), build.record("b"))
-    seen.used[1] = ("a", 9000, False)
-    await seen.guard.round()
-    assert seen.told == []
+    scenario = scene(build.record("a", share(isolation="cooperative")), build.record("b"))
+    scenario.used[1] = ("a", 9000, False)
+    await scenario.guard.round()
+    assert scenario.events == []
 
 
 async def test_a_driver_that_does_not_answer_ends_no_process(scene, two, caplog):
-    seen = scene(*two)
+    scenario = scene(*two)
 
     async def refuse(_):
         raise InventoryUnavailable("no")
 
-    seen.guard._reader.read = refuse
-    await seen.guard.round()
-    assert (seen.told, seen.killed) == ([], [])
+    scenario.guard._reader.read = refuse
+    await scenario.guard.round()
+    assert (scenario.events, scenario.killed) == ([], [])
     assert "cannot check limited shares" in caplog.text
 
 
 async def test_clients_that_fail_together_get_an_event_without_a_culprit(scene, two):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
-    await seen.guard.round()
-    seen.used.clear()
-    seen.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await scenario.guard.round()
+    scenario.used.clear()
+    scenario.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
     for _ in range(2):
-        await seen.guard.round()
-    ((_, to_a),) = seen.notes("a")
+        await scenario.guard.round()
+    ((_, to_a),) = scenario.notes("a")
     assert "with shares of the same GPU: pod b. A kernel of one of these pods caused it" in to_a
-    assert seen.reasons("b") == ["GpuNeighboursFault"]
+    assert scenario.reasons("b") == ["GpuNeighboursFault"]
 
 
 async def test_clients_that_failed_together_and_ended_get_an_event_too(scene, two, build):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
-    await seen.guard.round()
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await scenario.guard.round()
     gone = build.node(records=(), cgroups={})
-    seen.guard._node.observe = lambda: gone
-    seen.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
+    scenario.guard._node.observe = lambda: gone
+    scenario.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
     for _ in range(2):
-        await seen.guard.round()
-    assert seen.reasons("a") == seen.reasons("b") == ["GpuNeighboursFault"]
+        await scenario.guard.round()
+    assert scenario.reasons("a") == scenario.reasons("b") == ["GpuNeighboursFault"]
 
 
 async def test_a_pod_that_ended_while_its_kernels_ran_is_named_in_both_events(scene, two):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
-    await seen.guard.round()
-    del seen.used[1]
-    seen.folder.record("GPU-0", Fault(time.time() + 1, (2,), (1,)))
-    await seen.guard.round()
-    ((_, to_a),), ((_, to_b),) = seen.notes("a"), seen.notes("b")
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await scenario.guard.round()
+    del scenario.used[1]
+    scenario.folder.record("GPU-0", Fault(time.time() + 1, (2,), (1,)))
+    await scenario.guard.round()
+    ((_, to_a),), ((_, to_b),) = scenario.notes("a"), scenario.notes("b")
     assert to_a.startswith("a process of this pod ended while its kernels ran")
     assert "ended while its kernels ran (pod a)" in to_b
 
 
 async def test_pods_of_other_namespaces_are_not_named(scene, two):
     mine, theirs = two[0], dataclasses.replace(two[1], namespace="other")
-    seen = scene(mine, theirs)
-    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
-    await seen.guard.round()
-    seen.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
-    await seen.guard.round()
-    ((_, note),) = seen.notes("a")
+    scenario = scene(mine, theirs)
+    scenario.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    await scenario.guard.round()
+    scenario.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
+    await scenario.guard.round()
+    ((_, note),) = scenario.notes("a")
     assert "a pod of another namespace" in note
     assert "pod b" not in note
 
 
 async def test_a_new_agent_does_not_report_earlier_faults_again(scene, two):
-    seen = scene(*two)
-    seen.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
-    seen.folder.record("GPU-0", Fault(time.time() - 60, (1, 2)))
-    await seen.guard.round()
-    assert seen.told == []
+    scenario = scene(*two)
+    scenario.used |= {1: ("a", 10, True), 2: ("b", 10, True)}
+    scenario.folder.record("GPU-0", Fault(time.time() - 60, (1, 2)))
+    await scenario.guard.round()
+    assert scenario.events == []
 
 
 async def test_the_driver_is_queried_in_a_separate_process_and_not_while_one_hangs():
@@ -372,12 +372,12 @@ def test_a_gpu_that_is_lost_leaves_no_other_unwatched():
 
 @pytest.mark.parametrize("clients", [([1], []), ([], [1])])
 def test_a_process_that_starts_or_ends_during_the_query_has_not_left_mps(clients):
-    process, told = types.SimpleNamespace(pid=1, usedGpuMemory=5), iter(clients)
+    process, events = types.SimpleNamespace(pid=1, usedGpuMemory=5), iter(clients)
     nvml = types.SimpleNamespace(
         NVMLError=NVMLError,
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
         nvmlDeviceGetComputeRunningProcesses=lambda _: [process],
-        nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process for _ in next(told)],
+        nvmlDeviceGetMPSComputeRunningProcesses=lambda _: [process for _ in next(events)],
         nvmlDeviceGetGraphicsRunningProcesses=lambda _: [],
     )
     assert read(nvml, ["GPU-0"]) == (DeviceProcess("GPU-0", 1, 5, is_client=True),)

@@ -41,7 +41,7 @@ def test_the_charts_ranges_are_parsed():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("{", "truncated"),
         ('{"A": [[0, 5]]}', ">= 1"),
@@ -51,8 +51,8 @@ def test_the_charts_ranges_are_parsed():
         ('{"A": [[5, 9], [7, 12]]}', "ranges of A do not ascend"),
     ],
 )
-def test_invalid_ranges_are_refused_with_the_reason(text, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_ranges_are_refused_with_the_reason(text, expected):
+    with pytest.raises(ValueError, match=expected):
         parse_sound_threads(text)
     with pytest.raises(SettingsInvalid, match="GPUPACK_SOUND_THREADS is not valid"):
         LimitSettings.from_environ({"GPUPACK_SOUND_THREADS": text})

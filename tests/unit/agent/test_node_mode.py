@@ -10,14 +10,14 @@ IDS = frozenset({"GPU-0"})
 
 
 def node_mode(*served, observed=(NVIDIA,)):
-    """After the kubelet told which resources it has."""
-    asked = NodeMode(observed)
-    asked.update(dict.fromkeys(served, IDS))
-    return asked
+    """Return the mode after the kubelet has listed these resources."""
+    checked = NodeMode(observed)
+    checked.update(dict.fromkeys(served, IDS))
+    return checked
 
 
-def may(asked):
-    return asked.mode, *asked.resources, asked.may_register()
+def may(checked):
+    return checked.mode, *checked.resources, checked.may_register()
 
 
 def test_a_node_without_other_plugins_is_owned():
@@ -29,9 +29,9 @@ def test_nothing_registers_before_the_kubelet_has_answered():
 
 
 def test_without_resources_to_observe_the_kubelet_is_not_queried():
-    asked = NodeMode(())
-    assert may(asked) == ("owned", names.GPU, True)
-    assert not asked.observes
+    checked = NodeMode(())
+    assert may(checked) == ("owned", names.GPU, True)
+    assert not checked.observes
 
 
 def test_a_node_where_another_plugin_serves_gpus_is_observed():
@@ -39,45 +39,45 @@ def test_a_node_where_another_plugin_serves_gpus_is_observed():
 
 
 def test_a_plugin_that_is_installed_alongside_gpupack_makes_the_node_observed():
-    asked = node_mode(*OURS)
-    asked.update(dict.fromkeys((*OURS, NVIDIA), IDS))
-    assert may(asked) == ("observed", NVIDIA, False)
+    checked = node_mode(*OURS)
+    checked.update(dict.fromkeys((*OURS, NVIDIA), IDS))
+    assert may(checked) == ("observed", NVIDIA, False)
 
 
 def test_a_restart_of_the_other_plugin_does_not_give_its_node_to_us():
-    asked = node_mode(NVIDIA)
-    asked.update({})
-    assert may(asked) == ("observed", NVIDIA, False)
+    checked = node_mode(NVIDIA)
+    checked.update({})
+    assert may(checked) == ("observed", NVIDIA, False)
 
 
 def test_several_plugins_serve_one_node():
-    asked = node_mode(NVIDIA, OTHER, observed=(OTHER, NVIDIA))
-    assert may(asked) == ("observed", OTHER, NVIDIA, False)
+    checked = node_mode(NVIDIA, OTHER, observed=(OTHER, NVIDIA))
+    assert may(checked) == ("observed", OTHER, NVIDIA, False)
 
 
 def test_a_plugin_that_comes_to_an_observed_node_is_observed_too():
-    asked = node_mode(NVIDIA, observed=(OTHER, NVIDIA))
-    asked.update({OTHER: IDS})
-    assert may(asked) == ("observed", OTHER, NVIDIA, False)
+    checked = node_mode(NVIDIA, observed=(OTHER, NVIDIA))
+    checked.update({OTHER: IDS})
+    assert may(checked) == ("observed", OTHER, NVIDIA, False)
 
 
 def test_each_gpu_has_the_resource_of_the_plugin_that_shows_it():
-    asked = NodeMode((NVIDIA, OTHER))
-    asked.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1::0", "GPU-1::1"}})
-    assert [asked.resource_of(f"GPU-{each}") for each in range(3)] == [NVIDIA, OTHER, NVIDIA]
+    checked = NodeMode((NVIDIA, OTHER))
+    checked.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1::0", "GPU-1::1"}})
+    assert [checked.resource_of(f"GPU-{each}") for each in range(3)] == [NVIDIA, OTHER, NVIDIA]
 
 
 def test_a_gpu_that_its_plugin_does_not_show_for_now_is_still_of_its_resource():
-    asked = NodeMode((NVIDIA, OTHER))
-    asked.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
-    asked.update({NVIDIA: {"GPU-0"}})
-    assert asked.resource_of("GPU-1") == OTHER
+    checked = NodeMode((NVIDIA, OTHER))
+    checked.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
+    checked.update({NVIDIA: {"GPU-0"}})
+    assert checked.resource_of("GPU-1") == OTHER
 
 
 def test_a_gpu_that_two_plugins_show_is_of_the_first_of_their_resources():
-    asked = NodeMode((OTHER, NVIDIA))
-    asked.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-0::0"}})
-    assert asked.resource_of("GPU-0") == OTHER
+    checked = NodeMode((OTHER, NVIDIA))
+    checked.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-0::0"}})
+    assert checked.resource_of("GPU-0") == OTHER
 
 
 def test_every_gpu_of_a_node_of_ours_is_of_our_resource():
@@ -86,18 +86,18 @@ def test_every_gpu_of_a_node_of_ours_is_of_our_resource():
 
 def test_the_resource_of_a_gpu_outlives_the_agent():
     gpu = GpuDevice(uuid="GPU-1", index=1, model="H100", memory_mib=1, resource=OTHER)
-    asked = NodeMode((NVIDIA, OTHER))
-    asked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA, OTHER), devices=(gpu,)))
-    asked.update({})
-    assert (*asked.resources, asked.resource_of("GPU-1")) == (NVIDIA, OTHER, OTHER)
+    checked = NodeMode((NVIDIA, OTHER))
+    checked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA, OTHER), devices=(gpu,)))
+    checked.update({})
+    assert (*checked.resources, checked.resource_of("GPU-1")) == (NVIDIA, OTHER, OTHER)
 
 
 def test_a_present_plugin_takes_precedence_over_gpunode():
     gpu = GpuDevice(uuid="GPU-1", index=1, model="H100", memory_mib=1, resource=OTHER)
-    asked = NodeMode((NVIDIA, OTHER))
-    asked.update({NVIDIA: {"GPU-1"}})
-    asked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA, OTHER), devices=(gpu,)))
-    assert asked.resource_of("GPU-1") == NVIDIA
+    checked = NodeMode((NVIDIA, OTHER))
+    checked.update({NVIDIA: {"GPU-1"}})
+    checked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA, OTHER), devices=(gpu,)))
+    assert checked.resource_of("GPU-1") == NVIDIA
 
 
 def test_no_more_resources_are_reported_than_gpunode_accepts():
@@ -106,54 +106,54 @@ def test_no_more_resources_are_reported_than_gpunode_accepts():
 
 
 def test_a_recorded_observed_node_stays_observed_without_the_other_plugin():
-    asked = NodeMode((NVIDIA,))
-    asked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA,)))
-    asked.update({})
-    assert may(asked) == ("observed", NVIDIA, False)
+    checked = NodeMode((NVIDIA,))
+    checked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA,)))
+    checked.update({})
+    assert may(checked) == ("observed", NVIDIA, False)
 
 
 def test_a_resource_that_is_observed_no_more_does_not_give_its_nodes_to_us():
-    asked = NodeMode(())
-    asked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA,)))
-    assert may(asked) == ("observed", NVIDIA, False)
+    checked = NodeMode(())
+    checked.restore(GpuNodeStatus(mode="observed", resources=(NVIDIA,)))
+    assert may(checked) == ("observed", NVIDIA, False)
 
 
 def test_a_recorded_owned_node_can_have_become_observed():
-    asked = node_mode(NVIDIA)
-    asked.restore(GpuNodeStatus(mode="owned"))
-    assert may(asked) == ("observed", NVIDIA, False)
+    checked = node_mode(NVIDIA)
+    checked.restore(GpuNodeStatus(mode="owned"))
+    assert may(checked) == ("observed", NVIDIA, False)
 
 
 def test_deleting_the_gpunode_makes_the_node_owned_once_the_other_plugin_is_removed():
-    asked = node_mode(NVIDIA)
-    asked.forget()
-    assert not asked.may_register()
-    asked.update({})
-    assert may(asked) == ("owned", names.GPU, True)
+    checked = node_mode(NVIDIA)
+    checked.forget()
+    assert not checked.may_register()
+    checked.update({})
+    assert may(checked) == ("owned", names.GPU, True)
 
 
 def test_deleting_the_gpunode_while_the_other_plugin_serves_changes_nothing():
-    asked = node_mode(NVIDIA)
-    asked.forget()
-    asked.update({NVIDIA: IDS})
-    assert may(asked) == ("observed", NVIDIA, False)
+    checked = node_mode(NVIDIA)
+    checked.forget()
+    checked.update({NVIDIA: IDS})
+    assert may(checked) == ("observed", NVIDIA, False)
 
 
 def test_deleting_the_gpunode_of_our_node_leaves_our_plugins_registered():
-    asked = node_mode(*OURS)
-    asked.forget()
-    assert asked.may_register()
+    checked = node_mode(*OURS)
+    checked.forget()
+    assert checked.may_register()
 
 
 def test_a_gpu_of_our_inventory_is_of_no_other_vendors_resource():
     amd = "amd.com/gpu"
-    asked = NodeMode((amd, NVIDIA), others=(amd,))
-    asked.update({amd: {"0000:c1:00.0"}, NVIDIA: {"GPU-0"}})
-    assert [asked.resource_of(each) for each in ("GPU-0", "GPU-1")] == [NVIDIA, NVIDIA]
+    checked = NodeMode((amd, NVIDIA), others=(amd,))
+    checked.update({amd: {"0000:c1:00.0"}, NVIDIA: {"GPU-0"}})
+    assert [checked.resource_of(each) for each in ("GPU-0", "GPU-1")] == [NVIDIA, NVIDIA]
 
 
 def test_with_only_plugins_of_other_vendors_an_nvidia_gpu_is_not_handed_out():
     amd = "amd.com/gpu"
-    asked = NodeMode((amd, NVIDIA), others=(amd,))
-    asked.update({amd: {"0000:c1:00.0"}})
-    assert (asked.mode, asked.resource_of("GPU-0")) == ("observed", names.GPU)
+    checked = NodeMode((amd, NVIDIA), others=(amd,))
+    checked.update({amd: {"0000:c1:00.0"}})
+    assert (checked.mode, checked.resource_of("GPU-0")) == ("observed", names.GPU)

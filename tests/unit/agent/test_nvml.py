@@ -91,7 +91,7 @@ def test_a_gpu_that_fell_off_the_bus_hides_no_other(tmp_path):
 
 
 def test_a_gpu_that_answers_in_part_counts_as_one_that_did_not(tmp_path):
-    """Else it would be forgotten like one that is cut anew, and its jobs would hear nothing."""
+    """Otherwise it would be forgotten like former slices, and its jobs would continue."""
     lost = {key: value for key, value in gpu(0).items() if key != "mib"}
     _, nvml = inventory(tmp_path, lost, gpu(1))
     found = nvml.scan()
@@ -201,11 +201,11 @@ def test_a_gpu_that_reappears_is_registered_for_events_again(tmp_path):
 
 
 def test_an_xid_fails_the_gpu_until_past_errors_are_forgotten(tmp_path):
-    told = threading.Event()
-    fake, nvml = inventory(tmp_path, gpu(0, events=8), notify=told.set)
+    notified = threading.Event()
+    fake, nvml = inventory(tmp_path, gpu(0, events=8), notify=notified.set)
     nvml.scan()
     fake.events.put(types.SimpleNamespace(eventType=8, eventData=79, device=fake.gpus[0]))
-    assert told.wait(30)
+    assert notified.wait(30)
     (device,) = nvml.scan().devices
     assert "XID 79" in device.cause
     assert (device.health, device.xids) == ("Failed", (79,))

@@ -21,7 +21,7 @@ RUNNING = {"containerStatuses": [{"name": "worker", "state": {"running": {}}}]}
 
 
 class Observed:
-    """A node with GPU-0 and GPU-1 that another plugin hands out."""
+    """A node with GPU-0 and GPU-1 of another plugin."""
 
     def __init__(self, kubelet, resources, build):
         self.kubelet = kubelet
@@ -39,7 +39,7 @@ class Observed:
         return self.labels
 
     def pod(self, name="a", *, resource=NVIDIA, **changes):
-        """A pod that asks for GPUs of another plugin and runs."""
+        """Add a running pod that requests GPUs of another plugin."""
         body = self._build.pod_json(name, **changes)
         body["spec"]["containers"][0]["resources"]["limits"] = {resource: "1"}
         body["status"] |= RUNNING
@@ -151,8 +151,8 @@ async def test_while_the_kubelet_is_unavailable_the_holders_stay_with_one_log_li
     observed.pods.upsert(observed.pod("b"))
     for _ in range(3):
         assert await observed.holders() == (held("a", "GPU-0"),)
-    said = [record for record in caplog.records if record.name == "gpupack_agent.observer"]
-    assert len(said) == 1
+    logged = [record for record in caplog.records if record.name == "gpupack_agent.observer"]
+    assert len(logged) == 1
 
 
 async def test_gpus_of_another_vendor_are_described_and_read_back(observed):

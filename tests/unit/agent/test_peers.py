@@ -86,7 +86,7 @@ def test_the_matrix_is_read_again_at_changes_and_from_time_to_time():
     gpus = [gpu(n, island=0, peers=["GPU-0", "GPU-1"]) for n in range(2)]
     nvml = FakeNvml(*gpus)
     peers = Peers(nvml, now=lambda: now)
-    asked = []
+    queried = []
     for seconds, links, some in [
         (0, (True,), gpus),
         (1, (True,), gpus),
@@ -98,8 +98,8 @@ def test_the_matrix_is_read_again_at_changes_and_from_time_to_time():
         now += seconds
         before = nvml.asked_peers
         seen(peers, *some, links=links)
-        asked.append(nvml.asked_peers - before)
-    assert asked == [2, 0, 2, 0, 2, 2]
+        queried.append(nvml.asked_peers - before)
+    assert queried == [2, 0, 2, 0, 2, 2]
 
 
 def test_links_that_come_up_after_the_driver_are_seen():

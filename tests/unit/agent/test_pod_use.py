@@ -14,8 +14,8 @@ from gpupack_crds.devices import DeviceShare, encode_devices
 
 def gpus(*joules):
     return [
-        GpuFacts(uuid=f"GPU-{n}", index=n, name="H200", load=Load(energy_joules=told))
-        for n, told in enumerate(joules)
+        GpuFacts(uuid=f"GPU-{n}", index=n, name="H200", load=Load(energy_joules=total_joules))
+        for n, total_joules in enumerate(joules)
     ]
 
 
@@ -64,8 +64,8 @@ def test_a_counter_that_is_reset_does_not_reduce_the_energy_of_a_pod(use):
 
 def test_energy_is_not_counted_while_a_gpu_does_not_report_it(use):
     train = [pod("train", (0, 100))]
-    for told in (100.0, None, 500.0, 600.0):
-        use.update(gpus(told), train)
+    for total_joules in (100.0, None, 500.0, 600.0):
+        use.update(gpus(total_joules), train)
     assert use.joules == {"uid-train": 100.0}
 
 

@@ -157,8 +157,8 @@ def pair(world, name="a", **given):
 async def test_two_containers_of_a_pod_start_at_once_each_with_its_own_devices(world):
     pair(world)
     await asyncio.gather(world.start("gpu-2", "gpu-1"), world.start("gpu-0"))
-    told = {spec["devices"][0]["containerEdits"]["env"][0] for spec in world.specs()}
-    assert told == {"GPUPACK_DEVICES=GPU-3", "GPUPACK_DEVICES=GPU-0,GPU-1"}
+    reported = {spec["devices"][0]["containerEdits"]["env"][0] for spec in world.specs()}
+    assert reported == {"GPUPACK_DEVICES=GPU-3", "GPUPACK_DEVICES=GPU-0,GPU-1"}
     records = {each.container: each.devices for each in world.node.specs.records}
     assert {name: len(devices) for name, devices in records.items()} == {"x": 1, "y": 2}
 
@@ -303,9 +303,9 @@ async def test_shares_of_one_gpu_start_side_by_side(world):
     world.bind_share("b", "share-1", percent=40, memory_mib=500)
     await world.start_share("share-0")
     await world.start_share("share-1")
-    told = [spec["devices"][0]["containerEdits"]["env"] for spec in world.specs()]
-    assert all("GPUPACK_DEVICES=GPU-0" in variables for variables in told)
-    assert all("GPUPACK_DEVICE_ISOLATION=cooperative" in variables for variables in told)
+    reported = [spec["devices"][0]["containerEdits"]["env"] for spec in world.specs()]
+    assert all("GPUPACK_DEVICES=GPU-0" in variables for variables in reported)
+    assert all("GPUPACK_DEVICE_ISOLATION=cooperative" in variables for variables in reported)
 
 
 @pytest.mark.parametrize(
@@ -346,15 +346,15 @@ async def test_a_whole_gpu_and_a_share_of_it_do_not_start_together(world, build)
 async def test_a_force_deleted_pod_holds_its_devices_until_its_processes_have_ended(
     world, held, wanted
 ):
-    def asking(name, percent):
+    def start_of(name, percent):
         kind = names.GPU if percent == 100 else names.GPU_SHARE
         given = world.build.share(0, percent=percent, memory_mib=1)
         world.bind(name, given, tokens=[name], resource=kind)
         return lambda: world.prestart.prepare(kind, frozenset([name]), active=lambda: True)
 
-    await asking("old", held)()
+    await start_of("old", held)()
     world.force_delete("old")
-    start = asking("new", wanted)
+    start = start_of("new", wanted)
     with pytest.raises(StartRefused, match=r"held by (another pod|other pods)"):
         await start()
     world.cgroups.remove("old")

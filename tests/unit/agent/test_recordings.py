@@ -93,13 +93,13 @@ def test_without_the_right_to_see_processes_the_rest_is_reported(tmp_path):
 
 @pytest.mark.parametrize("action", [1, 2])
 def test_a_recovery_action_of_the_driver_fails_the_gpu(tmp_path, action):
-    def asking(values):
+    def answer_slowly(values):
         (of_action,) = (each for each in values if each.fieldId == getattr(pynvml, FIELD))
         of_action.value.uiVal = action
         return values
 
     nvml = h200()
-    nvml.faults["nvmlDeviceGetFieldValues", 0] = asking
+    nvml.faults["nvmlDeviceGetFieldValues", 0] = answer_slowly
     assert scan(nvml, tmp_path).devices[0].health == "Failed"
 
 
@@ -119,7 +119,7 @@ def test_64_gpus_are_distinguished(tmp_path):
 
 @pytest.fixture
 def hanging(tmp_path):
-    """The recorded host with three GPUs, asked by a process of its own; a call for one hangs."""
+    """The recorded host with three GPUs and a separate process; a call for one GPU hangs."""
 
     def of(call, index):
         run = (sys.executable, "-B", str(RECORDED), "load", "3", call, str(index))

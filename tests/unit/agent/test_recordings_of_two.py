@@ -71,10 +71,10 @@ def test_the_matrix_of_pairs_is_symmetric_and_over_nvlink_but_not_over_pcie():
         capabilities = range(pynvml.NVML_P2P_CAPS_INDEX_UNKNOWN)
         return [nvml.nvmlDeviceGetP2PStatus(one, other, each) for each in capabilities]
 
-    told = states(*handles)
-    assert told == states(*reversed(handles))
-    assert told[pynvml.NVML_P2P_CAPS_INDEX_NVLINK] == pynvml.NVML_P2P_STATUS_OK
-    assert told[pynvml.NVML_P2P_CAPS_INDEX_PCI] != pynvml.NVML_P2P_STATUS_OK
+    reported = states(*handles)
+    assert reported == states(*reversed(handles))
+    assert reported[pynvml.NVML_P2P_CAPS_INDEX_NVLINK] == pynvml.NVML_P2P_STATUS_OK
+    assert reported[pynvml.NVML_P2P_CAPS_INDEX_PCI] != pynvml.NVML_P2P_STATUS_OK
 
 
 def test_under_load_each_gpu_reports_its_processes_and_activity(tmp_path):

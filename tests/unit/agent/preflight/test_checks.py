@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found on hosts, and what they are told to change."""
+"""Findings on hosts, and the changes that they request."""
 
 import pathlib
 import tempfile

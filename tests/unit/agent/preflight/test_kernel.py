@@ -9,14 +9,14 @@ ROW = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ndevices\t5\t29\t{}\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("option", "status"),
     [("CONFIG_CGROUP_BPF=y\n", "ok"), ("# CONFIG_CGROUP_BPF is not set\n", "failure"), ("", "ok")],
 )
 @pytest.mark.parametrize(
     "place", ["boot/config-6.8.0", "proc/config.gz", "lib/modules/6.8.0/config"]
 )
-def test_with_version_2_a_kernel_needs_programs_at_cgroups(root, place, said, status):
-    text = f"CONFIG_CGROUPS=y\n{said}".encode()
+def test_with_version_2_a_kernel_needs_programs_at_cgroups(root, place, option, status):
+    text = f"CONFIG_CGROUPS=y\n{option}".encode()
     root.file(place).write_bytes(gzip.compress(text) if place.endswith("gz") else text)
     assert root.found()["cgroups"].status == status
 

@@ -41,9 +41,9 @@ def test_a_host_that_is_not_ready_exits_with_1_and_shows_the_changes(ready):
 def test_programs_read_json(ready):
     (ready.path / "dev/nvidia-uvm").unlink()
     done = run(ready, "-o", "json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["passed"], told["host"]) == (1, False, "gpu-1")
-    failed = [each for each in told["findings"] if each["status"] == "failure"]
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["passed"], document["host"]) == (1, False, "gpu-1")
+    failed = [each for each in document["findings"] if each["status"] == "failure"]
     assert [each["check"] for each in failed] == ["device nodes"]
 
 
