@@ -32,7 +32,7 @@ from documents import replaced
 from gpupack_core import WHOLE_GPU, Node
 from gpupack_core.queueing import NO_PREEMPTION, ConsolidationRules
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
-from gpupack_simulator.disciplines import DISCIPLINES, Known
+from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods
 from gpupack_simulator.job import Size
 from gpupack_simulator.record import Cause, JobRecord
@@ -94,7 +94,7 @@ def run(
     unit = options.hours * HOUR
     until = (options.warm_up + options.measured) * unit
     settings = Settings(
-        queue=replace(fair, rules=rules, durations=Known(options.durations)),
+        queue=replace(fair, rules=rules, durations=KnownDurations(options.durations)),
         discipline=fair.name,
         seed=seed,
         time_unit=TimeUnit.SECOND,
@@ -249,7 +249,9 @@ def main() -> None:
     parser.add_argument("--restart", type=float, default=60.0, help="seconds")
     parser.add_argument("--calm", type=float, default=3600.0, help="seconds")
     parser.add_argument("--most", type=int, default=8, help="jobs moved for one")
-    parser.add_argument("--durations", default="none", choices=[str(each) for each in Known])
+    parser.add_argument(
+        "--durations", default="none", choices=[str(each) for each in KnownDurations]
+    )
     parser.add_argument("--ratios", type=float, nargs="+", default=[0.1, 0.25, 1.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help=f"write {REPORT} and {DOCUMENT}")

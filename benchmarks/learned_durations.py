@@ -25,13 +25,13 @@ from documents import replaced, row
 from queueing import Workload, philly
 
 from gpupack_simulator import Job, Sampling, Settings, Simulator, TimeUnit
-from gpupack_simulator.disciplines import DISCIPLINES, Known
+from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.output.figures import figures
 from gpupack_simulator.output.waste import losses
 from gpupack_simulator.record import Cause
 
 SCHEMA: Final = "gpupack.dev/learned-durations/v1"
-COMPARED: Final = (Known.EXACT, Known.LEARNED, Known.NONE)
+COMPARED: Final = (KnownDurations.EXACT, KnownDurations.LEARNED, KnownDurations.NONE)
 """The jobs drawn here have no walltimes."""
 REPORT: Final = Path("docs/reports/learned-durations.json")
 DOCUMENT: Final = Path("docs/queueing/measurements.md")
@@ -67,7 +67,9 @@ def of_kinds(jobs: Sequence[Job], kinds: int, alike: float, random: Random) -> l
     return found
 
 
-def run(workload: Workload, known: Known, options: argparse.Namespace, seed: int) -> dict[str, Any]:
+def run(
+    workload: Workload, known: KnownDurations, options: argparse.Namespace, seed: int
+) -> dict[str, Any]:
     """Until the last job has arrived."""
     easy = DISCIPLINES["backfill"]
     rules = replace(easy.rules, max_backfill_delay_seconds=options.guess_delay)
@@ -83,7 +85,11 @@ def run(workload: Workload, known: Known, options: argparse.Namespace, seed: int
     )
     simulator = Simulator(workload.nodes, workload.jobs, options.policy, settings)
     record = simulator.run()
-    made, lost, delays = figures(record), losses(record, Cause.PREEMPTED), simulator.guess_delays
+    made, lost, delays = (
+        figures(record),
+        losses(record, Cause.PREEMPTED),
+        simulator.speculative_delays,
+    )
     milli_time = sum(loss.milli_time for loss in lost)
     return {
         "wait_mean_hours": _hours(made.wait_mean),

@@ -33,7 +33,7 @@ from queueing_report import DOCUMENT, MARKS, PICTURE, REPORT, drawn, table
 from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName
 from gpupack_core.queueing import NO_PREEMPTION, Quotas
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
-from gpupack_simulator.arrivals import at_load, offered_load
+from gpupack_simulator.arrivals import offered_load, scale_to_load
 from gpupack_simulator.disciplines import DISCIPLINES, Discipline
 from gpupack_simulator.inputs.openb import read_nodes, read_timed_jobs
 from gpupack_simulator.output.fairness import fairness
@@ -78,7 +78,7 @@ def openb(options: argparse.Namespace) -> Workload:
     start = FROM_DAY * DAY
     late = [replace(job, arrival=job.arrival - start) for job in trace.jobs if job.arrival >= start]
     capacity = 1000 * sum(len(node.devices) for node in nodes)
-    jobs, factor = at_load(late[: options.pods], options.load, capacity)
+    jobs, factor = scale_to_load(late[: options.pods], options.load, capacity)
     told = {"pods": len(jobs), "arrivals_sped_up": factor, "nodes_every": options.nodes_every}
     return Workload(nodes, jobs, 0.0, told)
 

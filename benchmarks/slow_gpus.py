@@ -26,7 +26,7 @@ from documents import replaced
 from gpupack_core import Device, DeviceUuid, Health, MiB, MilliCpu, Node, NodeName
 from gpupack_core.queueing import NO_PREEMPTION
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
-from gpupack_simulator.disciplines import DISCIPLINES, Known
+from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.philly import DAY, SIZES, PhillyStyle, philly_jobs
 from gpupack_simulator.record import End
 
@@ -101,7 +101,7 @@ def run(
     rules = replace(fair.rules, preemption=NO_PREEMPTION)
     policy = options.policy + (WITH_PACE if kind == KINDS[-1] else "")
     settings = Settings(
-        queue=replace(fair, rules=rules, durations=Known.NONE),
+        queue=replace(fair, rules=rules, durations=KnownDurations.NONE),
         discipline=fair.name,
         seed=seed,
         time_unit=TimeUnit.SECOND,

@@ -18,7 +18,7 @@ from gpupack_simulator.errors import (
     InvalidParameter,
     SimulatorError,
 )
-from gpupack_simulator.failures import Breakdown, FailureRates, drawn
+from gpupack_simulator.failures import Breakdown, FailureRates, draw_failures
 from gpupack_simulator.job import Job, JobId, Size, holder_name, job_of, size_of
 from gpupack_simulator.record import (
     Cause,
@@ -62,7 +62,7 @@ __all__ = [
     "Size",
     "State",
     "TimeUnit",
-    "drawn",
+    "draw_failures",
     "holder_name",
     "job_of",
     "size_of",

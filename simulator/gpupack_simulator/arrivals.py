@@ -14,7 +14,7 @@ from math import inf
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.job import Job
 
-_DENSEST = 1e9
+_MAX_FACTOR = 1e9
 _STEPS = 100
 
 
@@ -27,21 +27,21 @@ def offered_load(jobs: Sequence[Job], capacity_milli: int) -> float:
     return asked / (capacity_milli * last)
 
 
-def sped_up(jobs: Sequence[Job], factor: float) -> list[Job]:
+def change_rate(jobs: Sequence[Job], factor: float) -> list[Job]:
     """Return the jobs with arrivals `factor` times as fast."""
     if not 0 < factor < inf:
         raise InvalidParameter(f"arrivals cannot be {factor:g} times as fast")
     return [replace(job, arrival=job.arrival / factor) for job in jobs]
 
 
-def at_load(jobs: Sequence[Job], load: float, capacity_milli: int) -> tuple[list[Job], float]:
+def scale_to_load(jobs: Sequence[Job], load: float, capacity_milli: int) -> tuple[list[Job], float]:
     """Speed up (or slow down) jobs to this load; return them and the factor.
 
     Raises:
         InvalidParameter: the load is not reached at any speed.
     """
-    low, high = 1 / _DENSEST, _DENSEST
-    least, most = (offered_load(sped_up(jobs, of), capacity_milli) for of in (low, high))
+    low, high = 1 / _MAX_FACTOR, _MAX_FACTOR
+    least, most = (offered_load(change_rate(jobs, of), capacity_milli) for of in (low, high))
     if not least <= load <= most:
         raise InvalidParameter(
             f"the jobs never offer a load of {load:g}, however fast they come: "
@@ -49,8 +49,8 @@ def at_load(jobs: Sequence[Job], load: float, capacity_milli: int) -> tuple[list
         )
     for _ in range(_STEPS):
         middle = (low * high) ** 0.5
-        if offered_load(sped_up(jobs, middle), capacity_milli) < load:
+        if offered_load(change_rate(jobs, middle), capacity_milli) < load:
             low = middle
         else:
             high = middle
-    return sped_up(jobs, high), high
+    return change_rate(jobs, high), high

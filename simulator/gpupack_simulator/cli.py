@@ -31,12 +31,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-class OurErrors(click.Group):
-    """Our own errors are told as they are; any other is a bug and keeps its traceback."""
+class ErrorMessages(click.Group):
+    """A group that prints our errors as messages; others are bugs and keep their traceback."""
 
     def main(self, *args: Any, **given: Any) -> NoReturn:
         """Run as a process, and exit."""
-        sys.exit(run_process(lambda: super(OurErrors, self).main(*args, **given), program=PROGRAM))
+        sys.exit(
+            run_process(lambda: super(ErrorMessages, self).main(*args, **given), program=PROGRAM)
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep what was typed, for the report."""
@@ -51,7 +53,7 @@ class OurErrors(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-class Names(click.ParamType):  # type: ignore[type-arg]  # older clicks have no generic
+class NameList(click.ParamType):  # type: ignore[type-arg]  # older clicks have no generic
     """Names separated by commas."""
 
     name = "NAME,…"
@@ -88,14 +90,14 @@ def _output_options(command: F) -> F:
 def _policies(default: str) -> Callable[[F], F]:
     return click.option(
         "--policies",
-        type=Names(),
+        type=NameList(),
         default=default,
         show_default=True,
         help="Names of core's policies or weighted sums such as 0.7*fgd+0.3*best-fit.",
     )
 
 
-@click.group(cls=OurErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorMessages, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Replay GPU workloads through gpupack's own placement policies."""
 
@@ -128,8 +130,8 @@ def main() -> None:
     flag_value=str(KnownMix.ALL),
     default=str(KnownMix.PUBLISHED),
     show_default=True,
-    help="Who is told the mix of the pods: all (also without a value), none, or FGD alone, as it "
-    "was published. The others learn it from the pods that arrive.",
+    help="Policies that know the mix of the pods: all (also without a value), none, or FGD alone, "
+    "as it was published. The others learn it from the pods that arrive.",
 )
 @click.option("--fragmentation", is_flag=True, help="Measure fragmentation too; slower.")
 @_output_options
@@ -244,7 +246,7 @@ def cost(prices: Path, by: str, policy: str, seed: int, csv: Path | None, **give
 @click.option("--jobs", type=_FILE, help="YAML of jobs for --snapshot; times in seconds.")
 @_trace_options
 @click.option("--quotas", type=_FILE, help="YAML of the proposed quotas and cohorts.")
-@click.option("--drain", metavar="NODE@TIME", help="Everybody leaves that node from then on.")
+@click.option("--drain", metavar="NODE@TIME", help="Drain the node from that time on.")
 @click.option("--more", metavar="NUMBER x MODEL", help="So many GPUs more: '8 x H100'.")
 @click.option(
     "--quotas-before",

@@ -88,7 +88,7 @@ class Play:
 
 def replay(options: Replay, output: Output) -> None:
     """Replay a trace: fill up a cluster, keep it busy, or answer a what-if question."""
-    _known(options.policies)
+    _check_policies(options.policies)
     _one_source(options)
     if options.snapshot is not None and options.jobs is not None:
         _report(_what_if(options.snapshot, options.jobs, options), options.policies, 1, output)
@@ -99,8 +99,8 @@ def replay(options: Replay, output: Output) -> None:
 
 def play(options: Play, seeds: int, output: Output) -> None:
     """Run a scenario under each policy and compare."""
-    _known(options.policies)
-    experiment = _scripted(options)
+    _check_policies(options.policies)
+    experiment = _scenario_of(options)
     if len(experiment.scenario.jobs) * seeds * len(options.policies) < _WORTH_A_PROCESS:
         output = replace(output, processes=1)
     _report(experiment, options.policies, seeds, output)
@@ -108,10 +108,10 @@ def play(options: Play, seeds: int, output: Output) -> None:
 
 def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
     """Print the cluster after each time step."""
-    _known(options.policies)
+    _check_policies(options.policies)
     if not (every > 0 and isfinite(every)):
         raise InvalidParameter(f"--every is {every:g}; give the time from one picture to the next")
-    experiment, out = _scripted(options), console()
+    experiment, out = _scenario_of(options), console()
     for policy in options.policies:
         simulator = experiment.simulator(policy, seed)
         for number in count() if steps is None else range(steps + 1):
@@ -123,23 +123,23 @@ def step(options: Play, *, steps: int | None, every: float, seed: int) -> None:
 
 def cost(options: Play, prices: Path, *, by: str, seed: int, csv: Path | None) -> None:
     """Run a scenario under one policy, and print the costs of its tenants."""
-    _known(options.policies)
+    _check_policies(options.policies)
     tariffs, group = read_prices(prices), Group(by)
     if csv is not None:
         _make(csv.parent)
-    experiment = replace(_scripted(options), occupancy=True)
+    experiment = replace(_scenario_of(options), occupancy=True)
     (policy,) = options.policies
     lines = cost_lines(experiment.run(policy, seed), group, tariffs)
     show_tables(cost_table(lines, group, tariffs))
     if csv is not None:
-        written(lambda: _write_text(csv, cost_csv(lines)))
+        report_write_errors(lambda: _write_text(csv, cost_csv(lines)))
 
 
 def _write_text(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _scripted(options: Play) -> Scripted:
+def _scenario_of(options: Play) -> Scripted:
     traced = options.source.path is not None
     nodes = read_node_source(options.nodes)
     scenario = read_scenario(options.scenario, jobs_from_elsewhere=traced, nodes=nodes)
@@ -174,7 +174,7 @@ def _what_if(snapshot: Path, jobs: Path, options: Replay) -> OnSnapshot:
     return OnSnapshot(document, read_jobs(jobs), options.discipline, options.adopt, named)
 
 
-def _replayed(options: Replay) -> tuple[tuple[Node, ...], tuple[Pod, ...], dict[str, str]]:
+def _read_trace(options: Replay) -> tuple[tuple[Node, ...], tuple[Pod, ...], dict[str, str]]:
     """Return nodes, pods, and the names of their files."""
     if options.mixed is not None:
         style = read_mixed(options.mixed)
@@ -186,7 +186,7 @@ def _replayed(options: Replay) -> tuple[tuple[Node, ...], tuple[Pod, ...], dict[
 
 
 def _replay_of(options: Replay) -> Filling | Departing:
-    nodes, pods, named = _replayed(options)
+    nodes, pods, named = _read_trace(options)
     if not options.departures:
         return Filling(
             nodes,
@@ -209,7 +209,7 @@ def _replay_of(options: Replay) -> Filling | Departing:
     )
 
 
-def _known(policies: Sequence[str]) -> None:
+def _check_policies(policies: Sequence[str]) -> None:
     """Check the policies before anything is run."""
     for policy in policies:
         policy_named(policy)
@@ -228,7 +228,7 @@ def _write(digests: Sequence[Digest], output: Output) -> None:
         write_report(digests, output.folder, command=output.command)
 
 
-def _can_draw() -> None:
+def _check_plots() -> None:
     """Check before anything is run that plots can be drawn."""
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
@@ -247,15 +247,15 @@ def _make(folder: Path | None) -> None:
         raise InvalidParameter(f"{folder} cannot be made a folder: {error.strerror}") from error
 
 
-def prepared(output: Output) -> None:
+def prepare_output(output: Output) -> None:
     """Prepare the output before anything is run, so that it can be written."""
     if output.folder is not None:
-        _can_draw()
+        _check_plots()
     for place in (output.folder, output.json and output.json.parent):
         _make(place)
 
 
-def written(write: Callable[[], None]) -> None:
+def report_write_errors(write: Callable[[], None]) -> None:
     """Call a function that writes, and report a full disk like any other error."""
     try:
         write()
@@ -266,7 +266,7 @@ def written(write: Callable[[], None]) -> None:
 def _report(
     experiment: Experiment, policies: Sequence[str], seeds: int, output: Output
 ) -> tuple[Digest, ...]:
-    prepared(output)
+    prepare_output(output)
     digests = run_all(
         experiment,
         policies,
@@ -275,7 +275,7 @@ def _report(
         folder=output.folder,
         quiet=output.quiet,
     )
-    written(lambda: _write(digests, output))
+    report_write_errors(lambda: _write(digests, output))
     if not output.quiet:
         show_tables(tables(digests))
     return digests

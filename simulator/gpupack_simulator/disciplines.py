@@ -13,7 +13,7 @@ from gpupack_core.queueing import NO_PREEMPTION, OrderPolicy, Rules
 from gpupack_simulator.errors import InvalidParameter
 
 
-class Known(StrEnum):
+class KnownDurations(StrEnum):
     """The queue's knowledge of the durations of jobs."""
 
     EXACT = "exact"
@@ -35,10 +35,10 @@ class Discipline:
     name: str
     rules: Rules
     keeps: bool = True
-    durations: Known = Known.EXACT
+    durations: KnownDurations = KnownDurations.EXACT
 
 
-def _one_line(
+def _first_in_first_out(
     fifo: OrderPolicy, *, by_priority: bool = False, keep_room_after: float = inf, kept: int = 1
 ) -> Rules:
     return Rules(
@@ -53,24 +53,24 @@ def _one_line(
 
 _ALL = (
     # The published experiment on the openb traces.
-    Discipline("drop", _one_line(OrderPolicy.BEST_EFFORT), keeps=False),
+    Discipline("drop", _first_in_first_out(OrderPolicy.BEST_EFFORT), keeps=False),
     # Strictly in the order of arrival; a job that does not fit blocks all later ones. A killed job
     # keeps the place of its arrival.
-    Discipline("fifo", _one_line(OrderPolicy.STRICT)),
+    Discipline("fifo", _first_in_first_out(OrderPolicy.STRICT)),
     # In the order of arrival; jobs that do not fit are skipped. Nothing is reserved for large jobs:
     # on a full cluster they wait as long as smaller ones keep coming.
-    Discipline("fifo-skip", _one_line(OrderPolicy.BEST_EFFORT)),
+    Discipline("fifo-skip", _first_in_first_out(OrderPolicy.BEST_EFFORT)),
     # EASY: as fifo-skip, and no job delays the queue head. Durations are
     # exact unless `durations` says otherwise.
-    Discipline("backfill", _one_line(OrderPolicy.BEST_EFFORT, keep_room_after=0.0)),
+    Discipline("backfill", _first_in_first_out(OrderPolicy.BEST_EFFORT, keep_room_after=0.0)),
     # EASY with the users' limits as durations, as in published results.
     Discipline(
         "easy",
-        _one_line(OrderPolicy.BEST_EFFORT, keep_room_after=0.0),
-        durations=Known.WALLTIME,
+        _first_in_first_out(OrderPolicy.BEST_EFFORT, keep_room_after=0.0),
+        durations=KnownDurations.WALLTIME,
     ),
     # The largest priority first, otherwise as fifo; a running job is never preempted.
-    Discipline("priority", _one_line(OrderPolicy.STRICT, by_priority=True)),
+    Discipline("priority", _first_in_first_out(OrderPolicy.STRICT, by_priority=True)),
     # Priority, then the tenant with the smallest share, then age; tenants give back what they
     # borrowed.
     Discipline("fair-share", Rules()),

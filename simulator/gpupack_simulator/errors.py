@@ -12,7 +12,7 @@ SimulatorError
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SHOWN = 20
+MAX_SHOWN_FAULTS = 20
 """Maximum number of faults that a message lists; the rest are counted."""
 
 
@@ -64,7 +64,7 @@ class InvalidInput(SimulatorError):
 
     def __init__(self, file: str, faults: Sequence[Fault]) -> None:
         self.file, self.faults = file, tuple(faults)
-        lines = [fault.text(file) for fault in self.faults[:SHOWN]]
+        lines = [fault.text(file) for fault in self.faults[:MAX_SHOWN_FAULTS]]
         hidden = len(self.faults) - len(lines)
         if hidden:
             lines.append(f"… and {hidden} more faults in {file}")

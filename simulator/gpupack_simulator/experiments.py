@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from gpupack_core import WHOLE_GPU, Mix, Node, policy_named
-from gpupack_simulator.compiled.inputs import can_do
+from gpupack_simulator.compiled.inputs import is_supported
 from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator
-from gpupack_simulator.failures import drawn
+from gpupack_simulator.failures import draw_failures
 from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.inputs.scenario import Scenario
 from gpupack_simulator.inputs.snapshot import cluster_of
@@ -49,12 +49,14 @@ class KnownMix(StrEnum):
     """Policies that were published that way: FGD, with the typical pods of the trace."""
     ALL = "all"
 
-    def tells(self, policy: str) -> bool:
+    def knows(self, policy: str) -> bool:
         """Tell whether this policy knows the mix."""
-        return self is KnownMix.ALL or (self is KnownMix.PUBLISHED and policy in _TOLD)
+        return self is KnownMix.ALL or (
+            self is KnownMix.PUBLISHED and policy in _PUBLISHED_WITH_MIX
+        )
 
 
-_TOLD = frozenset({"fgd"})
+_PUBLISHED_WITH_MIX = frozenset({"fgd"})
 
 
 class Experiment(Protocol):
@@ -90,9 +92,9 @@ class Filling:
             discipline="drop",
             seed=seed,
             time_unit=TimeUnit.ARRIVAL,
-            sampling=Sampling(demand_step=0.01, **_looks(self, seed)),
+            sampling=Sampling(demand_step=0.01, **_sampling_fields(self, seed)),
             occupancy=False,
-            mix=mix_of(self.pods) if self.known_mix.tells(policy) else None,
+            mix=mix_of(self.pods) if self.known_mix.knows(policy) else None,
             parameters={"demand": self.demand, "known_mix": str(self.known_mix), **self.parameters},
         )
         return _run(self.nodes, jobs, policy, settings)
@@ -131,9 +133,9 @@ class Departing:
             time_unit=TimeUnit.LIFETIME,
             until=until,
             measured_from=self.warm_up,
-            sampling=Sampling(every=until / SAMPLES, **_looks(self, seed)),
+            sampling=Sampling(every=until / SAMPLES, **_sampling_fields(self, seed)),
             occupancy=self.pictures and not seed,
-            mix=mix_of(self.pods) if self.known_mix.tells(policy) else None,
+            mix=mix_of(self.pods) if self.known_mix.knows(policy) else None,
             parameters={"load": self.load, "known_mix": str(self.known_mix), **self.parameters},
         )
         return _run(self.nodes, jobs, policy, settings)
@@ -160,7 +162,7 @@ class Scripted:
     def simulator(self, policy: str, seed: int) -> Simulator:
         """Return a simulator at the start."""
         given = self.scenario
-        failures = drawn(given.rates, given.nodes, until=given.until, seed=seed)
+        failures = draw_failures(given.rates, given.nodes, until=given.until, seed=seed)
         settings = Settings(
             discipline=given.discipline,
             queue=given.rules(),
@@ -214,7 +216,7 @@ def _scenario_sampling(jobs: tuple[Job, ...]) -> Sampling:
     return Sampling(**when, fragmentation=True, causes=True, by_node=True)
 
 
-def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
+def _sampling_fields(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
     """Return the fields of Sampling that say what to sample."""
     return {
         "fragmentation": experiment.fragmentation or experiment.pictures,
@@ -226,7 +228,7 @@ def _looks(experiment: Filling | Departing, seed: int) -> dict[str, bool]:
 def _run(nodes: tuple[Node, ...], jobs: list[Job], policy: str, settings: Settings) -> Run:
     """Run in machine code if that is faster and supported, with the same result."""
     pays = len(jobs) >= LONG and find_spec("numba") is not None
-    if not (pays and can_do(nodes, jobs, policy_named(policy), settings)):
+    if not (pays and is_supported(nodes, jobs, policy_named(policy), settings)):
         return Simulator(nodes, jobs, policy, settings).run()
     from gpupack_simulator.compiled.replay import Replay  # noqa: PLC0415  (numba is optional)
 

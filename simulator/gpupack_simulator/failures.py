@@ -56,7 +56,7 @@ class FailureRates:
 NEVER: Final = FailureRates()
 
 
-def drawn(
+def draw_failures(
     rates: FailureRates, nodes: Iterable[Node], *, until: float, seed: int
 ) -> list[Breakdown]:
     """Return every failure before `until`, by node and device, then by time."""

@@ -29,7 +29,7 @@ MAX_PAIRS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedRequest:
     """A size or a wish with its weight. Of a wish only `models` and `min_memory` count."""
 
     request: Request
@@ -45,8 +45,8 @@ class MixedStyle:
     """A mixed cluster and its jobs. `pods`: number to draw, by `seed`."""
 
     nodes: tuple[Node, ...]
-    sizes: tuple[Weighted, ...]
-    wishes: tuple[Weighted, ...]
+    sizes: tuple[WeightedRequest, ...]
+    wishes: tuple[WeightedRequest, ...]
     pods: int
     seed: int = 0
 

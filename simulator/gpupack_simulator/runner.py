@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from gpupack_simulator.experiments import Experiment
 from gpupack_simulator.output.digest import Digest
-from gpupack_simulator.workers import Case, make, make_all
+from gpupack_simulator.workers import Case, run_case, run_cases
 from gpupack_terminal import console, screen
 
 
@@ -33,13 +33,13 @@ def run_all(
     cases = list(product(policies, seeds))
     with _progress(len(cases), quiet=quiet) as advance:
         if processes == 1:
-            return tuple(advance.done(case, make(experiment, case, folder)) for case in cases)
-        with closing(make_all(experiment, cases, folder, processes=processes)) as made:
+            return tuple(advance.done(case, run_case(experiment, case, folder)) for case in cases)
+        with closing(run_cases(experiment, cases, folder, processes=processes)) as made:
             found = {case: advance.done(case, digest) for case, digest in made}
     return tuple(found[case] for case in cases)
 
 
-class _Advance:
+class _ProgressBar:
     """The progress of the bar."""
 
     def __init__(self, progress: Progress, cases: int) -> None:
@@ -53,7 +53,7 @@ class _Advance:
 
 
 @contextmanager
-def _progress(cases: int, *, quiet: bool) -> Iterator[_Advance]:
+def _progress(cases: int, *, quiet: bool) -> Iterator[_ProgressBar]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -64,4 +64,4 @@ def _progress(cases: int, *, quiet: bool) -> Iterator[_Advance]:
     # In a pipe or a log a moving bar is noise.
     off = quiet or not screen(sys.stderr).live
     with Progress(*columns, console=console(err=True), disable=off) as progress:
-        yield _Advance(progress, cases)
+        yield _ProgressBar(progress, cases)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpupack_core import policy_named
-from gpupack_simulator import cluster_trial
-from gpupack_simulator.cluster_trial import ClusterTrial, drained, grown
-from gpupack_simulator.commands import Output, prepared, show_tables, written
+from gpupack_simulator import cluster_comparison
+from gpupack_simulator.cluster_comparison import ClusterComparison, add_gpus, drain_node
+from gpupack_simulator.commands import Output, prepare_output, report_write_errors, show_tables
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.nodesource import NodeSource, read_node_source
 from gpupack_simulator.inputs.quotafile import QuotaFile, read_quotas
@@ -18,8 +18,8 @@ from gpupack_simulator.output.quotas import NOTE, QuotaChange, change_json, tabl
 from gpupack_simulator.output.results import Json, write_json
 from gpupack_simulator.output.table import shown
 from gpupack_simulator.output.writing import digested
-from gpupack_simulator.quota_doubts import doubts
-from gpupack_simulator.quota_trial import QuotaTrial
+from gpupack_simulator.quota_comparison import QuotaComparison
+from gpupack_simulator.quota_warnings import quota_warnings
 from gpupack_simulator.record import TimeUnit
 from gpupack_terminal import console
 
@@ -53,9 +53,9 @@ def what_if(options: WhatIf, output: Output) -> None:
     if options.quotas is None:
         _changed_cluster(options, output)
         return
-    trial = _trial(options, options.quotas)
-    _tell_doubts(trial)
-    prepared(output)
+    trial = _comparison(options, options.quotas)
+    _print_warnings(trial)
+    prepare_output(output)
     runs = trial.runs()
     found = trial.compared(runs)
     content = change_json(found, dict(trial.parameters))
@@ -68,7 +68,7 @@ def what_if(options: WhatIf, output: Output) -> None:
             write_json(output.folder / "results.json", content)
             _write_report(found, trial, output.folder, content["parameters"], output.command)
 
-    written(write)
+    report_write_errors(write)
     if not output.quiet:
         show_tables(shown(tables(found), NOTE, verdict(found)))
 
@@ -87,10 +87,10 @@ def _changed_cluster(options: WhatIf, output: Output) -> None:
         raise InvalidParameter("--out is of --quotas; use --json")
     scenario, named = _with_trace(options, _cluster(options)[0])
     if options.drain is not None:
-        changed, name = drained(scenario, options.drain), f"without {options.drain}"
+        changed, name = drain_node(scenario, options.drain), f"without {options.drain}"
     else:
-        changed, name = grown(scenario, options.more or ""), f"with {options.more}"
-    trial = ClusterTrial(
+        changed, name = add_gpus(scenario, options.more or ""), f"with {options.more}"
+    trial = ClusterComparison(
         today=scenario,
         changed=changed,
         name=name,
@@ -98,15 +98,15 @@ def _changed_cluster(options: WhatIf, output: Output) -> None:
         seed=options.seed,
         parameters=named | {"changed": name},
     )
-    prepared(output)
+    prepare_output(output)
     runs = trial.runs()
-    content = cluster_trial.told(runs, dict(trial.parameters))
+    content = cluster_comparison.comparison_json(runs, dict(trial.parameters))
     if output.json is not None:
         path = output.json
-        written(lambda: write_json(path, content))
+        report_write_errors(lambda: write_json(path, content))
     if not output.quiet:
-        note, said = cluster_trial.NOTE, cluster_trial.verdict(runs)
-        show_tables(shown(cluster_trial.tables(runs), note, said))
+        note, said = cluster_comparison.NOTE, cluster_comparison.verdict(runs)
+        show_tables(shown(cluster_comparison.tables(runs), note, said))
 
 
 def _with_trace(options: WhatIf, scenario: Scenario) -> tuple[Scenario, Json]:
@@ -119,13 +119,13 @@ def _with_trace(options: WhatIf, scenario: Scenario) -> tuple[Scenario, Json]:
     return replace(scenario, jobs=jobs), named | parameters(options.source, trace)
 
 
-def _trial(options: WhatIf, quotas: Path) -> QuotaTrial:
+def _comparison(options: WhatIf, quotas: Path) -> QuotaComparison:
     _one_cluster(options)
     proposed = read_quotas(quotas)
     today = None if options.quotas_before is None else read_quotas(options.quotas_before)
     scenario, snapshot = _cluster(options)
     scenario, named = _with_trace(options, scenario)
-    return QuotaTrial(
+    return QuotaComparison(
         scenario=scenario,
         proposed=proposed,
         today=today,
@@ -137,7 +137,7 @@ def _trial(options: WhatIf, quotas: Path) -> QuotaTrial:
     )
 
 
-def _tell_doubts(trial: QuotaTrial) -> None:
+def _print_warnings(trial: QuotaComparison) -> None:
     """Warn about quotas without effect; tenants and nodes may still come, so it is no error."""
     scenario, out = trial.scenario, console(err=True)
     tenants = {job.tenant for job in scenario.jobs}
@@ -146,7 +146,7 @@ def _tell_doubts(trial: QuotaTrial) -> None:
     sides = {trial.parameters["quotas_before"]: before}
     sides[trial.parameters["quotas"]] = trial.proposed.quotas
     for name, quotas in sides.items():
-        for doubt in doubts(quotas, tenants, cluster):
+        for doubt in quota_warnings(quotas, tenants, cluster):
             out.print(f"Warning: {name}: {doubt}", soft_wrap=True)
 
 
@@ -184,7 +184,7 @@ def _before(today: QuotaFile | None, scenario: Scenario) -> str:
 
 
 def _write_report(
-    found: QuotaChange, trial: QuotaTrial, folder: Path, named: Json, command: str
+    found: QuotaChange, trial: QuotaComparison, folder: Path, named: Json, command: str
 ) -> None:
     # Loading the plotting libraries takes longer than most runs, so it is done only for plots.
     from gpupack_simulator.output.quota_report import quota_report  # noqa: PLC0415

@@ -32,7 +32,9 @@ from gpupack_simulator.output.writing import digested
 Case = tuple[str, int]
 """Policy and seed."""
 
-_START = "import sys; from gpupack_simulator.workers import work; work(int(sys.argv[1]))"
+_START = (
+    "import sys; from gpupack_simulator.workers import serve_cases; serve_cases(int(sys.argv[1]))"
+)
 
 
 class Done(NamedTuple):
@@ -46,13 +48,13 @@ class _Failed(NamedTuple):
     error: BaseException
 
 
-def make(experiment: Experiment, case: Case, folder: Path | None) -> Digest:
+def run_case(experiment: Experiment, case: Case, folder: Path | None) -> Digest:
     """Execute one run in this process; a folder gets its files."""
     policy, seed = case
     return digested([experiment.run(policy, seed)], folder)[0]
 
 
-def make_all(
+def run_cases(
     experiment: Experiment, cases: Iterable[Case], folder: Path | None, *, processes: int
 ) -> Generator[Done]:
     """Yield runs of several processes as they finish; closing the generator ends them.
@@ -136,7 +138,7 @@ class _Worker:
             return
 
 
-def work(descriptor: int) -> None:
+def serve_cases(descriptor: int) -> None:
     """Execute runs as a worker until the other end of the socket is closed."""
     connection, cases = Connection(descriptor), SimpleQueue[Case]()
     try:
@@ -150,7 +152,7 @@ def work(descriptor: int) -> None:
     while True:
         case = cases.get()
         try:
-            answer: Done | _Failed = Done(case, make(experiment, case, folder))
+            answer: Done | _Failed = Done(case, run_case(experiment, case, folder))
         except Exception as error:  # noqa: BLE001  # it is raised in the parent
             answer = _Failed(_picklable(error))
         connection.send(answer)

@@ -9,19 +9,19 @@ import numpy as np
 
 from gpupack_core import WHOLE_GPU
 from gpupack_simulator.compiled.ends import pop, push
-from gpupack_simulator.compiled.holdings import best_row, give_back, has_room, take
+from gpupack_simulator.compiled.holdings import best_row, fits, release, take
 from gpupack_simulator.compiled.loops import compiled
 from gpupack_simulator.compiled.tables import (
     DROPPED,
-    NOBODY,
+    NO_HOLDER,
     RUNS,
     SUCCEEDED,
     WAITS,
     Ends,
     Jobs,
-    Lanes,
     Nodes,
     Prices,
+    RequestClasses,
     Rules,
     Samples,
     State,
@@ -33,7 +33,7 @@ def advance(
     states: State,
     rules: Rules,
     nodes: Nodes,
-    lanes: Lanes,
+    classes: RequestClasses,
     jobs: Jobs,
     ends: Ends,
     samples: Samples,
@@ -50,14 +50,14 @@ def advance(
                 return True
             _pass_time(state, rules, time)
             while state.ending and ends.time[0] <= time:
-                _finish(state, rules, nodes, lanes, jobs, ends)
+                _finish(state, rules, nodes, classes, jobs, ends)
         while state.arrived < number and jobs.arrival[state.arrived] <= state.now:
-            _arrive(state, rules, lanes, jobs)
+            _arrive(state, rules, classes, jobs)
             if state.arrived == state.due:
                 state.within = 1
                 return False
         state.within = 0
-        _serve(state, rules, nodes, lanes, jobs, ends, prices)
+        _serve(state, rules, nodes, classes, jobs, ends, prices)
         _sample(state, rules, samples)
 
 
@@ -81,22 +81,22 @@ def _pass_time(state: State, rules: Rules, time: float) -> None:
 
 
 @compiled
-def _arrive(state: State, rules: Rules, lanes: Lanes, jobs: Jobs) -> None:
+def _arrive(state: State, rules: Rules, classes: RequestClasses, jobs: Jobs) -> None:
     job = state.arrived
-    lane = jobs.lane[job]
+    class_ = jobs.request_class[job]
     jobs.finished_before[job] = state.finished
     state.arrived += 1
     state.events += 1
-    state.arrived_milli += _milli(lanes, lane)
-    if rules.keeps and lanes.never[lane]:
+    state.arrived_milli += _milli(classes, class_)
+    if rules.keeps and classes.never[class_]:
         jobs.state[job], jobs.ended[job] = DROPPED, state.now
         return
-    jobs.state[job], jobs.behind[job] = WAITS, NOBODY
-    if lanes.first[lane] == NOBODY:
-        lanes.first[lane] = job
+    jobs.state[job], jobs.behind[job] = WAITS, NO_HOLDER
+    if classes.first[class_] == NO_HOLDER:
+        classes.first[class_] = job
     else:
-        jobs.behind[lanes.last[lane]] = job
-    lanes.last[lane] = job
+        jobs.behind[classes.last[class_]] = job
+    classes.last[class_] = job
     state.queued += 1
 
 
@@ -105,43 +105,47 @@ def _serve(
     state: State,
     rules: Rules,
     nodes: Nodes,
-    lanes: Lanes,
+    classes: RequestClasses,
     jobs: Jobs,
     ends: Ends,
     prices: Prices,
 ) -> None:
     """Start jobs by arrival and skip those that do not fit; drop them if jobs may not wait."""
     while state.queued:
-        job = NOBODY
-        for lane in range(len(lanes.first)):
-            first = lanes.first[lane]
-            if first != NOBODY and not lanes.closed[lane] and (job == NOBODY or first < job):
+        job = NO_HOLDER
+        for class_ in range(len(classes.first)):
+            first = classes.first[class_]
+            if (
+                first != NO_HOLDER
+                and not classes.closed[class_]
+                and (job == NO_HOLDER or first < job)
+            ):
                 job = first
-        if job == NOBODY:
+        if job == NO_HOLDER:
             return
-        lane = jobs.lane[job]
-        row = best_row(nodes, lanes, lane, prices)
-        if row != NOBODY:
-            _leave_queue(state, lanes, jobs, lane)
-            take(nodes, row, lanes, lane, jobs, job, prices)
-            _start(state, lanes, jobs, ends, job)
+        class_ = jobs.request_class[job]
+        row = best_row(nodes, classes, class_, prices)
+        if row != NO_HOLDER:
+            _leave_queue(state, classes, jobs, class_)
+            take(nodes, row, classes, class_, jobs, job, prices)
+            _start(state, classes, jobs, ends, job)
         elif rules.keeps:
-            lanes.closed[lane] = True
+            classes.closed[class_] = True
         else:
-            _leave_queue(state, lanes, jobs, lane)
+            _leave_queue(state, classes, jobs, class_)
             jobs.state[job], jobs.ended[job] = DROPPED, state.now
 
 
 @compiled
-def _leave_queue(state: State, lanes: Lanes, jobs: Jobs, lane: int) -> None:
-    lanes.first[lane] = jobs.behind[lanes.first[lane]]
+def _leave_queue(state: State, classes: RequestClasses, jobs: Jobs, class_: int) -> None:
+    classes.first[class_] = jobs.behind[classes.first[class_]]
     state.queued -= 1
 
 
 @compiled
-def _start(state: State, lanes: Lanes, jobs: Jobs, ends: Ends, job: int) -> None:
+def _start(state: State, classes: RequestClasses, jobs: Jobs, ends: Ends, job: int) -> None:
     jobs.state[job], jobs.started[job] = RUNS, state.now
-    state.allocated_milli += _milli(lanes, jobs.lane[job])
+    state.allocated_milli += _milli(classes, jobs.request_class[job])
     state.running += 1
     state.started += 1
     if state.now + jobs.duration[job] < np.inf:
@@ -150,25 +154,27 @@ def _start(state: State, lanes: Lanes, jobs: Jobs, ends: Ends, job: int) -> None
 
 
 @compiled
-def _finish(state: State, rules: Rules, nodes: Nodes, lanes: Lanes, jobs: Jobs, ends: Ends) -> None:
+def _finish(
+    state: State, rules: Rules, nodes: Nodes, classes: RequestClasses, jobs: Jobs, ends: Ends
+) -> None:
     job = ends.job[0]
     pop(ends, state.ending)
     state.ending -= 1
     jobs.state[job], jobs.ended[job] = SUCCEEDED, state.now
-    give_back(nodes, lanes, jobs.lane[job], jobs, job)
-    state.allocated_milli -= _milli(lanes, jobs.lane[job])
+    release(nodes, classes, jobs.request_class[job], jobs, job)
+    state.allocated_milli -= _milli(classes, jobs.request_class[job])
     state.running -= 1
     state.finished += 1
     state.events += 1
     if rules.keeps:
-        for lane in range(len(lanes.first)):
-            if lanes.closed[lane] and has_room(nodes, jobs.node[job], lanes, lane):
-                lanes.closed[lane] = False
+        for class_ in range(len(classes.first)):
+            if classes.closed[class_] and fits(nodes, jobs.node[job], classes, class_):
+                classes.closed[class_] = False
 
 
 @compiled
-def _milli(lanes: Lanes, lane: int) -> int:
-    milli: int = lanes.share[lane] or lanes.gpus[lane] * WHOLE_GPU
+def _milli(classes: RequestClasses, class_: int) -> int:
+    milli: int = classes.share[class_] or classes.gpus[class_] * WHOLE_GPU
     return milli
 
 

@@ -4,25 +4,25 @@
 from gpupack_core import WHOLE_GPU
 from gpupack_simulator.compiled.loops import compiled
 from gpupack_simulator.compiled.scores import score, share_device
-from gpupack_simulator.compiled.tables import NOBODY, Jobs, Lanes, Nodes, Prices
+from gpupack_simulator.compiled.tables import NO_HOLDER, Jobs, Nodes, Prices, RequestClasses
 
 
 @compiled
-def best_row(nodes: Nodes, lanes: Lanes, lane: int, prices: Prices) -> int:
-    """Return the row with room and the best score; NOBODY: there is none.
+def best_row(nodes: Nodes, classes: RequestClasses, class_: int, prices: Prices) -> int:
+    """Return the row with room and the best score; NO_HOLDER: no row has room.
 
-    A score is computed again only if the row has changed since the lane's last use of it.
+    A score is computed again only if the row has changed since the class_'s last use of it.
     """
-    best, score_of_best = NOBODY, 0
+    best, score_of_best = NO_HOLDER, 0
     for row in range(len(nodes.order)):
-        if not has_room(nodes, row, lanes, lane):
+        if not fits(nodes, row, classes, class_):
             continue
-        if lanes.seen[lane, row] != nodes.version[row]:
-            lanes.score[lane, row] = score(nodes, row, lanes, lane, prices)
-            lanes.seen[lane, row] = nodes.version[row]
-        found = lanes.score[lane, row]
+        if classes.seen[class_, row] != nodes.version[row]:
+            classes.score[class_, row] = score(nodes, row, classes, class_, prices)
+            classes.seen[class_, row] = nodes.version[row]
+        found = classes.score[class_, row]
         if (
-            best == NOBODY
+            best == NO_HOLDER
             or found > score_of_best
             or (found == score_of_best and nodes.order[row] < nodes.order[best])
         ):
@@ -31,26 +31,32 @@ def best_row(nodes: Nodes, lanes: Lanes, lane: int, prices: Prices) -> int:
 
 
 @compiled
-def has_room(nodes: Nodes, row: int, lanes: Lanes, lane: int) -> bool:
+def fits(nodes: Nodes, row: int, classes: RequestClasses, class_: int) -> bool:
     """Tell whether one worker fits."""
     room: bool = (
-        nodes.free_cpu[row] >= lanes.cpu[lane]
-        and nodes.free_memory[row] >= lanes.memory[lane]
-        and nodes.idle[row] >= lanes.gpus[lane]
-        and nodes.largest[row] >= lanes.share[lane]
-        and lanes.accepts[lane, nodes.kind[row]]
+        nodes.free_cpu[row] >= classes.cpu[class_]
+        and nodes.free_memory[row] >= classes.memory[class_]
+        and nodes.idle[row] >= classes.gpus[class_]
+        and nodes.largest[row] >= classes.share[class_]
+        and classes.accepts[class_, nodes.kind[row]]
     )
     return room
 
 
 @compiled
 def take(
-    nodes: Nodes, row: int, lanes: Lanes, lane: int, jobs: Jobs, job: int, prices: Prices
+    nodes: Nodes,
+    row: int,
+    classes: RequestClasses,
+    class_: int,
+    jobs: Jobs,
+    job: int,
+    prices: Prices,
 ) -> None:
     """Take the GPU that the policy chooses, or the first idle ones, on a row with room."""
-    share, gpus, devices = lanes.share[lane], lanes.gpus[lane], 0
+    share, gpus, devices = classes.share[class_], classes.gpus[class_], 0
     if share:
-        device = share_device(nodes, row, share, lanes.cpu[lane], prices)
+        device = share_device(nodes, row, share, classes.cpu[class_], prices)
         if nodes.free_milli[row, device] == WHOLE_GPU:
             device = _first_idle(nodes, row)
         devices = 1 << device
@@ -60,13 +66,13 @@ def take(
                 devices |= 1 << device
                 gpus -= 1
     jobs.node[job], jobs.devices[job] = row, devices
-    _book(nodes, row, lanes, lane, devices, 1)
+    _hold(nodes, row, classes, class_, devices, 1)
 
 
 @compiled
-def give_back(nodes: Nodes, lanes: Lanes, lane: int, jobs: Jobs, job: int) -> None:
+def release(nodes: Nodes, classes: RequestClasses, class_: int, jobs: Jobs, job: int) -> None:
     """Give back what the job holds."""
-    _book(nodes, jobs.node[job], lanes, lane, jobs.devices[job], -1)
+    _hold(nodes, jobs.node[job], classes, class_, jobs.devices[job], -1)
 
 
 @compiled
@@ -75,12 +81,14 @@ def _first_idle(nodes: Nodes, row: int) -> int:
     for device in range(nodes.free_milli.shape[1]):
         if nodes.free_milli[row, device] == WHOLE_GPU and nodes.free_shares[row, device] > 0:
             return device
-    return NOBODY
+    return NO_HOLDER
 
 
 @compiled
-def _book(nodes: Nodes, row: int, lanes: Lanes, lane: int, devices: int, sign: int) -> None:
-    share = lanes.share[lane]
+def _hold(
+    nodes: Nodes, row: int, classes: RequestClasses, class_: int, devices: int, sign: int
+) -> None:
+    share = classes.share[class_]
     idle, largest, total = 0, 0, 0
     for device in range(nodes.free_milli.shape[1]):
         if devices >> device & 1:
@@ -93,6 +101,6 @@ def _book(nodes: Nodes, row: int, lanes: Lanes, lane: int, devices: int, sign: i
         if nodes.free_shares[row, device] > 0:
             largest = max(largest, free)
     nodes.idle[row], nodes.largest[row], nodes.free_gpu_milli[row] = idle, largest, total
-    nodes.free_cpu[row] -= sign * lanes.cpu[lane]
-    nodes.free_memory[row] -= sign * lanes.memory[lane]
+    nodes.free_cpu[row] -= sign * classes.cpu[class_]
+    nodes.free_memory[row] -= sign * classes.memory[class_]
     nodes.version[row] += 1

@@ -20,13 +20,13 @@ from gpupack_simulator.compiled.tables import (
     BEST_FIT,
     BID_PRICE,
     FGD,
-    NOBODY,
+    NO_HOLDER,
     WAITS,
     Ends,
     Jobs,
-    Lanes,
     Nodes,
     Prices,
+    RequestClasses,
     Samples,
 )
 from gpupack_simulator.engine.settings import Settings
@@ -40,7 +40,9 @@ _NEVER = -1
 """A version that no row has."""
 
 
-def can_do(nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings: Settings) -> bool:
+def is_supported(
+    nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings: Settings
+) -> bool:
     """Tell whether the compiled loop supports this run."""
     sampling = settings.sampling
     return (
@@ -52,14 +54,14 @@ def can_do(nodes: Sequence[Node], jobs: Sequence[Job], policy: Policy, settings:
         and not settings.occupancy
         and not (sampling.each_instant or sampling.fragmentation)
         and not (sampling.causes or sampling.by_node)
-        and all(map(_plain_node, nodes))
+        and all(map(_is_supported_node, nodes))
         and len({resource for node in nodes for resource in node.resources}) <= 1
-        and all(_plain_job(job) for job in jobs)
-        and _plain_requests({id(job.request): job.request for job in jobs}, nodes)
+        and all(_is_supported_job(job) for job in jobs)
+        and _are_supported_requests({id(job.request): job.request for job in jobs}, nodes)
     )
 
 
-def _plain_node(node: Node) -> bool:
+def _is_supported_node(node: Node) -> bool:
     """Tell whether the node is open to all jobs and its GPUs differ only in their free capacity."""
     alike = {(d.model, d.memory, d.health, d.clique, d.numa_node) for d in node.devices}
     return (
@@ -74,11 +76,11 @@ def _plain_node(node: Node) -> bool:
     )
 
 
-def _plain_job(job: Job) -> bool:
+def _is_supported_job(job: Job) -> bool:
     return job.workers == 1 and job.spread == ANYWHERE
 
 
-def _plain_requests(requests: Mapping[int, Request], nodes: Sequence[Node]) -> bool:
+def _are_supported_requests(requests: Mapping[int, Request], nodes: Sequence[Node]) -> bool:
     resources = {resource for node in nodes for resource in node.resources}
     return all(
         request.slices is None
@@ -109,12 +111,14 @@ def nodes_of(cluster: Cluster) -> Nodes:
     )
 
 
-def lanes_of(gangs: Sequence[Gang], cluster: Cluster, never: Sequence[str]) -> Lanes:
-    """Return one lane per gang; `never`: why it does not fit on the empty cluster, or empty."""
+def request_classes_of(
+    gangs: Sequence[Gang], cluster: Cluster, never: Sequence[str]
+) -> RequestClasses:
+    """Return one class per gang; `never`: why it does not fit on the empty cluster, or empty."""
     requests, rows = [gang.request for gang in gangs], len(cluster.arrays.present)
     kinds = cluster.arrays.kinds.values
     shape = len(requests), rows
-    return Lanes(
+    return RequestClasses(
         gpus=_ints(request.gpus or 0 for request in requests),
         share=_ints(request.share.milli if request.share else 0 for request in requests),
         cpu=_ints(request.cpu for request in requests),
@@ -123,8 +127,8 @@ def lanes_of(gangs: Sequence[Gang], cluster: Cluster, never: Sequence[str]) -> L
             [[*(_accepts(r, kind) for kind in kinds), not r.needs_gpu] for r in requests], np.bool_
         ).reshape(len(requests), len(kinds) + 1),
         never=np.array([bool(reason) for reason in never], np.bool_),
-        first=np.full(len(requests), NOBODY),
-        last=np.full(len(requests), NOBODY),
+        first=np.full(len(requests), NO_HOLDER),
+        last=np.full(len(requests), NO_HOLDER),
         closed=np.zeros(len(requests), np.bool_),
         seen=np.full(shape, _NEVER, np.int64),
         score=np.zeros(shape, np.int64),
@@ -135,24 +139,24 @@ def _accepts(request: Request, kind: Any) -> bool:
     return not request.needs_gpu or accepts(request, kind)
 
 
-def forget_scores(lanes: Lanes) -> None:
+def forget_scores(classes: RequestClasses) -> None:
     """Forget all scores, since the policy changed."""
-    lanes.seen[:] = _NEVER
+    classes.seen[:] = _NEVER
 
 
-def jobs_of(jobs: Sequence[Job], lane_of: Mapping[int, int]) -> Jobs:
-    """Return the table of jobs by arrival; `lane_of`: lanes by the identity of the request."""
+def jobs_of(jobs: Sequence[Job], class_of: Mapping[int, int]) -> Jobs:
+    """Return the table of jobs by arrival; `class_of`: classes by the identity of the request."""
     number = len(jobs)
     return Jobs(
-        lane=_ints(lane_of[id(job.request)] for job in jobs),
+        request_class=_ints(class_of[id(job.request)] for job in jobs),
         arrival=np.array([job.arrival for job in jobs], np.float64),
         duration=np.array([job.duration for job in jobs], np.float64),
         state=np.full(number, WAITS),
         started=np.full(number, np.nan),
         ended=np.full(number, np.nan),
-        node=np.full(number, NOBODY),
+        node=np.full(number, NO_HOLDER),
         devices=np.zeros(number, np.int64),
-        behind=np.full(number, NOBODY),
+        behind=np.full(number, NO_HOLDER),
         finished_before=np.zeros(number, np.int64),
     )
 

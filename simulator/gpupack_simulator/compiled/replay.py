@@ -14,9 +14,9 @@ from gpupack_simulator.compiled.inputs import (
     ends_of,
     forget_scores,
     jobs_of,
-    lanes_of,
     nodes_of,
     prices_of,
+    request_classes_of,
     samples_of,
 )
 from gpupack_simulator.compiled.tables import DROPPED, RUNS, STATE, SUCCEEDED, WAITS, Rules
@@ -41,7 +41,7 @@ class Replay:
         self._cluster = Cluster(nodes, tie_seed=settings.seed)
         self._jobs = sorted(jobs, key=lambda job: job.arrival)
         self._learning = Learning(policy_named(policy), settings.mix)
-        self._gangs, lane_of = _lanes(self._jobs)
+        self._gangs, class_of = _request_classes(self._jobs)
         keeps = discipline_named(settings.discipline).keeps
         self._never = [
             never_fits(self._cluster, gang, self._learning.policy) if keeps else ""
@@ -57,8 +57,8 @@ class Replay:
         )
         self._devices = [self._cluster.devices_at(row) for row in range(len(nodes))]
         self._nodes = nodes_of(self._cluster)
-        self._lanes = lanes_of(self._gangs, self._cluster, self._never)
-        self._table = jobs_of(self._jobs, lane_of)
+        self._classes = request_classes_of(self._gangs, self._cluster, self._never)
+        self._table = jobs_of(self._jobs, class_of)
         self._ends, self._samples = ends_of(self._jobs), samples_of(self._jobs, settings)
         self._states = np.zeros(1, STATE)
         self._states["next_sample"] = 0.0 if sampling.every < inf else inf
@@ -76,7 +76,7 @@ class Replay:
                 self._states,
                 self._rules,
                 self._nodes,
-                self._lanes,
+                self._classes,
                 self._table,
                 self._ends,
                 self._samples,
@@ -86,7 +86,7 @@ class Replay:
             if self._learning.policy is not known:
                 known = self._learning.policy
                 prices = prices_of(known, self._cluster)
-                forget_scores(self._lanes)
+                forget_scores(self._classes)
         return self._record(perf_counter() - begun)
 
     def _learn(self, arrived: int) -> None:
@@ -127,16 +127,23 @@ class Replay:
 
     def _records(self, arrived: int, now: float) -> Iterator[JobRecord]:
         table, known = self._table, dict[tuple[int, int, int], Placement]()
-        columns = (table.lane, table.state, table.started, table.ended, table.node, table.devices)
+        columns = (
+            table.request_class,
+            table.state,
+            table.started,
+            table.ended,
+            table.node,
+            table.devices,
+        )
         lists = (column[:arrived].tolist() for column in columns)
-        for job, lane, state, started, ended, row, devices in zip(
+        for job, class_, state, started, ended, row, devices in zip(
             self._jobs[:arrived], *lists, strict=True
         ):
             placements: tuple[Placement, ...] = ()
             if state in {RUNS, SUCCEEDED}:
-                key = lane, row, devices
+                key = class_, row, devices
                 if key not in known:
-                    known[key] = self._placement(self._gangs[lane], row, devices)
+                    known[key] = self._placement(self._gangs[class_], row, devices)
                 placements = (known[key],)
             dropped = state == DROPPED
             since = now if state == WAITS else started
@@ -149,7 +156,7 @@ class Replay:
                 placements=placements,
                 attempts=len(placements),
                 wait=None if dropped else since - job.arrival,
-                reason=self._never[lane] if dropped else "",
+                reason=self._never[class_] if dropped else "",
             )
 
     def _placement(self, gang: Gang, row: int, devices: int) -> Placement:
@@ -172,10 +179,10 @@ class Replay:
             yield Sample(time, arrived, allocated, self._capacity, None, queued, running)
 
 
-def _lanes(jobs: Sequence[Job]) -> tuple[list[Gang], dict[int, int]]:
+def _request_classes(jobs: Sequence[Job]) -> tuple[list[Gang], dict[int, int]]:
     """Return the gangs, and the number of each by the identity of a request."""
-    numbers, lane_of = dict[Gang, int](), dict[int, int]()
+    numbers, class_of = dict[Gang, int](), dict[int, int]()
     for job in jobs:
-        if id(job.request) not in lane_of:
-            lane_of[id(job.request)] = numbers.setdefault(job.gang, len(numbers))
-    return list(numbers), lane_of
+        if id(job.request) not in class_of:
+            class_of[id(job.request)] = numbers.setdefault(job.gang, len(numbers))
+    return list(numbers), class_of

@@ -10,26 +10,33 @@ from gpupack_core import WHOLE_GPU, IntArray
 from gpupack_core.fragmentation import UNIT
 from gpupack_core.policies import best_fit, bid_price
 from gpupack_simulator.compiled.loops import compiled
-from gpupack_simulator.compiled.tables import BID_PRICE, FGD, NOBODY, Lanes, Nodes, Prices
+from gpupack_simulator.compiled.tables import (
+    BID_PRICE,
+    FGD,
+    NO_HOLDER,
+    Nodes,
+    Prices,
+    RequestClasses,
+)
 
 _LINE = WHOLE_GPU + 1
-_MILLE = 1000
+_THOUSAND = 1000
 _OPENING = round(bid_price.OPENING * UNIT)
-_BESIDE_FREE_GPUS = round(bid_price.BESIDE_FREE_GPUS * UNIT)
+_WITH_FREE_GPUS = round(bid_price.BESIDE_FREE_GPUS * UNIT)
 _CPU_LEFT = round(bid_price.CPU_LEFT * UNIT)
-_STEP = round(bid_price.STEP * UNIT) * _MILLE * WHOLE_GPU
+_STEP = round(bid_price.STEP * UNIT) * _THOUSAND * WHOLE_GPU
 _LARGEST_CPU = bid_price.LARGEST_CPU_MILLI
 _BEST_FIT_CPU, _BEST_FIT_GPU = best_fit.LARGEST_CPU_MILLI, best_fit.LARGEST_GPU_MILLI
 
 
 @compiled
-def score(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) -> int:
+def score(nodes: Nodes, row: int, classes: RequestClasses, class_: int, prices: Prices) -> int:
     """Return the score of a row; larger is better."""
     if prices.policy == BID_PRICE:
-        return _bid_price(nodes, row, lanes, lane, prices)
+        return _bid_price(nodes, row, classes, class_, prices)
     if prices.policy == FGD:
-        return _fgd(nodes, row, lanes, lane, prices)
-    return _best_fit(nodes, row, lanes, lane)
+        return _fgd(nodes, row, classes, class_, prices)
+    return _best_fit(nodes, row, classes, class_)
 
 
 @compiled
@@ -37,26 +44,26 @@ def share_device(nodes: Nodes, row: int, share: int, cpu: int, prices: Prices) -
     """Return the GPU of this row for a share: the fullest, or FGD's best."""
     if prices.policy == FGD:
         return _best_share(nodes, row, share, cpu, prices)[1]
-    free, chosen = nodes.free_milli[row], NOBODY
+    free, chosen = nodes.free_milli[row], NO_HOLDER
     for device in range(len(free)):
         if free[device] < share or nodes.free_shares[row, device] <= 0:
             continue
-        if chosen == NOBODY or free[device] < free[chosen]:
+        if chosen == NO_HOLDER or free[device] < free[chosen]:
             chosen = device
     return chosen
 
 
 @compiled
-def _best_fit(nodes: Nodes, row: int, lanes: Lanes, lane: int) -> int:
-    milli = lanes.share[lane] or lanes.gpus[lane] * WHOLE_GPU
-    cpu_left = (nodes.free_cpu[row] - lanes.cpu[lane]) / _BEST_FIT_CPU
+def _best_fit(nodes: Nodes, row: int, classes: RequestClasses, class_: int) -> int:
+    milli = classes.share[class_] or classes.gpus[class_] * WHOLE_GPU
+    cpu_left = (nodes.free_cpu[row] - classes.cpu[class_]) / _BEST_FIT_CPU
     gpu_left = (nodes.free_gpu_milli[row] - milli) / _BEST_FIT_GPU
     return int(np.floor(100.0 * (1.0 - 0.5 * cpu_left - 0.5 * gpu_left)))
 
 
 @compiled
-def _fgd(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) -> int:
-    share, gpus, cpu = lanes.share[lane], lanes.gpus[lane], lanes.cpu[lane]
+def _fgd(nodes: Nodes, row: int, classes: RequestClasses, class_: int, prices: Prices) -> int:
+    share, gpus, cpu = classes.share[class_], classes.gpus[class_], classes.cpu[class_]
     if share:
         return _best_share(nodes, row, share, cpu, prices)[0]
     free, kind, idle = nodes.free_milli[row], nodes.kind[row], nodes.idle[row]
@@ -76,7 +83,7 @@ def _best_share(nodes: Nodes, row: int, share: int, cpu: int, prices: Prices) ->
     line, opened = _line(prices, kind, cpu_left), 0
     if idle:
         opened = _wholes(prices, kind, idle - 1, cpu_left) - _wholes(prices, kind, idle, cpu_left)
-    best, chosen = -1, NOBODY
+    best, chosen = -1, NO_HOLDER
     for device in range(len(free)):
         if free[device] < share or nodes.free_shares[row, device] <= 0:
             continue
@@ -91,14 +98,14 @@ def _best_share(nodes: Nodes, row: int, share: int, cpu: int, prices: Prices) ->
 
 
 @compiled
-def _bid_price(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) -> int:
-    share, gpus = lanes.share[lane], lanes.gpus[lane]
+def _bid_price(nodes: Nodes, row: int, classes: RequestClasses, class_: int, prices: Prices) -> int:
+    share, gpus = classes.share[class_], classes.gpus[class_]
     free, kind, idle = nodes.free_milli[row], nodes.kind[row], nodes.idle[row]
-    cpu, cpu_left = nodes.free_cpu[row], nodes.free_cpu[row] - lanes.cpu[lane]
+    cpu, cpu_left = nodes.free_cpu[row], nodes.free_cpu[row] - classes.cpu[class_]
     # each of `number` GPUs has `had` free before, and `takes` less after
     milli, number, had, takes = gpus * WHOLE_GPU, gpus, WHOLE_GPU, WHOLE_GPU
     if share:
-        device = share_device(nodes, row, share, lanes.cpu[lane], prices)
+        device = share_device(nodes, row, share, classes.cpu[class_], prices)
         milli, number, had, takes = share, 1, free[device], share
     idle_left = idle - (number if had == WHOLE_GPU else 0)
     worth = 0
@@ -118,8 +125,8 @@ def _bid_price(nodes: Nodes, row: int, lanes: Lanes, lane: int, prices: Prices) 
     elif not milli:
         penalty = _CPU_LEFT * cpu_left // _LARGEST_CPU
         if nodes.free_gpu_milli[row] > 0:
-            penalty += _BESIDE_FREE_GPUS
-        gain -= penalty * ((_MILLE - prices.settled) * WHOLE_GPU)
+            penalty += _WITH_FREE_GPUS
+        gain -= penalty * ((_THOUSAND - prices.settled) * WHOLE_GPU)
     if len(prices.by_kind):
         gain -= prices.by_kind[kind] * milli
     rounded: int = gain // _STEP
@@ -131,7 +138,7 @@ def _value(prices: Prices, worth: int, cpu: int) -> int:
     """Return U in parts, from the worth of all gaps."""
     x, stranded = worth - ((cpu * prices.parts_per_cpu) >> 10), 0
     if x >= prices.reach:
-        stranded = x * prices.per_mille // _MILLE
+        stranded = x * prices.per_mille // _THOUSAND
     elif x >= -prices.reach:
         place = min(max((x + prices.reach) >> prices.shift, 0), len(prices.stranded) - 1)
         stranded = prices.stranded[place]

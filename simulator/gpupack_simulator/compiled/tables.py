@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of compiled loops: a run's nodes, jobs, lanes and policy as arrays of whole numbers.
+"""The tables of compiled loops: a run's nodes, jobs, classes and policy as arrays of whole numbers.
 
 Units as in core's arrays: milli-GPU, milli-CPU, MiB.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from gpupack_core import FloatArray, IntArray
 from gpupack_core.arrays import BoolArray
 
-NOBODY = -1
+NO_HOLDER = -1
 """No job, no node, no device."""
 
 WAITS, RUNS, SUCCEEDED, DROPPED = range(4)
@@ -36,8 +36,8 @@ class Nodes(NamedTuple):
     version: IntArray
 
 
-class Lanes(NamedTuple):
-    """Lanes by number: a lane has the jobs with one request."""
+class RequestClasses(NamedTuple):
+    """Lanes by number: a class has the jobs with one request."""
 
     gpus: IntArray
     share: IntArray
@@ -45,7 +45,7 @@ class Lanes(NamedTuple):
     cpu: IntArray
     memory: IntArray
     accepts: BoolArray
-    """By lane and kind; the last column stands for nodes without GPUs."""
+    """By class and kind; the last column stands for nodes without GPUs."""
     never: BoolArray
     """The request does not fit on the empty cluster; its jobs are refused instead of queued."""
     first: IntArray
@@ -54,14 +54,14 @@ class Lanes(NamedTuple):
     closed: BoolArray
     """The first job does not fit, unless capacity has been given back since."""
     seen: IntArray
-    """By lane and row: the version of the row for which the score is known."""
+    """By class and row: the version of the row for which the score is known."""
     score: IntArray
 
 
 class Jobs(NamedTuple):
     """Jobs, by arrival. NaN: not yet."""
 
-    lane: IntArray
+    request_class: IntArray
     arrival: FloatArray
     duration: FloatArray
     state: IntArray
@@ -71,7 +71,7 @@ class Jobs(NamedTuple):
     devices: IntArray
     """One bit for each device."""
     behind: IntArray
-    """Next waiting job in the lane."""
+    """Next waiting job in the class_."""
     finished_before: IntArray
     """Number of jobs that had succeeded when this one arrived."""
 

@@ -29,13 +29,13 @@ def free_by_cause(cluster: Cluster, waiting: Iterable[Request]) -> dict[str, int
     free = (unused * works).sum(axis=1)
     found = {str(Cause.FAILED): int(unused.sum() - free.sum())}
     open_rows = np.ones(len(free), np.bool_)
-    for cause, rows in _judged(cluster, [r for r in waiting if r.needs_gpu]):
+    for cause, rows in _rows_by_cause(cluster, [r for r in waiting if r.needs_gpu]):
         found[str(cause)] = int(free[open_rows & rows].sum())
         open_rows &= ~rows
     return {cause: milli for cause, milli in found.items() if milli}
 
 
-def _judged(cluster: Cluster, waiting: list[Request]) -> Iterable[tuple[Cause, BoolArray]]:
+def _rows_by_cause(cluster: Cluster, waiting: list[Request]) -> Iterable[tuple[Cause, BoolArray]]:
     """Yield causes with their rows, in the order in which they apply."""
     everywhere = np.ones(len(cluster.arrays.present), np.bool_)
     if not waiting:

@@ -16,9 +16,7 @@ from gpupack_core import (
     why_not,
 )
 from gpupack_core import queueing as q
-from gpupack_simulator.disciplines import Discipline, Known, discipline_named
-from gpupack_simulator.engine.course import Course
-from gpupack_simulator.engine.entry import Entry
+from gpupack_simulator.disciplines import Discipline, KnownDurations, discipline_named
 from gpupack_simulator.engine.events import (
     Cancelled,
     Component,
@@ -27,14 +25,16 @@ from gpupack_simulator.engine.events import (
     EventQueue,
     Stop,
 )
+from gpupack_simulator.engine.job_state import JobState
 from gpupack_simulator.engine.learning import Learning
 from gpupack_simulator.engine.own_queue import JobQueue, OwnQueue
+from gpupack_simulator.engine.progress import Progress
 from gpupack_simulator.engine.recorder import Recorder
 from gpupack_simulator.engine.settings import Settings
 from gpupack_simulator.job import Job, JobId, holder_name, job_of
 from gpupack_simulator.record import Cause, Consolidation, End
 
-_LATE: Final = 1e-6
+_LATE_ADMISSION: Final = 1e-6
 """Tolerance by which a scheduled end may precede the computed one."""
 
 
@@ -54,17 +54,19 @@ class JobDispatcher:
         self.queue = _queue(discipline, settings.quotas)
         self.events = EventQueue()
         self.now = 0.0
-        self.entries: list[Entry] = []
-        self.running: dict[JobId, Entry] = {}
-        self._by_id: dict[JobId, Entry] = {}
+        self.entries: list[JobState] = []
+        self.running: dict[JobId, JobState] = {}
+        self._by_id: dict[JobId, JobState] = {}
         self._keeps = discipline.keeps if isinstance(discipline, Discipline) else True
-        self._asks = _Asks(cluster, learning if self._keeps else None)
-        self._known = discipline.durations if isinstance(discipline, Discipline) else Known.EXACT
+        self._asks = _Requests(cluster, learning if self._keeps else None)
+        self._known = (
+            discipline.durations if isinstance(discipline, Discipline) else KnownDurations.EXACT
+        )
         self._durations = q.DurationEstimates()
         self._learning, self._recorder = learning, recorder
         self._grace, self._speeds = settings.grace, settings.speeds
         self._look_at: float | None = None
-        self._extras: dict[JobId, Entry] = {}
+        self._extras: dict[JobId, JobState] = {}
         """The entry of each extra worker of running elastic jobs."""
         self._since: dict[JobId, float] = {}
 
@@ -84,7 +86,7 @@ class JobDispatcher:
             extra_workers=job.workers - job.least,
             movable=job.movable,
         )
-        entry = self._by_id[job.id] = Entry(job, asked, since=self.now)
+        entry = self._by_id[job.id] = JobState(job, asked, waiting_since=self.now)
         self.entries.append(entry)
         self._recorder.arrived += job.milli
         self._learning.arrived(job)
@@ -93,15 +95,15 @@ class JobDispatcher:
         else:
             self.queue.submit(asked, self.now)
 
-    def expect(self, whole: Cluster) -> None:
+    def expect_nodes(self, whole: Cluster) -> None:
         """Use these future nodes: a job that fits on them waits instead of being refused."""
-        self._asks = _Asks(whole, self._learning if self._keeps else None)
+        self._asks = _Requests(whole, self._learning if self._keeps else None)
 
-    def knows(self, job: JobId) -> bool:
+    def has_arrived(self, job: JobId) -> bool:
         """Tell whether the job has arrived."""
         return job in self._by_id
 
-    def serve(self) -> None:
+    def run_queue(self) -> None:
         """Execute the queue's decisions until it makes no more at this instant."""
         if self.queue.idle:
             return
@@ -116,7 +118,7 @@ class JobDispatcher:
                 self._drop(self._by_id[asked.id])
         elif look_at is not None and look_at != self._look_at:
             self._look_at = look_at
-            self.events.add(look_at, EventKind.LOOK)
+            self.events.add(look_at, EventKind.RECHECK)
 
     def _carry_out(self, decisions: q.Decisions) -> bool:
         """Execute decisions; tell whether they free something."""
@@ -127,7 +129,7 @@ class JobDispatcher:
         for consolidation in decisions.consolidations:
             self._consolidate(consolidation)
         for move in decisions.moves:
-            self._keep(move)
+            self._reserve_for_move(move)
             self._leave(move.job)
         for given_up in decisions.cancelled:
             self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
@@ -137,12 +139,12 @@ class JobDispatcher:
     def _admit(self, admit: q.Admit) -> None:
         entry = self._by_id.get(admit.job)
         if entry is None:
-            self._widen(admit.job, admit.placements)
+            self._add_worker(admit.job, admit.placements)
         else:
             self._start(entry, admit.placements)
 
     @property
-    def guess_delays(self) -> tuple[float, ...]:
+    def speculative_delays(self) -> tuple[float, ...]:
         """Delays of jobs that waited for speculative backfill."""
         return (
             ()
@@ -159,7 +161,7 @@ class JobDispatcher:
         entry = self.running.get(ended.job)
         if entry is None or entry.attempts != ended.attempt:
             return
-        if entry.course is None or entry.course.ends <= self.now + _LATE:
+        if entry.course is None or entry.course.ends <= self.now + _LATE_ADMISSION:
             self._learn(entry, ended=True)
             self._release(entry)
             entry.end, entry.ended = End.SUCCEEDED, self.now
@@ -169,7 +171,7 @@ class JobDispatcher:
         """Stop the attempt, since its grace period is over."""
         entry = self._extras.get(stop.job)
         if entry is not None and entry.attempts == stop.attempt:
-            self._narrow(stop.job)
+            self._remove_worker(stop.job)
         entry = self.running.get(stop.job)
         if entry is not None and entry.attempts == stop.attempt:
             self._stop(entry, stop.cause)
@@ -181,13 +183,13 @@ class JobDispatcher:
             self._release(entry)
         elif entry.end is End.WAITING:
             self.queue.withdraw(entry.job.id, self.cluster)
-            entry.waited += self.now - entry.since
+            entry.total_wait += self.now - entry.waiting_since
         else:
             return
         entry.end, entry.ended = End.CANCELLED, self.now
         self._learning.departed(entry.job)
 
-    def hit(self, component: Component) -> list[Entry]:
+    def fail_component(self, component: Component) -> list[JobState]:
         """Return the jobs on this node or device, by arrival, and end extra workers there."""
         if component.device is None:
             holders = self.cluster.holders_on(component.node)
@@ -196,10 +198,10 @@ class JobDispatcher:
         jobs = dict.fromkeys(job_of(holder) for holder in holders)
         for extra in [job for job in jobs if job in self._extras]:
             if self._extras[extra].job.id not in jobs:
-                self._narrow(extra)
+                self._remove_worker(extra)
         return [self.running[job] for job in jobs if job in self.running]
 
-    def kill(self, entry: Entry, node: NodeName, *, requeue: bool) -> None:
+    def kill(self, entry: JobState, node: NodeName, *, requeue: bool) -> None:
         """Kill the job, which lost a place on this node; its unsaved work is lost."""
         self._recorder.lose(entry, self.now, node, Cause.KILLED_WORK)
         self._release(entry)
@@ -216,30 +218,30 @@ class JobDispatcher:
 
     def stop_for_maintenance(self, component: Component) -> None:
         """Stop the jobs on this component; they wait again."""
-        for entry in self.hit(component):
-            self._tell_to_end(entry, Cause.DRAINED)
+        for entry in self.fail_component(component):
+            self._request_stop(entry, Cause.DRAINED)
 
-    def changed(self, name: NodeName) -> None:
+    def record_node_change(self, name: NodeName) -> None:
         """Report to the queue that the node failed or was repaired."""
         self.queue.record_node_change(name, self.cluster)
 
     def _plan(self, cluster: Cluster, job: q.Job) -> tuple[Placement, ...] | None:
         return q.place_by_policy(self._learning.policy, cluster, job)
 
-    def _start(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
+    def _start(self, entry: JobState, placements: tuple[Placement, ...]) -> None:
         job = entry.job
         for worker, placement in enumerate(placements):
             self.cluster.take(holder_name(job.id, worker), placement)
-        self.queue.start(entry.asked, placements, self.cluster, self.now)
+        self.queue.start(entry.queued_job, placements, self.cluster, self.now)
         self.running[job.id] = entry
-        entry.waited += self.now - entry.since
+        entry.total_wait += self.now - entry.waiting_since
         entry.started, entry.placements, entry.end = self.now, placements, End.RUNNING
         entry.pace = self._pace(placements)
-        lasts = entry.lasts(entry.pace)
+        lasts = entry.attempt_duration(entry.pace)
         entry.attempts += 1
         self._recorder.allocated += job.request.milli * job.least
         is_elastic = job.least < job.workers
-        entry.course = Course(job, self.now, entry.pace) if is_elastic else None
+        entry.course = Progress(job, self.now, entry.pace) if is_elastic else None
         ends = self.now + lasts if entry.course is None else entry.course.ends
         self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
 
@@ -249,21 +251,21 @@ class JobDispatcher:
         grants = (grant.uuid for each in placements for grant in each.devices)
         return min((self._speeds.get(uuid, 1.0) for uuid in grants), default=1.0)
 
-    def _widen(self, extra: JobId, placements: tuple[Placement, ...]) -> None:
+    def _add_worker(self, extra: JobId, placements: tuple[Placement, ...]) -> None:
         gang, _, number = extra.rpartition("+")
         entry = self._by_id[JobId(gang)]
         for worker, placement in enumerate(placements):
             self.cluster.take(holder_name(extra, worker), placement)
-        asked = q.extra_worker(entry.asked, int(number))
+        asked = q.extra_worker(entry.queued_job, int(number))
         self.queue.start(asked, placements, self.cluster, self.now)
-        entry.beside[extra] = placements
+        entry.extra_workers[extra] = placements
         self._extras[extra], self._since[extra] = entry, self.now
         self._recorder.allocated += entry.job.request.milli
         if entry.course is not None:
             entry.course.resize(1, self.now)
             self._schedule_end(entry, entry.course)
 
-    def _narrow(self, extra: JobId) -> None:
+    def _remove_worker(self, extra: JobId) -> None:
         """End an extra worker; its gang continues."""
         entry = self._extras[extra]
         self._end_extra(extra)
@@ -273,14 +275,14 @@ class JobDispatcher:
 
     def _end_extra(self, extra: JobId) -> None:
         entry, since = self._extras.pop(extra), self._since.pop(extra)
-        placements = entry.beside.pop(extra)
+        placements = entry.extra_workers.pop(extra)
         self._recorder.vacate_extra(entry.job.id, placements, since, self.now)
         for worker in range(len(placements)):
             self.cluster.give_back(holder_name(extra, worker))
         self.queue.end(extra, self.cluster, self.now)
         self._recorder.allocated -= entry.job.request.milli
 
-    def _schedule_end(self, entry: Entry, course: Course) -> None:
+    def _schedule_end(self, entry: JobState, course: Progress) -> None:
         """Schedule the new end; earlier scheduled ends are ignored when they come."""
         self.events.add(course.ends, EventKind.END, Ended(entry.job.id, entry.attempts))
 
@@ -289,19 +291,19 @@ class JobDispatcher:
         for victim in decision.victims:
             extra = self._extras.get(victim.job)
             if extra is not None and not self._grace:
-                self._narrow(victim.job)
+                self._remove_worker(victim.job)
             if extra is not None and self._grace:
                 stop = Stop(victim.job, extra.attempts)
                 self.events.add(self.now + self._grace, EventKind.STOP, stop)
             entry = self.running.get(victim.job)
             if entry is not None:
-                self._tell_to_end(entry, Cause.PREEMPTED)
+                self._request_stop(entry, Cause.PREEMPTED)
 
     def _consolidate(self, decision: q.Consolidate) -> None:
         """Execute a consolidation; no job leaves before the queue knows all moves."""
         self.queue.reserve(decision.preempt, self.cluster, self.now)
         for move in decision.moves:
-            self._keep(move)
+            self._reserve_for_move(move)
         for move in decision.moves:
             self._leave(move.job)
         self._recorder.consolidations.append(
@@ -314,22 +316,22 @@ class JobDispatcher:
             )
         )
 
-    def _keep(self, move: q.Move) -> None:
+    def _reserve_for_move(self, move: q.Move) -> None:
         entry = self.running[move.job]
         if isinstance(self.queue, q.Queue):
-            self.queue.reserve_for_move(entry.asked, move.placements, self.cluster, self.now)
+            self.queue.reserve_for_move(entry.queued_job, move.placements, self.cluster, self.now)
 
     def _leave(self, job: JobId) -> None:
-        self._tell_to_end(self.running[job], Cause.MOVED)
+        self._request_stop(self.running[job], Cause.MOVED)
 
-    def _tell_to_end(self, entry: Entry, cause: Cause) -> None:
+    def _request_stop(self, entry: JobState, cause: Cause) -> None:
         if self._grace:
             stop = Stop(entry.job.id, entry.attempts, cause)
             self.events.add(self.now + self._grace, EventKind.STOP, stop)
         else:
             self._stop(entry, cause)
 
-    def _stop(self, entry: Entry, cause: Cause) -> None:
+    def _stop(self, entry: JobState, cause: Cause) -> None:
         self._recorder.lose(entry, self.now, entry.placements[0].node, cause)
         entry.preemptions += cause is Cause.PREEMPTED
         entry.moves += cause is Cause.MOVED
@@ -337,41 +339,43 @@ class JobDispatcher:
         self._release(entry)
         self._requeue(entry)
 
-    def _requeue(self, entry: Entry) -> None:
-        entry.end, entry.since = End.WAITING, self.now
-        lasts = entry.asked.duration
+    def _requeue(self, entry: JobState) -> None:
+        entry.end, entry.waiting_since = End.WAITING, self.now
+        lasts = entry.queued_job.duration
         if lasts is not None and (entry.saved or entry.job.restart):
             beyond = max((entry.job.walltime or 0.0) - entry.job.duration, 0.0)
-            lasts = entry.left + (beyond if self._known is Known.WALLTIME else 0.0)
-        entry.asked = replace(entry.asked, estimate=self._estimate(entry.job), duration=lasts)
-        self.queue.submit(entry.asked, self.now)
+            lasts = entry.remaining + (beyond if self._known is KnownDurations.WALLTIME else 0.0)
+        entry.queued_job = replace(
+            entry.queued_job, estimate=self._estimate(entry.job), duration=lasts
+        )
+        self.queue.submit(entry.queued_job, self.now)
 
     def _duration(self, job: Job) -> float | None:
         """Return the duration that the queue knows; for an elastic job with the fewest workers."""
-        if self._known is Known.WALLTIME:
+        if self._known is KnownDurations.WALLTIME:
             return None if job.walltime is None else max(job.walltime, job.duration)
-        if self._known is not Known.EXACT:
+        if self._known is not KnownDurations.EXACT:
             return None
         return job.duration * (1 + job.efficiency * (job.workers - job.least) / job.least)
 
     def _estimate(self, job: Job) -> float | None:
-        if self._known is not Known.LEARNED:
+        if self._known is not KnownDurations.LEARNED:
             return None
         return self._durations.estimate(q.Tenant(job.tenant), _kind(job))
 
-    def _learn(self, entry: Entry, *, ended: bool) -> None:
-        if self._known is Known.LEARNED and entry.started is not None:
+    def _learn(self, entry: JobState, *, ended: bool) -> None:
+        if self._known is KnownDurations.LEARNED and entry.started is not None:
             tenant, took = q.Tenant(entry.job.tenant), self.now - entry.started
             self._durations.learn(tenant, _kind(entry.job), took, completed=ended)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: JobState) -> None:
         self.queue.withdraw(entry.job.id, self.cluster)
         entry.end, entry.ended = End.DROPPED, self.now
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: JobState) -> None:
         if entry.course is not None:
             entry.course.pass_time(self.now)
-        for extra in tuple(entry.beside):
+        for extra in tuple(entry.extra_workers):
             self._end_extra(extra)
         del self.running[entry.job.id]
         self._recorder.vacate(entry, self.now)
@@ -391,7 +395,7 @@ def _queue(discipline: Discipline | JobQueue, quotas: q.Quotas | None) -> q.Queu
     return OwnQueue(discipline)
 
 
-class _Asks:
+class _Requests:
     """The gangs of jobs, each with the reason if it does not fit on the empty cluster.
 
     Each is computed once: traces repeat a few requests. A look-up by identity is faster than a

@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from gpupack_core import DeviceUuid, NodeName
-from gpupack_simulator.engine.maintenance import Turned
+from gpupack_simulator.engine.maintenance import NodeChange
 from gpupack_simulator.job import Job, JobId
 from gpupack_simulator.record import Cause
 
@@ -27,10 +27,10 @@ class EventKind(IntEnum):
     CANCEL = 2
     REPAIR = 3
     FAIL = 4
-    TURN = 5
+    NODE_CHANGE = 5
     """Maintenance or presence of a node begins or ends."""
     ARRIVE = 6
-    LOOK = 7
+    RECHECK = 7
     """Time alone may make a decision due."""
     SAMPLE = 8
 
@@ -67,7 +67,7 @@ class Component:
     device: DeviceUuid | None = None
 
 
-Subject = Job | Ended | Stop | Cancelled | Component | Turned | None
+Subject = Job | Ended | Stop | Cancelled | Component | NodeChange | None
 
 
 class Event(NamedTuple):
@@ -96,7 +96,7 @@ class EventQueue:
             self._sequence += 1
 
     @property
-    def spent(self) -> bool:
+    def only_samples_left(self) -> bool:
         """Whether only samples are to come, of which there is one at a time."""
         return not self._heap or (len(self._heap) == 1 and self._heap[0].kind is EventKind.SAMPLE)
 

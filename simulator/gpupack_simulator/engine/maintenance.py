@@ -42,7 +42,9 @@ class Maintenance:
                 "the end must come later, and both after 0"
             )
         if self.stop_at is not None and self.drain is not Drain.ALL:
-            raise InvalidParameter(f"{self.node}: only drain: All stops anybody, at stopAt")
+            raise InvalidParameter(
+                f"{self.node}: stopAt needs drain: All, since only then jobs are stopped"
+            )
 
     @property
     def stops(self) -> float:
@@ -73,7 +75,7 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class NodeChange:
     """A node of which maintenance or presence begins or ends now."""
 
     node: NodeName
@@ -86,15 +88,15 @@ class Calendar:
         self._entries = tuple(maintenance)
         self._presence = {each.node: each for each in presence}
 
-    def turns(self) -> Iterator[tuple[float, Turned]]:
+    def changes(self) -> Iterator[tuple[float, NodeChange]]:
         """Yield the times at which a node changes, with the node."""
         for entry in self._entries:
             for time in sorted({entry.at, entry.stops, entry.until}):
-                yield time, Turned(entry.node)
+                yield time, NodeChange(entry.node)
         for each in self._presence.values():
-            yield from ((time, Turned(each.node)) for time in (each.joins, each.leaves) if time)
+            yield from ((time, NodeChange(each.node)) for time in (each.joins, each.leaves) if time)
 
-    def is_there(self, node: NodeName, now: float) -> bool:
+    def is_present(self, node: NodeName, now: float) -> bool:
         """Tell whether the node is in the cluster."""
         known = self._presence.get(node)
         return known is None or known.at(now)

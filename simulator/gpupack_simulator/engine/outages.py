@@ -18,11 +18,11 @@ from gpupack_simulator.record import Outage
 class Outages:
     """The failures of a run; mutable, belongs to one engine. `well`: the scenario's nodes."""
 
-    well: dict[NodeName, Node]
+    healthy: dict[NodeName, Node]
     calendar: Calendar = field(default_factory=lambda: Calendar((), ()))
     _hits: Counter[Component] = field(default_factory=Counter)
     _since: dict[Component, float] = field(default_factory=dict)
-    over: list[Outage] = field(default_factory=list)
+    ended: list[Outage] = field(default_factory=list)
 
     def fail(self, cluster: Cluster, component: Component, now: float) -> bool:
         """Fail a component; tell whether it was healthy before."""
@@ -30,7 +30,7 @@ class Outages:
         if self._hits[component] > 1:
             return False
         self._since[component] = now
-        self.show(cluster, component.node, now)
+        self.update_node(cluster, component.node, now)
         return True
 
     def repair(self, cluster: Cluster, component: Component, now: float) -> bool:
@@ -40,8 +40,8 @@ class Outages:
         self._hits[component] -= 1
         if self._hits[component]:
             return False
-        self.over.append(Outage(component.node, component.device, self._since.pop(component), now))
-        self.show(cluster, component.node, now)
+        self.ended.append(Outage(component.node, component.device, self._since.pop(component), now))
+        self.update_node(cluster, component.node, now)
         return True
 
     def all(self) -> tuple[Outage, ...]:
@@ -50,15 +50,15 @@ class Outages:
             Outage(component.node, component.device, at, None)
             for component, at in self._since.items()
         ]
-        return tuple(sorted(self.over + lasting, key=lambda outage: outage.start))
+        return tuple(sorted(self.ended + lasting, key=lambda outage: outage.start))
 
-    def show(self, cluster: Cluster, name: NodeName, now: float) -> None:
+    def update_node(self, cluster: Cluster, name: NodeName, now: float) -> None:
         """Set the node in the cluster to its current state."""
-        if not self.calendar.is_there(name, now):
+        if not self.calendar.is_present(name, now):
             if name in cluster:
                 cluster.remove_node(name)
             return
-        node = self.well[name]
+        node = self.healthy[name]
         maintained = self.calendar.maintained(name, now)
         devices = tuple(
             replace(device, health=self._health(name, device, maintained))

@@ -146,7 +146,10 @@ class OwnQueue:
             if preempt.job not in waiting:
                 raise InvalidDecision(f"others are stopped for {preempt.job}, which does not wait")
             if not preempt.victims:
-                raise InvalidDecision(f"nobody is stopped for {preempt.job}; admit it or let it be")
+                raise InvalidDecision(
+                    f"job {preempt.job} is to preempt, but no victim is named; "
+                    "admit it or leave it out"
+                )
             for victim in preempt.victims:
                 if victim.job in victims or self._stopped.get(victim.job) == now:
                     raise InvalidDecision(f"job {victim.job} is stopped twice at one instant")

@@ -16,7 +16,7 @@ from gpupack_core import (
     Placement,
 )
 from gpupack_core.accounting import charge_of_grant, label
-from gpupack_simulator.engine.entry import Entry
+from gpupack_simulator.engine.job_state import JobState
 from gpupack_simulator.job import JobId
 from gpupack_simulator.record import Cause, Consolidation, End, JobRecord, Loss, Occupancy
 
@@ -44,15 +44,15 @@ class Recorder:
         if end > since:
             self.area += self.allocated * (end - since)
 
-    def lose(self, entry: Entry, now: float, node: NodeName, cause: Cause) -> None:
+    def lose(self, entry: JobState, now: float, node: NodeName, cause: Cause) -> None:
         """Record a lost attempt; its unsaved work is done again."""
-        milli_time = entry.job.milli * entry.stops(now)
+        milli_time = entry.job.milli * entry.save_work(now)
         if entry.course is not None:
             entry.course.pass_time(now)
-            milli_time = entry.job.request.milli * entry.course.held
+            milli_time = entry.job.request.milli * entry.course.held_gpu_time
         self.losses.append(Loss(now, entry.job.id, node, cause, milli_time))
 
-    def vacate(self, entry: Entry, end: float) -> None:
+    def vacate(self, entry: JobState, end: float) -> None:
         """Record that the attempt no longer holds its devices."""
         self.occupancy += self.held_by(entry, end)
 
@@ -63,14 +63,14 @@ class Recorder:
         if self.keep_occupancy:
             self.occupancy += self._occupancy(placements, job, start, end)
 
-    def held_by(self, entry: Entry, end: float | None) -> list[Occupancy]:
+    def held_by(self, entry: JobState, end: float | None) -> list[Occupancy]:
         """Return one occupancy per device of each worker of this attempt, for the Gantt plot."""
         if not self.keep_occupancy:
             return []
         start = 0.0 if entry.started is None else entry.started
         return self._occupancy(entry.placements, entry.job.id, start, end)
 
-    def hold_from_the_beginning(self, cluster: Cluster) -> None:
+    def record_snapshot_holders(self, cluster: Cluster) -> None:
         """Record the GPUs that a snapshot holds from the start, under their holders' names."""
         slices = {d.uuid for node in cluster.nodes() for d in node.devices if d.is_slice}
         for holder, placement in cluster.held().items():
@@ -107,9 +107,9 @@ def _devices(node: Node) -> Mapping[DeviceUuid, Device]:
     return {device.uuid: device for device in node.devices}
 
 
-def job_record(entry: Entry, now: float) -> JobRecord:
+def job_record(entry: JobState, now: float) -> JobRecord:
     """Return the record of the job's current state."""
-    waited = entry.waited + (now - entry.since if entry.end is End.WAITING else 0.0)
+    waited = entry.total_wait + (now - entry.waiting_since if entry.end is End.WAITING else 0.0)
     return JobRecord(
         job=entry.job,
         submitted=entry.job.arrival,
@@ -127,14 +127,14 @@ def job_record(entry: Entry, now: float) -> JobRecord:
     )
 
 
-def _mean_width(entry: Entry, now: float) -> float | None:
+def _mean_width(entry: JobState, now: float) -> float | None:
     course = entry.course
     if course is None:
         return None
     if entry.end is End.RUNNING:
         course.pass_time(now)
     until = now if entry.ended is None else entry.ended
-    return course.held / (until - course.started) if until > course.started else None
+    return course.held_gpu_time / (until - course.started) if until > course.started else None
 
 
 def capacity_of(cluster: Cluster) -> int:

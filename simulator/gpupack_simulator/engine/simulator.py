@@ -24,7 +24,7 @@ from gpupack_simulator.engine.events import (
     Stop,
 )
 from gpupack_simulator.engine.learning import Learning
-from gpupack_simulator.engine.maintenance import Calendar, Turned
+from gpupack_simulator.engine.maintenance import Calendar, NodeChange
 from gpupack_simulator.engine.outages import Outages
 from gpupack_simulator.engine.recorder import (
     Recorder,
@@ -72,15 +72,15 @@ class Simulator:
         )
         self._recorder.allocated = int(allocated_of(self.cluster).sum())
         if settings.occupancy:
-            self._recorder.hold_from_the_beginning(self.cluster)
+            self._recorder.record_snapshot_holders(self.cluster)
         self._calendar = Calendar(settings.maintenance, settings.presence)
         learning = Learning(self._policy, settings.mix)
         self._dispatcher = JobDispatcher(self.cluster, learning, self._recorder, settings)
         self._outages = Outages({node.name: node for node in self.cluster.nodes()}, self._calendar)
         if self._calendar.changes_nodes:
-            self._dispatcher.expect(self.cluster.fork())
+            self._dispatcher.expect_nodes(self.cluster.fork())
         for each in settings.presence:
-            self._outages.show(self.cluster, each.node, 0.0)
+            self._outages.update_node(self.cluster, each.node, 0.0)
         self._sampler = Sampler(
             self.cluster, settings.sampling, capacity_of(self.cluster), self._expected.values()
         )
@@ -100,8 +100,8 @@ class Simulator:
         self._pass_time(time)
         events = self._dispatcher.events
         while (event := events.pop_at(time, before=EventKind.SAMPLE)) is not None:
-            self._happen(event)
-        self._dispatcher.serve()
+            self._execute(event)
+        self._dispatcher.run_queue()
         if events.drop_samples(time):
             self._sampler.take(self._dispatcher, self._recorder)
             events.add(time + self.settings.sampling.every, EventKind.SAMPLE)
@@ -121,7 +121,7 @@ class Simulator:
             raise InvalidJob(
                 f"job {job.id} arrives at {job.arrival:g}, which is over: it is {self.now:g}"
             )
-        if job.id in self._expected or self._dispatcher.knows(job.id):
+        if job.id in self._expected or self._dispatcher.has_arrived(job.id):
             raise InvalidJob(f"two jobs have the id {job.id}")
         self._expected[job.id] = job
         self._dispatcher.events.add(job.arrival, EventKind.ARRIVE, job)
@@ -136,7 +136,7 @@ class Simulator:
         """
         if self._expected.pop(job, None) is not None:
             return
-        if not self._dispatcher.knows(job):
+        if not self._dispatcher.has_arrived(job):
             raise InvalidJob(f"there is no job {job} to be cancelled")
         self._dispatcher.events.add(self.now, EventKind.CANCEL, Cancelled(job))
 
@@ -162,9 +162,9 @@ class Simulator:
         return self.now >= self.settings.until or self._idle()
 
     @property
-    def guess_delays(self) -> tuple[float, ...]:
+    def speculative_delays(self) -> tuple[float, ...]:
         """Delays of jobs that waited for speculative backfill although they would have fitted."""
-        return self._dispatcher.guess_delays
+        return self._dispatcher.speculative_delays
 
     def state(self) -> State:
         """Return the current state, for printing."""
@@ -194,7 +194,7 @@ class Simulator:
             seed=settings.seed,
             parameters={"discipline": settings.discipline, **settings.parameters},
             time_unit=settings.time_unit,
-            nodes=tuple(map(without_slices, self._outages.well.values())),
+            nodes=tuple(map(without_slices, self._outages.healthy.values())),
             jobs=tuple(job_record(entry, self.now) for entry in dispatcher.entries),
             samples=tuple(self._sampler.samples),
             occupancy=(*recorder.occupancy, *running),
@@ -214,8 +214,8 @@ class Simulator:
         for breakdown in self.settings.breakdowns:
             events.add(breakdown.at, EventKind.FAIL, breakdown.component)
             events.add(breakdown.until, EventKind.REPAIR, breakdown.component)
-        for time, turned in self._calendar.turns():
-            events.add(time, EventKind.TURN, turned)
+        for time, turned in self._calendar.changes():
+            events.add(time, EventKind.NODE_CHANGE, turned)
         if self.settings.sampling.each_instant or self.settings.sampling.every < inf:
             # A sample at 0: free capacity before the first arrival has its cause too.
             events.add(0.0, EventKind.SAMPLE)
@@ -227,7 +227,7 @@ class Simulator:
         for them wait forever: samples of that would go on without end.
         """
         dispatcher = self._dispatcher
-        return dispatcher.events.spent or (
+        return dispatcher.events.only_samples_left or (
             not self._expected and not dispatcher.running and not len(dispatcher.queue)
         )
 
@@ -235,7 +235,7 @@ class Simulator:
         self._recorder.pass_time(self._dispatcher.now, time)
         self._dispatcher.now = time
 
-    def _happen(self, event: Event) -> None:
+    def _execute(self, event: Event) -> None:
         self._recorder.events += 1
         match event.subject:
             case Job() as job:
@@ -249,8 +249,8 @@ class Simulator:
                 self._dispatcher.finish(ended)
             case Stop() as stop:
                 self._dispatcher.stop(stop)
-            case Turned() as turned:
-                self._turn(turned.node)
+            case NodeChange() as turned:
+                self._apply_node_change(turned.node)
             case Component() as component if event.kind is EventKind.FAIL:
                 self._fail(component)
             case Component() as component:
@@ -260,16 +260,16 @@ class Simulator:
 
     def _repair(self, component: Component) -> None:
         if self._outages.repair(self.cluster, component, self.now):
-            self._dispatcher.changed(component.node)
+            self._dispatcher.record_node_change(component.node)
 
-    def _turn(self, node: NodeName) -> None:
+    def _apply_node_change(self, node: NodeName) -> None:
         """Apply a change of maintenance or presence; jobs leave before their node does."""
         dispatcher, calendar = self._dispatcher, self._calendar
-        if not calendar.is_there(node, self.now):
-            for entry in dispatcher.hit(Component(node)):
+        if not calendar.is_present(node, self.now):
+            for entry in dispatcher.fail_component(Component(node)):
                 dispatcher.kill(entry, node, requeue=self.settings.requeue)
-        self._outages.show(self.cluster, node, self.now)
-        dispatcher.changed(node)
+        self._outages.update_node(self.cluster, node, self.now)
+        dispatcher.record_node_change(node)
         dispatcher.drain(calendar.drains(self.now))
         for devices in calendar.stopped(node, self.now):
             for device in (None,) if devices is None else sorted(devices):
@@ -277,8 +277,8 @@ class Simulator:
 
     def _fail(self, component: Component) -> None:
         if self._outages.fail(self.cluster, component, self.now):
-            self._dispatcher.changed(component.node)
-            for entry in self._dispatcher.hit(component):
+            self._dispatcher.record_node_change(component.node)
+            for entry in self._dispatcher.fail_component(component):
                 self._dispatcher.kill(entry, component.node, requeue=self.settings.requeue)
 
 

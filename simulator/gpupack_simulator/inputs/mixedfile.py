@@ -28,7 +28,7 @@ from gpupack_simulator.inputs.scenario import Reading
 from gpupack_simulator.inputs.specs import Cores, Gib, Gpus, JobSpec, Name, ShareSpec, request_of
 from gpupack_simulator.inputs.typed import fields_of, items, one
 from gpupack_simulator.inputs.yamlfile import Document
-from gpupack_simulator.mixed import MAX_PODS, MixedStyle, Weighted
+from gpupack_simulator.mixed import MAX_PODS, MixedStyle, WeightedRequest
 
 _LISTS = ("nodes", "sizes", "wishes")
 Weight = Annotated[float, Meta(gt=0, le=1e9)]
@@ -81,11 +81,11 @@ def read_mixed(path: Path) -> MixedStyle:
 
 def _weighted(
     top: dict[str, Any], name: str, into: Any, document: Document, faults: Faults
-) -> tuple[Weighted, ...]:
+) -> tuple[WeightedRequest, ...]:
     found = []
     for path, spec in items(top.get(name), into, name, document, faults):
         try:
-            found.append(Weighted(_request(spec), spec.weight))
+            found.append(WeightedRequest(_request(spec), spec.weight))
         except CoreError as error:
             faults.add(document.line(path), path, str(error))
     return tuple(found)
@@ -100,8 +100,8 @@ def _request(spec: SizeSpec | WishSpec) -> Request:
 
 def _made(
     nodes: tuple[Node, ...],
-    sizes: tuple[Weighted, ...],
-    wishes: tuple[Weighted, ...],
+    sizes: tuple[WeightedRequest, ...],
+    wishes: tuple[WeightedRequest, ...],
     frame: _Frame,
     faults: Faults,
 ) -> MixedStyle | None:

@@ -16,7 +16,7 @@ from gpupack_core.queueing import (
     Quota,
     Tenant,
 )
-from gpupack_simulator.disciplines import Discipline, Known
+from gpupack_simulator.disciplines import Discipline, KnownDurations
 from gpupack_simulator.inputs.specs import Name, Time
 
 ANY_MODEL = "*"
@@ -99,7 +99,7 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     kept: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
     guess_delay: Time | UnsetType = UNSET
     grow_after: Time | UnsetType = UNSET
-    durations: Known | UnsetType = UNSET
+    durations: KnownDurations | UnsetType = UNSET
     preemption: PreemptionSpec = field(default_factory=PreemptionSpec)
     consolidation: ConsolidationSpec = field(default_factory=ConsolidationSpec)
 

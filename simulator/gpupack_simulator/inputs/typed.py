@@ -55,17 +55,19 @@ def one(data: Any, into: type[T], path: str, document: Document, faults: Faults)
         inner = _AT.search(str(error))
         below = _named(data, into, inner[1], str(error)) if inner else ""
         where = path + below if below.startswith("[") else ".".join(filter(None, (path, below)))
-        told = _AT.sub("", str(error))
-        faults.add(document.line(where), where, told + _more(data, into, below, told))
+        message = _AT.sub("", str(error))
+        faults.add(document.line(where), where, message + _more(data, into, below, message))
         return None
 
 
-def _named(data: Any, into: Any, path: str, told: str) -> str:
+def _named(data: Any, into: Any, path: str, message: str) -> str:
     """Return the path with the keys that msgspec omits, found by converting each key alone."""
     while _ANY_KEY in path:
         before, _, after = path.partition(_ANY_KEY)
         steps = _steps(before)
-        found = (key for key in _at(data, steps) if _fault_of_one(data, into, steps, key) == told)
+        found = (
+            key for key in _at(data, steps) if _fault_of_one(data, into, steps, key) == message
+        )
         path = f"{before}.{next(found, '…')}{after}".removeprefix(".")
     return path
 
@@ -101,13 +103,13 @@ def _at(data: Any, steps: list[str | int]) -> Any:
     return data
 
 
-def _more(data: Any, into: type[Any], path: str, told: str) -> str:
+def _more(data: Any, into: type[Any], path: str, message: str) -> str:
     """Return the value or the valid names, if msgspec's message lacks them."""
     value = _at(data, _steps(path))
     if isinstance(value, str | int | float):
         shown = repr(value)
         shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
-        return "" if isinstance(value, str) and shown in told else f"; it is {shown}"
+        return "" if isinstance(value, str) and shown in message else f"; it is {shown}"
     if isinstance(value, dict) and not path and issubclass(into, msgspec.Struct):
         names = into.__struct_encode_fields__
         return f"; use {', '.join(names)}" if value.keys() - set(names) else ""

@@ -34,18 +34,18 @@ class Document:
             self._refuse_doubles(node, "")
             self.data: Any = loader.construct_document(node)
         except yaml.composer.ComposerError as error:
-            told, mark = f"is not YAML: {error.problem}", error.problem_mark
+            message, mark = f"is not YAML: {error.problem}", error.problem_mark
             if "single document" in (error.context or ""):
-                told = "another document begins; make them one"
-            raise faults.fatal(told, line=0 if mark is None else mark.line + 1) from error
+                message = "another document begins; make them one"
+            raise faults.fatal(message, line=0 if mark is None else mark.line + 1) from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             line = 0 if mark is None else mark.line + 1
             raise faults.fatal(f"is not YAML: {error.problem}", line=line) from error
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
-            told = f"is not YAML: it has the character {error.character:#x}; take it out"
-            raise faults.fatal(told, line=line) from error
+            message = f"is not YAML: it has the character {error.character:#x}; take it out"
+            raise faults.fatal(message, line=line) from error
         except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
             raise faults.fatal(f"is not YAML: {error}") from error
         except RecursionError as error:
@@ -72,8 +72,8 @@ class Document:
         parts = (part for one in below for part in (one if isinstance(one, tuple) else (one,)))
         size = 1 + sum(self._refuse_bombs(part, sizes) for part in parts)
         if size > _MAX_WRITTEN_OUT and size > _MAX_REPEATED * len(sizes):
-            told = f"its aliases stand for more than {_MAX_WRITTEN_OUT:,} fields; write them out"
-            raise self._faults.fatal(told, line=node.start_mark.line + 1)
+            message = f"its aliases stand for more than {_MAX_WRITTEN_OUT:,} fields; write them out"
+            raise self._faults.fatal(message, line=node.start_mark.line + 1)
         sizes[id(node)] = size
         return size
 

@@ -25,7 +25,7 @@ CONFIDENCE = 0.95
 NO_SENTENCE = "{}"
 
 
-class Better(Enum):
+class PreferredDirection(Enum):
     """The direction in which a figure is better."""
 
     HIGHER = 1
@@ -39,7 +39,7 @@ class Metric:
 
     title: str
     unit: str
-    better: Better
+    better: PreferredDirection
     digits: int
     value: Callable[[Figures], float | None]
     sentence: str = NO_SENTENCE
@@ -104,7 +104,7 @@ class Difference:
     noise: float | None
 
     @property
-    def certain(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference is more than seed noise."""
         return self.noise is not None and abs(self.mean) > self.noise
 
@@ -124,7 +124,7 @@ def waits(digests: Sequence[Digest]) -> Table:
     sizes = [s for s in Size if any(s in d.figures.waits for d in digests)]
     waiting = unit is not TimeUnit.ARRIVAL and any(d.figures.queue_longest for d in digests)
     metrics = [
-        Metric(_size_title(size), "", Better.LOWER, 3, partial(_mean_wait, size=size))
+        Metric(_size_title(size), "", PreferredDirection.LOWER, 3, partial(_mean_wait, size=size))
         for size in sizes
         if waiting
     ]
@@ -135,10 +135,10 @@ def waste(digests: Sequence[Digest]) -> Table:
     """Return the table of capacity that no job used, by cause."""
     causes = known_causes(digests)
     metrics = [
-        Metric(str(cause), "%", Better.NEITHER, 2, partial(_wasted, cause=cause))
+        Metric(str(cause), "%", PreferredDirection.NEITHER, 2, partial(_wasted, cause=cause))
         for cause in causes
     ]
-    return _table("Capacity that served nobody, by cause (% of all capacity)", digests, metrics)
+    return _table("Capacity that no job used, by cause (% of all capacity)", digests, metrics)
 
 
 def known_causes(digests: Sequence[Digest]) -> list[Cause]:
@@ -186,7 +186,7 @@ def _filling() -> list[Metric]:
             Metric(
                 f"allocated at {demand}% demand",
                 "%",
-                Better.HIGHER,
+                PreferredDirection.HIGHER,
                 2,
                 partial(_at, demand=demand),
                 f"{{}} of all GPU capacity allocated at {demand}% demand",
@@ -196,12 +196,12 @@ def _filling() -> list[Metric]:
         Metric(
             "allocated at the end",
             "%",
-            Better.HIGHER,
+            PreferredDirection.HIGHER,
             2,
             lambda f: f.allocation_percent,
             "{} of all GPU capacity allocated at the end",
         ),
-        Metric("fragmented", "%", Better.LOWER, 2, lambda f: f.fragmentation_percent),
+        Metric("fragmented", "%", PreferredDirection.LOWER, 2, lambda f: f.fragmentation_percent),
         _JOBS_DROPPED,
     ]
 
@@ -212,22 +212,37 @@ def _clocked(unit: TimeUnit) -> list[Metric]:
         Metric(
             "allocated",
             "%",
-            Better.HIGHER,
+            PreferredDirection.HIGHER,
             2,
             lambda f: f.allocation_percent,
             "{} of all GPU capacity allocated",
         ),
-        Metric("fragmented", "%", Better.LOWER, 2, lambda f: f.fragmentation_percent),
-        Metric("mean wait", short, Better.LOWER, 3, lambda f: f.wait_mean, "a mean wait of {}"),
-        Metric("queue, mean", "jobs", Better.LOWER, 1, lambda f: f.queue_mean),
-        Metric("makespan", short, Better.LOWER, 1, lambda f: f.makespan, "a makespan of {}"),
-        Metric("finished", "jobs", Better.NEITHER, 0, lambda f: f.jobs.get(End.SUCCEEDED, 0)),
+        Metric("fragmented", "%", PreferredDirection.LOWER, 2, lambda f: f.fragmentation_percent),
+        Metric(
+            "mean wait",
+            short,
+            PreferredDirection.LOWER,
+            3,
+            lambda f: f.wait_mean,
+            "a mean wait of {}",
+        ),
+        Metric("queue, mean", "jobs", PreferredDirection.LOWER, 1, lambda f: f.queue_mean),
+        Metric(
+            "makespan", short, PreferredDirection.LOWER, 1, lambda f: f.makespan, "a makespan of {}"
+        ),
+        Metric(
+            "finished",
+            "jobs",
+            PreferredDirection.NEITHER,
+            0,
+            lambda f: f.jobs.get(End.SUCCEEDED, 0),
+        ),
         _JOBS_DROPPED,
     ]
 
 
 _JOBS_DROPPED = Metric(
-    "dropped", "jobs", Better.LOWER, 0, lambda figures: figures.jobs.get(End.DROPPED, 0)
+    "dropped", "jobs", PreferredDirection.LOWER, 0, lambda figures: figures.jobs.get(End.DROPPED, 0)
 )
 
 
@@ -238,14 +253,19 @@ def _table(title: str, digests: Sequence[Digest], metrics: Sequence[Metric]) -> 
         metric: [_cell(metric, [d for d in digests if d.policy == policy]) for policy in policies]
         for metric in metrics
     }
-    told = {
-        metric: _marked(metric, cells) for metric, cells in columns.items() if _tells(metric, cells)
+    informative = {
+        metric: _marked(metric, cells)
+        for metric, cells in columns.items()
+        if _is_informative(metric, cells)
     }
-    rows = {policy: tuple(cells[n] for cells in told.values()) for n, policy in enumerate(policies)}
-    return Table(title, tuple(told), rows)
+    rows = {
+        policy: tuple(cells[n] for cells in informative.values())
+        for n, policy in enumerate(policies)
+    }
+    return Table(title, tuple(informative), rows)
 
 
-def _tells(metric: Metric, cells: Sequence[Cell]) -> bool:
+def _is_informative(metric: Metric, cells: Sequence[Cell]) -> bool:
     if metric is _JOBS_DROPPED:
         return any(cell.mean for cell in cells)
     return any(cell.mean is not None for cell in cells)
@@ -260,7 +280,7 @@ def _marked(metric: Metric, cells: Sequence[Cell]) -> list[Cell]:
     """Mark the best cells, unless all are equal in the shown digits."""
     shown = [None if c.mean is None else round(c.mean, metric.digits) for c in cells]
     known = [value * metric.better.value for value in shown if value is not None]
-    if metric.better is Better.NEITHER or len(set(known)) <= 1:
+    if metric.better is PreferredDirection.NEITHER or len(set(known)) <= 1:
         return list(cells)
     best = max(known)
     return [

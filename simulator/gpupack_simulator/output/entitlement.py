@@ -59,30 +59,30 @@ class Entitlement:
             rights[self._columns[of]] = amount
             return
         wants = np.array([asked[child.id] for child in children])
-        promised = np.array([float(sum(child.guaranteed.values())) for child in children])
-        first = filled(amount, np.minimum(wants, promised), promised)
+        guaranteed = np.array([float(sum(child.guaranteed.values())) for child in children])
+        first = water_fill(amount, np.minimum(wants, guaranteed), guaranteed)
         rest = max(amount - float(first.sum()), 0.0)
         weights = np.array([child.weight for child in children])
-        parts = first + filled(rest, wants - first, weights)
+        parts = first + water_fill(rest, wants - first, weights)
         for child, part in zip(children, parts.tolist(), strict=True):
             self._divide(child.id, part, asked, rights)
 
 
-def filled(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
+def water_fill(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
     """Divide an amount: each gets weight times a common level, at most what it wants.
 
     Those of weight 0 divide what is left.
     """
     weighing = weights > 0
     parts = np.zeros(len(wants))
-    parts[weighing] = _levelled(amount, wants[weighing], weights[weighing])
+    parts[weighing] = _water_level(amount, wants[weighing], weights[weighing])
     rest = amount - float(parts.sum())
     if rest > 0 and not weighing.all():
-        parts[~weighing] = _levelled(rest, wants[~weighing], np.ones(int((~weighing).sum())))
+        parts[~weighing] = _water_level(rest, wants[~weighing], np.ones(int((~weighing).sum())))
     return parts
 
 
-def _levelled(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
+def _water_level(amount: float, wants: FloatArray, weights: FloatArray) -> FloatArray:
     if not len(wants) or wants.sum() <= amount:
         return wants
     order = np.argsort(wants / weights, kind="stable")

@@ -37,18 +37,20 @@ class Fairness:
 
     tenants: tuple[str, ...]
     edges: FloatArray
-    had: FloatArray
-    right: FloatArray
+    received: FloatArray
+    entitled: FloatArray
 
     @property
     def index(self) -> FloatArray:
         """Jain's index by window; NaN: the window has none."""
-        asking = self.right > 0
-        parts = np.divide(self.had, self.right, out=np.zeros_like(self.had), where=asking)
+        asking = self.entitled > 0
+        parts = np.divide(
+            self.received, self.entitled, out=np.zeros_like(self.received), where=asking
+        )
         squares = asking.sum(axis=1) * (parts**2).sum(axis=1)
-        told = (asking.sum(axis=1) > 1) & (squares > 0)
+        defined = (asking.sum(axis=1) > 1) & (squares > 0)
         index = np.full(len(parts), np.nan)
-        index[told] = parts.sum(axis=1)[told] ** 2 / squares[told]
+        index[defined] = parts.sum(axis=1)[defined] ** 2 / squares[defined]
         return index
 
     @property

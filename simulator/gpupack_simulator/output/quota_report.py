@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gpupack_simulator.output.plots.catalogue import Plot, drawn
+from gpupack_simulator.output.plots.catalogue import Plot, draw_plots
 from gpupack_simulator.output.plots.fairness import fairness_over_time
 from gpupack_simulator.output.quotas import QuotaChange, tables, verdict
 from gpupack_simulator.output.report import render
@@ -45,7 +45,7 @@ def quota_report(
         jobs=[jobs],
         parameters=parameters,
         tables=[table for table in tables(found) if table.metrics],
-        pictures=drawn(found.digests, folder, [plot]),
+        pictures=draw_plots(found.digests, folder, [plot]),
         words=WORDS,
         command=command,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from gpupack_core.queueing import Quotas
 from gpupack_simulator.job import JobId, Size
 from gpupack_simulator.output import comparison
-from gpupack_simulator.output.comparison import Better, Cell, Metric, Table
+from gpupack_simulator.output.comparison import Cell, Metric, PreferredDirection, Table
 from gpupack_simulator.output.digest import Digest, digest
 from gpupack_simulator.output.fairness import Fairness, fairness
 from gpupack_simulator.output.figures import Figures
@@ -28,7 +28,7 @@ SHOWN: Final = 30
 """Maximum number of tenants in the table, those with the largest changes of waits; the JSON has
 all."""
 NOTE: Final = "one seed; * best of its column; fairness is by what the proposed quotas promise"
-NOBODY: Final = "(none)"
+NO_TENANT: Final = "(none)"
 """The name of jobs without a tenant."""
 
 
@@ -145,7 +145,7 @@ def _by_tenant(found: QuotaChange) -> Table:
         *(_column(f"{what}, {side}", short, 1) for what in ("mean", "p90") for side in found.sides),
         _column("change of the mean", short, 1),
     ]
-    rows = {tenant or NOBODY: _tenant_row(found, tenant) for tenant in _most_changed(found)}
+    rows = {tenant or NO_TENANT: _tenant_row(found, tenant) for tenant in _most_changed(found)}
     hidden = len(found.today.tenants) - len(rows)
     more = f"; {hidden} tenants whose waits changed less are left out" if hidden else ""
     return Table(f"Waits by tenant{more}", tuple(heads), rows, "tenant")
@@ -190,7 +190,7 @@ def _price(found: QuotaChange) -> Table:
 
 
 def _column(title: str, unit: str, digits: int) -> Metric:
-    return Metric(title, unit, Better.NEITHER, digits, _none)
+    return Metric(title, unit, PreferredDirection.NEITHER, digits, _none)
 
 
 def _none(_figures: Figures) -> None:
@@ -210,13 +210,13 @@ def verdict(found: QuotaChange) -> str:
     shorter = sum(change < 0 for change in changes)
     stopped = (side.preemptions for side in found.sides.values())
     lost = (side.gpu_time_lost for side in found.sides.values())
-    told = partial("{1:,} instead of {0:,}".format)
+    pair_text = partial("{1:,} instead of {0:,}".format)
     return (
         f"Under the proposed quotas jobs wait {after:,.1f} {short} on average instead of "
         f"{before:,.1f} {short}: shorter for {shorter} of {len(changes)} tenants, longer for "
-        f"{longer}. Jobs are stopped for others {told(*stopped)} times, and "
-        f"{told(*(round(amount, 1) for amount in lost))} {found.unit.gpu_time} of work are lost "
-        "with them."
+        f"{longer}. Jobs are stopped for others {pair_text(*stopped)} times, and "
+        f"{pair_text(*(round(amount, 1) for amount in lost))} {found.unit.gpu_time} of work are "
+        "lost with them."
     )
 
 

@@ -10,7 +10,7 @@ from gpupack_core import WHOLE_GPU, DeviceUuid, FloatArray, Node
 from gpupack_simulator.job import JobId, Size
 from gpupack_simulator.output.groups import ordered
 from gpupack_simulator.output.series import edges
-from gpupack_simulator.output.usage import held
+from gpupack_simulator.output.usage import held_percent
 from gpupack_simulator.record import Occupancy, Outage, Run, TimeUnit
 
 MAX_ROWS = 64
@@ -88,9 +88,9 @@ def _bars(run: Run, rows: Mapping[DeviceUuid, int]) -> tuple[Bar, ...]:
 
 def _free_lane(before: list[Bar], new: Occupancy) -> int:
     """Return the lowest gap that is large enough; if there is none, the upper edge."""
-    beside = sorted((bar.lane, bar.milli) for bar in before if bar.end > new.start)
+    overlapping = sorted((bar.lane, bar.milli) for bar in before if bar.end > new.start)
     lane = 0
-    for start, milli in beside:
+    for start, milli in overlapping:
         if start - lane >= new.milli:
             break
         lane = max(lane, start + milli)
@@ -114,7 +114,7 @@ def _raster(run: Run, rows: Mapping[DeviceUuid, int], grid: FloatArray, per_row:
     """Return the percent allocated, averaged over the GPUs that share a row."""
     shared = {str(uuid): row // per_row for uuid, row in rows.items()}
     milli = np.zeros((max(shared.values()) + 1, len(grid) - 1))
-    found = held(run.occupancy, shared, grid, run.ended)
+    found = held_percent(run.occupancy, shared, grid, run.ended)
     milli[: len(found)] = found
     gpus = np.bincount(list(shared.values()), minlength=len(milli))
     percent: FloatArray = 100 * milli / (WHOLE_GPU * gpus)[:, None]

@@ -43,7 +43,7 @@ def usage(run: Run) -> Usage | None:
     return None
 
 
-def held(
+def held_percent(
     occupancy: Iterable[Occupancy], rows: dict[str, int], grid: FloatArray, end: float
 ) -> FloatArray:
     """Return the mean milli-GPU held in each interval, by row of device.
@@ -65,13 +65,13 @@ def held(
 
 
 def _from_samples(run: Run) -> Usage | None:
-    told = [sample for sample in run.samples if sample.allocated_by_node]
-    if not told:
+    samples = [sample for sample in run.samples if sample.allocated_by_node]
+    if not samples:
         return None
-    told = told[:: -(-len(told) // SAMPLES)] + told[-1:]
+    samples = samples[:: -(-len(samples) // SAMPLES)] + samples[-1:]
     names = [node.name for node in run.nodes]
-    values = [[sample.allocated_by_node.get(name, 0) for name in names] for sample in told]
-    steps = Steps.of([s.time for s in told], np.array(values, float), run.ended)
+    values = [[sample.allocated_by_node.get(name, 0) for name in names] for sample in samples]
+    steps = Steps.of([s.time for s in samples], np.array(values, float), run.ended)
     grid = edges(run.time_unit, run.ended)
     return _usage(run, grid, steps.means(grid).T)
 
@@ -81,7 +81,9 @@ def _from_occupancy(run: Run) -> Usage | None:
         return None
     devices = [(d.uuid, row) for row, node in enumerate(run.nodes) for d in node.devices]
     grid = edges(run.time_unit, run.ended)
-    return _usage(run, grid, _padded(held(run.occupancy, dict(devices), grid, run.ended), run))
+    return _usage(
+        run, grid, _padded(held_percent(run.occupancy, dict(devices), grid, run.ended), run)
+    )
 
 
 def _from_placements(run: Run) -> Usage | None:

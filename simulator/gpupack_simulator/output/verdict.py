@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from gpupack_simulator.output.comparison import (
     NO_SENTENCE,
-    Better,
     Cell,
     Metric,
+    PreferredDirection,
     Table,
     difference,
     overview,
@@ -45,7 +45,7 @@ def _ranked(table: Table, metric: Metric) -> list[tuple[str, Cell]]:
     """Return the policies, best first; those without a value are left out."""
     column = table.metrics.index(metric)
     cells = [(p, row[column]) for p, row in table.rows.items() if row[column].mean is not None]
-    sign = -1 if metric.better is Better.HIGHER else 1
+    sign = -1 if metric.better is PreferredDirection.HIGHER else 1
     return sorted(cells, key=lambda pair: sign * (pair[1].mean or 0.0))
 
 
@@ -61,7 +61,7 @@ def _judged(first: str, best: Cell, others: list[tuple[str, Cell]], metric: Metr
     if gap.noise is None:
         return f"{first} did best: {figure}, {ahead}; one seed says nothing of the noise"
     noise = f"{gap.noise:.{metric.digits}f} over {len(best.values)} seeds"
-    if gap.certain:
+    if gap.is_significant:
         return f"{first} did best: {figure}, {ahead}, more than the noise ({noise})"
     return f"{first} did best ({figure}), but {ahead} is within the noise ({noise})"
 

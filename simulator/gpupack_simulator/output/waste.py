@@ -37,9 +37,9 @@ def waste(run: Run) -> Waste:
     """Return what was wasted; empty if no sample has causes and nothing was lost."""
     unit = UNITS[run.time_unit]
     sampled = any(sample.free_by_cause for sample in run.samples)
-    told = run.samples if sampled else ()
+    samples = run.samples if sampled else ()
     at_end = run.time_unit is TimeUnit.ARRIVAL
-    free = _at_end(told) if at_end else _over_time(run, told)
+    free = _at_end(samples) if at_end else _over_time(run, samples)
     for cause in (Cause.KILLED_WORK, Cause.PREEMPTED, Cause.MOVED, Cause.DRAINED):
         free[cause] = 0.0 if at_end else sum(loss.milli_time for loss in losses(run, cause))
     known = {cause: free[cause] / unit.per_gpu_time for cause in Cause if free.get(cause)}
@@ -56,20 +56,20 @@ def _total(run: Run, unit: Unit) -> float:
     return capacity.milli(run.nodes) * time / unit.per_gpu_time
 
 
-def _at_end(told: Sequence[Sample]) -> dict[str, float]:
+def _at_end(samples: Sequence[Sample]) -> dict[str, float]:
     return (
-        {str(cause): float(milli) for cause, milli in told[-1].free_by_cause.items()}
-        if told
+        {str(cause): float(milli) for cause, milli in samples[-1].free_by_cause.items()}
+        if samples
         else {}
     )
 
 
-def _over_time(run: Run, told: Sequence[Sample]) -> dict[str, float]:
-    causes = sorted({cause for sample in told for cause in sample.free_by_cause})
-    times = [sample.time for sample in told]
+def _over_time(run: Run, samples: Sequence[Sample]) -> dict[str, float]:
+    causes = sorted({cause for sample in samples for cause in sample.free_by_cause})
+    times = [sample.time for sample in samples]
     return {
-        cause: Steps.of(times, [s.free_by_cause.get(cause, 0) for s in told], run.ended).integral(
-            run.measured_from, run.ended
-        )
+        cause: Steps.of(
+            times, [s.free_by_cause.get(cause, 0) for s in samples], run.ended
+        ).integral(run.measured_from, run.ended)
         for cause in causes
     }

@@ -54,10 +54,10 @@ def write_results(digests: Sequence[Digest], folder: Path) -> None:
 def write_report(digests: Sequence[Digest], folder: Path, *, command: str = "") -> Path:
     """Write the plots and the report."""
     # Loading the plotting libraries takes longer than most runs, so it is done only for plots.
-    from gpupack_simulator.output.plots.catalogue import drawn  # noqa: PLC0415
+    from gpupack_simulator.output.plots.catalogue import draw_plots  # noqa: PLC0415
     from gpupack_simulator.output.report import report  # noqa: PLC0415
 
-    pictures = drawn(digests, folder / "plots")
+    pictures = draw_plots(digests, folder / "plots")
     path = folder / "report.html"
     path.write_text(report(digests, pictures, command=command))
     return path

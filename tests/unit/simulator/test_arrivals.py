@@ -5,7 +5,7 @@ import pytest
 from simulator_builders import job
 
 from gpupack_simulator import InvalidParameter
-from gpupack_simulator.arrivals import at_load, offered_load, sped_up
+from gpupack_simulator.arrivals import change_rate, offered_load, scale_to_load
 
 JOBS = [job("a", 2, lasts=5), job("b", 1, at=4, lasts=inf), job("c", 4, at=10, lasts=3)]
 
@@ -15,28 +15,28 @@ def test_the_load_is_what_is_asked_for_until_the_last_arrival_by_what_there_is()
 
 
 def test_jobs_arrive_sooner_and_last_as_long():
-    faster = sped_up(JOBS, 2)
+    faster = change_rate(JOBS, 2)
     assert [one.arrival for one in faster] == [0, 2, 5]
     assert [one.duration for one in faster] == [5, inf, 3]
 
 
 @pytest.mark.parametrize("load", [0.16, 0.41, 0.6])
 def test_jobs_are_made_as_dense_as_a_load_asks_for(load):
-    jobs, factor = at_load(JOBS, load, 4000)
+    jobs, factor = scale_to_load(JOBS, load, 4000)
     assert offered_load(jobs, 4000) == pytest.approx(load)
-    assert jobs == sped_up(JOBS, factor)
+    assert jobs == change_rate(JOBS, factor)
 
 
 @pytest.mark.parametrize("load", [0, -1, 0.1, 50, float("nan")])
 def test_a_load_that_they_never_offer_is_refused(load):
     with pytest.raises(InvalidParameter, match="never offer a load of"):
-        at_load(JOBS, load, 4000)
+        scale_to_load(JOBS, load, 4000)
 
 
 @pytest.mark.parametrize("factor", [0, -1, inf, float("nan")])
 def test_a_factor_that_makes_no_sense_is_refused(factor):
     with pytest.raises(InvalidParameter, match="times as fast"):
-        sped_up(JOBS, factor)
+        change_rate(JOBS, factor)
 
 
 def test_a_load_needs_gpus_and_time():

@@ -64,7 +64,7 @@ def test_what_if_leaves_the_snapshot_as_it_was():
 
 
 def test_fgd_alone_is_told_the_mix_as_it_was_published():
-    told = {p: KnownMix.PUBLISHED.tells(p) for p in ("fgd", "best-fit", "0.5*fgd+0.5*best-fit")}
+    told = {p: KnownMix.PUBLISHED.knows(p) for p in ("fgd", "best-fit", "0.5*fgd+0.5*best-fit")}
     assert told == {"fgd": True, "best-fit": False, "0.5*fgd+0.5*best-fit": False}
-    assert KnownMix.ALL.tells("best-fit")
-    assert not KnownMix.NONE.tells("fgd")
+    assert KnownMix.ALL.knows("best-fit")
+    assert not KnownMix.NONE.knows("fgd")

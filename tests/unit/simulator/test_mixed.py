@@ -9,14 +9,14 @@ from simulator_builders import node
 
 from gpupack_core import MiB, Request
 from gpupack_simulator import InvalidParameter
-from gpupack_simulator.mixed import MixedStyle, Weighted, chances, mixed_pods
+from gpupack_simulator.mixed import MixedStyle, WeightedRequest, chances, mixed_pods
 
 NODES = (node("t4", 4, model="T4", gpu_memory=16_384), node("a100", 8, model="A100"))
-ANY, ONE = Weighted(Request(gpus=0), 3), Weighted(Request(gpus=1), 4)
+ANY, ONE = WeightedRequest(Request(gpus=0), 3), WeightedRequest(Request(gpus=1), 4)
 STYLE = MixedStyle(
     nodes=NODES,
-    sizes=(ONE, Weighted(Request(gpus=8), 1)),
-    wishes=(ANY, Weighted(Request(gpus=0, models=("T4",)), 1)),
+    sizes=(ONE, WeightedRequest(Request(gpus=8), 1)),
+    wishes=(ANY, WeightedRequest(Request(gpus=0, models=("T4",)), 1)),
     pods=20_000,
 )
 
@@ -42,7 +42,7 @@ def test_pods_come_as_often_as_their_chance():
 
 
 def test_wishes_of_memory_are_kept_to_gpus_that_have_it():
-    wish = Weighted(Request(gpus=0, min_memory=MiB(40_000)), 1)
+    wish = WeightedRequest(Request(gpus=0, min_memory=MiB(40_000)), 1)
     (request,) = chances(replace(STYLE, sizes=(ONE,), wishes=(wish,)))
     assert request == Request(gpus=1, min_memory=MiB(40_000))
     with pytest.raises(InvalidParameter, match="no size with any wish fits"):
@@ -60,4 +60,4 @@ def test_what_draws_nothing_or_too_much_is_refused(wrong):
 @pytest.mark.parametrize("weight", [0, -1, float("inf"), float("nan")])
 def test_a_weight_is_above_nothing_and_has_an_end(weight):
     with pytest.raises(InvalidParameter, match="use more than 0"):
-        Weighted(Request(gpus=1), weight)
+        WeightedRequest(Request(gpus=1), weight)

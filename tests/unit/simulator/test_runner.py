@@ -108,12 +108,12 @@ def test_an_error_of_a_run_is_raised_where_it_was_asked_for(mark):
     assert not left_behind(mark)
 
 
-def test_an_error_that_cannot_be_sent_is_told_with_its_traceback():
+def test_an_error_that_cannot_be_sent_is_shown_with_its_traceback():
     with pytest.raises(RuntimeError, match=r"Unpicklable: this and that"):
         run_two(Failing(Unpicklable, ("this", "that")))
 
 
-def test_an_experiment_that_cannot_be_sent_is_told_of(mark):
+def test_an_experiment_that_cannot_be_sent_is_reported(mark):
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         run_two(Unpicklable("this", "that"))
     assert not left_behind(mark)

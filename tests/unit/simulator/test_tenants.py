@@ -8,7 +8,7 @@ from simulator_builders import job, node, run, starts
 
 from gpupack_core.queueing import Limit, PreemptionRules, Quota, Quotas, Rules
 from gpupack_simulator import Cause, Sampling
-from gpupack_simulator.disciplines import DISCIPLINES, Known
+from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 
 
 def queue(**rules):
@@ -149,7 +149,8 @@ def test_a_lending_limit_keeps_gpus_for_their_owner():
 
 
 @pytest.mark.parametrize(
-    ("durations", "starts_at"), [(Known.EXACT, 302), (Known.LEARNED, 302), (Known.NONE, 370)]
+    ("durations", "starts_at"),
+    [(KnownDurations.EXACT, 302), (KnownDurations.LEARNED, 302), (KnownDurations.NONE, 370)],
 )
 def test_the_queue_knows_of_durations_what_the_scenario_says(durations, starts_at):
     """«gang» waits for both GPUs until «old-5» ends; «short-5» would have ended by then."""

@@ -146,7 +146,7 @@ DOUBTFUL = {
         "there is no cohort lap; one without limits counts instead"
     ),
     "cohorts: [{name: lab, parent: uni}]": "there is no cohort uni;",
-    "cohorts: [{name: lab}]": "nobody is in cohort lab",
+    "cohorts: [{name: lab}]": "no namespace is in cohort lab",
     "quotas: [{tenant: owner, gpus: {B200: 4}}]": "no GPU counts as B200; there are GPU",
     'quotas: [{tenant: owner, gpus: {"*": 3, GPU: 2}}, {tenant: guest, gpus: {GPU: 3}}]': (
         "5 GPUs of GPU are promised, and there are 4"

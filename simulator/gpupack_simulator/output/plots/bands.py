@@ -27,7 +27,7 @@ NARROW = 0.35
 """Curves that end within this fraction of the axis get a second panel that magnifies them."""
 TAIL = 0.6
 """Start of the second panel of an experiment without a clock, as a fraction of the x axis."""
-LEAST_RANGE = 1.0
+MIN_RANGE = 1.0
 ALIKE = 6
 """Decimal digits in which curves that are drawn as one agree."""
 
@@ -43,7 +43,7 @@ class Band:
     spread: FloatArray | None
 
 
-def banded(
+def draw_bands(
     digests: Sequence[Digest],
     series: Series,
     *,
@@ -55,20 +55,20 @@ def banded(
 
     `top`: upper end of the axis; `missing`: text if no run has the series.
     """
-    told = [one for one in digests if series(one)]
-    if not told:
+    drawn = [one for one in digests if series(one)]
+    if not drawn:
         return empty(missing)
-    bands, x_label = _bands(told, series)
-    window = _closely(bands, told, top)
+    bands, x_label = _bands(drawn, series)
+    window = _mostly_equal(bands, drawn, top)
     figure, panels = new_figure(1, 2 if window else 1, height=4.2)
-    steps = told[0].unit is TimeUnit.STEP
+    steps = drawn[0].unit is TimeUnit.STEP
     for axes in panels:
         _draw(axes, bands, steps=steps)
         tidy(axes, x=x_label, y=label)
-    _mark_warm_up(panels[0], max(one.measured_from for one in told))
+    _mark_warm_up(panels[0], max(one.measured_from for one in drawn))
     panels[0].set_ylim(0, top)
-    clocked = told[0].unit is not TimeUnit.ARRIVAL
-    panels[0].set_xlim(0, max(one.ended for one in told) if clocked else bands[0].x[-1])
+    clocked = drawn[0].unit is not TimeUnit.ARRIVAL
+    panels[0].set_xlim(0, max(one.ended for one in drawn) if clocked else bands[0].x[-1])
     if window:
         (left, right), (low, high) = window
         panels[1].set_xlim(left, right)
@@ -174,7 +174,7 @@ def _closed(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.append(x, x[-1] + 1), np.append(values, values[-1])
 
 
-def _closely(
+def _mostly_equal(
     bands: Sequence[Band], digests: Sequence[Digest], top: float | None
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Return x and y limits of the closer look; None: none is needed."""
@@ -188,5 +188,5 @@ def _closely(
     low, high = float(tails.min()), float(tails.max())
     if high - low > NARROW * top:
         return None
-    margin = 0.06 * max(high - low, LEAST_RANGE)
+    margin = 0.06 * max(high - low, MIN_RANGE)
     return (left, right), (max(low - margin, 0.0), min(high + margin, top))

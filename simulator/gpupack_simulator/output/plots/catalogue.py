@@ -82,7 +82,7 @@ def _queueing(digests: Sequence[Digest]) -> list[Plot]:
 def _waste(digests: Sequence[Digest]) -> Plot:
     return Plot(
         "wasted",
-        "Capacity that served nobody",
+        "Capacity that no job used",
         "Where the rest of the capacity went, by cause: a better policy can win back what is too "
         "little on one node and what lacks CPU or memory.",
         partial(wasted, digests),
@@ -110,7 +110,9 @@ def _gantt(digests: Sequence[Digest], policy: str) -> Plot:
     )
 
 
-def drawn(digests: Sequence[Digest], folder: Path, first: Sequence[Plot] = ()) -> list[Picture]:
+def draw_plots(
+    digests: Sequence[Digest], folder: Path, first: Sequence[Plot] = ()
+) -> list[Picture]:
     """Draw `first` and then all plots, each as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     return [_picture(plot, folder) for plot in (*first, *plots(digests))]

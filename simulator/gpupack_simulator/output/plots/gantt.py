@@ -39,10 +39,10 @@ WHITE_BELOW = 0.5
 
 def gantt(digests: Sequence[Digest]) -> Figure:
     """Draw the first run with a record of holders."""
-    told = next((one.tenancy for one in digests if one.tenancy is not None), None)
-    if told is None:
+    tenancy = next((one.tenancy for one in digests if one.tenancy is not None), None)
+    if tenancy is None:
         return empty("Who held which GPU was not recorded in these runs.")
-    return _bars(told) if told.percent is None else _raster(told)
+    return _bars(tenancy) if tenancy.percent is None else _raster(tenancy)
 
 
 class _Group(NamedTuple):
@@ -53,10 +53,10 @@ class _Group(NamedTuple):
     bars: list[Bar]
 
 
-def _bars(told: Tenancy) -> Figure:
-    rows = sum(len(node.devices) for node in told.nodes)
+def _bars(tenancy: Tenancy) -> Figure:
+    rows = sum(len(node.devices) for node in tenancy.nodes)
     figure, (axes,) = new_figure(height=max(2.2, 1.3 + ROW * rows))
-    groups = _groups(told.bars)
+    groups = _groups(tenancy.bars)
     for group in groups:
         axes.add_collection(
             PolyCollection(
@@ -66,7 +66,7 @@ def _bars(told: Tenancy) -> Figure:
                 linewidths=0.7,
             )
         )
-    for row, start, end in told.outages:
+    for row, start, end in tenancy.outages:
         axes.broken_barh(
             [(start, end - start)],
             (row + GAP / 2, 1 - GAP),
@@ -76,12 +76,12 @@ def _bars(told: Tenancy) -> Figure:
             linewidth=0,
         )
     for group in groups:
-        _names_in_bars(axes, group, told.ended or 1.0)
-    _gpu_axis(axes, told, rows)
+        _names_in_bars(axes, group, tenancy.ended or 1.0)
+    _gpu_axis(axes, tenancy, rows)
     handles = [Patch(facecolor=group.colour, label=group.title) for group in groups]
     handles += [
         Patch(facecolor="#dddddd", edgecolor=GREY, hatch="////", label="out of order")
-    ] * bool(told.outages)
+    ] * bool(tenancy.outages)
     if handles:
         width = min(LEGEND_COLUMNS, len(handles))
         figure.legend(handles=handles, loc="outside lower center", ncols=width, frameon=False)
@@ -135,12 +135,12 @@ def _brightness(colour: str) -> float:
     return 0.299 * red + 0.587 * green + 0.114 * blue
 
 
-def _gpu_axis(axes: Axes, told: Tenancy, rows: int) -> None:
+def _gpu_axis(axes: Axes, tenancy: Tenancy, rows: int) -> None:
     """Draw one tick per GPU, the node's name at its first, and lines between nodes."""
-    tidy(axes, x=UNITS[told.unit].axis, y="")
+    tidy(axes, x=UNITS[tenancy.unit].axis, y="")
     axes.grid(axis="y", visible=False)
     labels, first = [], 0
-    for node in told.nodes:
+    for node in tenancy.nodes:
         labels += [
             f"{node.name}  GPU {device.index}" if not n else f"GPU {device.index}"
             for n, device in enumerate(node.devices)
@@ -149,11 +149,11 @@ def _gpu_axis(axes: Axes, told: Tenancy, rows: int) -> None:
         first += len(node.devices)
     axes.set_yticks([row + 0.5 for row in range(rows)], labels, fontsize=8)
     axes.set_ylim(rows, 0)
-    axes.set_xlim(0, told.ended or 1.0)
+    axes.set_xlim(0, tenancy.ended or 1.0)
 
 
-def _raster(told: Tenancy) -> Figure:
-    percent = told.percent
+def _raster(tenancy: Tenancy) -> Figure:
+    percent = tenancy.percent
     if percent is None:
         return empty("Nothing was held.")
     figure, (axes,) = new_figure(height=7.4)
@@ -163,12 +163,12 @@ def _raster(told: Tenancy) -> Figure:
         vmin=0,
         vmax=100,
         aspect="auto",
-        extent=(told.edges[0], told.edges[-1], len(percent) * told.gpus_per_row, 0),
+        extent=(tenancy.edges[0], tenancy.edges[-1], len(percent) * tenancy.gpus_per_row, 0),
     )
-    per_row = "one row a GPU" if told.gpus_per_row == 1 else f"{told.gpus_per_row} GPUs a row"
-    tidy(axes, x=UNITS[told.unit].axis, y=f"GPUs, by kind of node ({per_row})")
+    per_row = "one row a GPU" if tenancy.gpus_per_row == 1 else f"{tenancy.gpus_per_row} GPUs a row"
+    tidy(axes, x=UNITS[tenancy.unit].axis, y=f"GPUs, by kind of node ({per_row})")
     axes.grid(visible=False)
-    kinds = runs_of_kind(told.nodes)
+    kinds = runs_of_kind(tenancy.nodes)
     kind_axis(axes, [(name, sum(len(node.devices) for node in nodes)) for name, nodes in kinds])
     figure.colorbar(shown, ax=axes, label="allocated (%)", pad=0.01, aspect=40)
     return figure

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from gpupack_simulator.output.digest import Digest
-from gpupack_simulator.output.plots.bands import banded
+from gpupack_simulator.output.plots.bands import draw_bands
 from gpupack_simulator.output.plots.style import empty
 
 
 def allocation(digests: Sequence[Digest]) -> Figure:
     """Draw the allocated GPU capacity over time, or over demand without a clock."""
-    return banded(
+    return draw_bands(
         digests,
         lambda digest: digest.allocation,
         label="allocated (% of GPU capacity)",
@@ -23,7 +23,7 @@ def allocation(digests: Sequence[Digest]) -> Figure:
 
 def fragmentation(digests: Sequence[Digest]) -> Figure:
     """Draw the free capacity that is of no use (FGD's measure), over time or demand."""
-    return banded(
+    return draw_bands(
         digests,
         lambda digest: digest.fragmentation,
         label="fragmented (% of GPU capacity)",
@@ -35,7 +35,7 @@ def queue(digests: Sequence[Digest]) -> Figure:
     """Draw the number of waiting jobs over time."""
     if digests and not any(one.figures.queue_longest for one in digests):
         return empty("No job ever waited.")
-    return banded(
+    return draw_bands(
         digests,
         lambda digest: digest.queue,
         label="waiting jobs",

@@ -25,7 +25,7 @@ LETTERS = 130
 """Maximum number of letters on one line of a legend."""
 WIDTH = 9.6
 """Width of a figure in inches."""
-LEAST = 0.022
+MIN_LABEL_HEIGHT = 0.022
 """Minimum fraction of the axis for the name of a kind."""
 
 
@@ -101,7 +101,7 @@ def kind_axis(axes: Axes, kinds: Sequence[tuple[str, int]]) -> None:
     for name, rows in kinds:
         if first:
             axes.axhline(first, color="white", linewidth=0.6)
-        if rows >= LEAST * whole:
+        if rows >= MIN_LABEL_HEIGHT * whole:
             ticks.append((first + rows / 2, name))
         first += rows
     axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks], fontsize=8)

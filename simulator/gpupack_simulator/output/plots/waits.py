@@ -32,7 +32,7 @@ COLUMNS = 3
 POINTS = 600
 WIDE = 30
 """Ratio of waits above which the axis is logarithmic."""
-MOST = 60
+ZOOM_MIN_PERCENT = 60
 ALL = 100
 
 
@@ -46,7 +46,7 @@ def waits(digests: Sequence[Digest]) -> Figure:
     columns = min(COLUMNS, len(sizes))
     rows = -(-len(sizes) // columns)
     figure, panels = new_figure(rows, columns, height=3.0 if rows > 1 else 3.6)
-    limits, drawn = _limits(digests, sizes), _unlike(digests, sizes)
+    limits, drawn = _limits(digests, sizes), _distinct_curves(digests, sizes)
     for size, axes in zip(sizes, panels, strict=False):
         tidy(axes, x=f"wait ({UNITS[digests[0].unit].short})", y="", title=TITLES[size])
         _panel(axes, _pooled(digests, size), drawn, *limits)
@@ -66,7 +66,7 @@ def _pooled(digests: Sequence[Digest], size: Size) -> dict[str, FloatArray]:
     }
 
 
-def _unlike(digests: Sequence[Digest], sizes: Sequence[Size]) -> dict[str, str]:
+def _distinct_curves(digests: Sequence[Digest], sizes: Sequence[Size]) -> dict[str, str]:
     """Return the policies to draw with their labels; those with equal waits share a line."""
     pooled = [_pooled(digests, size) for size in sizes]
     same: dict[bytes, list[str]] = {}
@@ -131,4 +131,4 @@ def _lowest(waits: Mapping[str, FloatArray], left: float) -> float:
     """Return the start of the y axis: just below the jobs that did not wait, if they are most."""
     shares = [100 * float((w <= left).mean()) for w in waits.values() if len(w)]
     least = min(shares, default=0.0)
-    return least - 0.08 * (100 - least) if MOST <= least < ALL else 0.0
+    return least - 0.08 * (100 - least) if ZOOM_MIN_PERCENT <= least < ALL else 0.0

@@ -21,9 +21,9 @@ from gpupack_simulator.record import Cause
 WORDS = {
     Cause.FRAGMENTED: "too little left on one node",
     Cause.STRANDED: "CPU or memory of the node used up",
-    Cause.WRONG_KIND: "of a kind that nobody waits for",
+    Cause.WRONG_KIND: "of a kind that no job waits for",
     Cause.HELD_BACK: "fits a waiting job that is held back",
-    Cause.NO_DEMAND: "nobody waits",
+    Cause.NO_DEMAND: "no job waits",
     Cause.FAILED: "out of order",
     Cause.KILLED_WORK: "work lost with a GPU",
     Cause.MOVED: "work lost by moves",
@@ -37,14 +37,14 @@ HATCHES = {Cause.FAILED: "////"}
 
 def wasted(digests: Sequence[Digest]) -> Figure:
     """Draw one bar per policy: mean over seeds."""
-    told = [one for one in digests if one.figures.waste.gpu_time]
-    if not told:
+    drawn = [one for one in digests if one.figures.waste.gpu_time]
+    if not drawn:
         return empty("The causes of free capacity were not sampled in these runs.")
-    policies = policies_of(told)
+    policies = policies_of(drawn)
     figure, (axes,) = new_figure(height=1.6 + 0.36 * len(policies))
     left = np.zeros(len(policies))
     for cause, words in WORDS.items():
-        width = np.array([_mean(told, policy, cause) for policy in policies])
+        width = np.array([_mean(drawn, policy, cause) for policy in policies])
         if width.any():
             axes.barh(
                 range(len(policies)),
@@ -60,7 +60,7 @@ def wasted(digests: Sequence[Digest]) -> Figure:
             left += width
     for row, total in enumerate(left):
         axes.annotate(f" {total:.1f}%", (total, row), va="center", fontsize=9)
-    tidy(axes, x="served nobody (% of all GPU capacity)", y="")
+    tidy(axes, x="not used (% of all GPU capacity)", y="")
     axes.grid(axis="y", visible=False)
     axes.set_yticks(range(len(policies)), policies)
     axes.invert_yaxis()

@@ -9,7 +9,7 @@ from simulator_builders import job, node
 from gpupack_core import Interconnect, MiB, Share, Spread, Taint, policy_named
 from gpupack_core.model import Effect
 from gpupack_simulator import Breakdown, Component, Sampling, Settings
-from gpupack_simulator.compiled.inputs import can_do
+from gpupack_simulator.compiled.inputs import is_supported
 
 NODE, JOB = node("a"), job("a")
 SETTINGS = Settings(discipline="drop", occupancy=False, sampling=Sampling(every=1.0), until=9.0)
@@ -25,7 +25,7 @@ def with_first_device(**what):
 
 
 def can(nodes=(NODE,), jobs=(JOB,), policy="default", **settings):
-    return can_do(nodes, jobs, policy_named(policy), replace(SETTINGS, **settings))
+    return is_supported(nodes, jobs, policy_named(policy), replace(SETTINGS, **settings))
 
 
 def test_a_plain_replay_is_compiled():

@@ -10,7 +10,7 @@ from simulator_builders import job, node
 
 from gpupack_core import MiB, Mix, policy_named
 from gpupack_simulator import Sampling, Settings, Simulator, TimeUnit
-from gpupack_simulator.compiled.inputs import can_do
+from gpupack_simulator.compiled.inputs import is_supported
 
 pytest.importorskip("numba")
 
@@ -59,7 +59,7 @@ def jobs(seed, *, number=700, lasts=None, whole_times=False):
 
 def both(some, policy, **given):
     settings = Settings(occupancy=False, time_unit=TimeUnit.LIFETIME, **given)
-    assert can_do(NODES, some, policy_named(policy), settings)
+    assert is_supported(NODES, some, policy_named(policy), settings)
     how = Replay(NODES, some, policy, settings), Simulator(NODES, some, policy, settings)
     return [replace(one.run(), seconds_of_wall=0) for one in how]
 

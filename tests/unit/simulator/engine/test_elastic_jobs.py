@@ -9,7 +9,7 @@ from simulator_builders import node
 from gpupack_core import Request
 from gpupack_simulator import Job, Settings, Simulator
 from gpupack_simulator.disciplines import DISCIPLINES
-from gpupack_simulator.engine.course import Course
+from gpupack_simulator.engine.progress import Progress
 from gpupack_simulator.errors import InvalidJob
 from gpupack_simulator.job import JobId
 
@@ -54,7 +54,7 @@ def test_a_worker_that_is_stopped_runs_on_for_the_grace_period():
 
 
 def test_each_worker_beyond_the_least_adds_its_efficiency():
-    course = Course(job("a", workers=4, duration=100.0, min_workers=2, efficiency=0.5), 0.0)
+    course = Progress(job("a", workers=4, duration=100.0, min_workers=2, efficiency=0.5), 0.0)
     assert course.ends == pytest.approx(150)
     course.resize(2, 0.0)
     assert course.ends == pytest.approx(100)

@@ -12,7 +12,7 @@ from gpupack_simulator import (
     FailureRates,
     InvalidParameter,
     Sampling,
-    drawn,
+    draw_failures,
 )
 
 
@@ -109,19 +109,21 @@ def test_a_repair_before_the_failure_is_refused():
 def test_rates_draw_the_same_failures_for_the_same_seed_and_others_for_another():
     rates = FailureRates(gpu_between=50, gpu_repair=2, node_between=200)
     nodes = [node("a"), node("b")]
-    first = drawn(rates, nodes, until=100, seed=1)
-    assert first == drawn(rates, nodes, until=100, seed=1)
-    assert first != drawn(rates, nodes, until=100, seed=2)
+    first = draw_failures(rates, nodes, until=100, seed=1)
+    assert first == draw_failures(rates, nodes, until=100, seed=1)
+    assert first != draw_failures(rates, nodes, until=100, seed=2)
 
 
 def test_rates_give_about_as_many_failures_as_they_say():
-    found = drawn(FailureRates(gpu_between=9, gpu_repair=1), [node("a", 8)], until=1000, seed=4)
+    found = draw_failures(
+        FailureRates(gpu_between=9, gpu_repair=1), [node("a", 8)], until=1000, seed=4
+    )
     assert 700 < len(found) < 900
 
 
 def test_rates_without_an_end_are_refused():
     with pytest.raises(InvalidParameter, match="need a time at which the run ends"):
-        drawn(FailureRates(gpu_between=9), [node("a")], until=inf, seed=0)
+        draw_failures(FailureRates(gpu_between=9), [node("a")], until=inf, seed=0)
 
 
 def test_mean_times_must_be_positive():

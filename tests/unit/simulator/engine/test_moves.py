@@ -10,7 +10,7 @@ from simulator_builders import node
 from gpupack_core import NodeName, Request
 from gpupack_core.queueing import ConsolidationRules
 from gpupack_simulator import Job, JobId, Settings, Simulator
-from gpupack_simulator.disciplines import DISCIPLINES, Known
+from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.engine.maintenance import Drain, Maintenance, Presence
 from gpupack_simulator.errors import InvalidJob, InvalidParameter
 from gpupack_simulator.record import Cause
@@ -26,7 +26,7 @@ def queue(**kw):
         checkpoint_seconds=5.0,
     )
     rules = replace(fair.rules, reserve_after_seconds=0.0, consolidation=moves)
-    return replace(fair, rules=rules, durations=Known.NONE, **kw)
+    return replace(fair, rules=rules, durations=KnownDurations.NONE, **kw)
 
 
 def job(name, gpus, arrival=0.0, **kw):

@@ -128,7 +128,9 @@ MISTAKES = {
     "others are stopped for x, which does not wait": lambda s: Decisions(
         preemptions=(preempt("x", "a"),)
     ),
-    "nobody is stopped for a; admit it": lambda s: Decisions(preemptions=(preempt("a"),)),
+    "job a is to preempt, but no victim is named; admit it": lambda s: Decisions(
+        preemptions=(preempt("a"),)
+    ),
     "job a is to be stopped, but does not run": lambda s: Decisions(
         preemptions=(preempt("b", "a"),)
     ),

@@ -86,14 +86,14 @@ def test_where_all_are_equal_none_is_best():
 def test_a_difference_is_taken_seed_by_seed():
     """Each seed is one point better, however far apart the seeds are."""
     found = difference(Cell({0: 91.0, 1: 96.0}, 2), Cell({0: 90.0, 1: 95.0}, 2))
-    assert (found.mean, found.noise, found.certain) == (1, 0, True)
+    assert (found.mean, found.noise, found.is_significant) == (1, 0, True)
 
 
 def test_the_noise_of_a_difference_is_its_confidence_interval():
     found = difference(Cell({0: 1.0, 1: 3.0}, 2), Cell({0: 0.0, 1: 0.0}, 2))
     assert found.mean == 2
     assert found.noise == pytest.approx(12.7062, rel=1e-5)
-    assert not found.certain
+    assert not found.is_significant
 
 
 @pytest.mark.parametrize(("seeds", "quantile"), [(5, 2.77645), (16, 2.13145), (30, 2.04523)])

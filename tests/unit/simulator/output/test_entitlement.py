@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_core.queueing import Cohort, Limit, Quota, Quotas
-from gpupack_simulator.output.entitlement import Entitlement, filled
+from gpupack_simulator.output.entitlement import Entitlement, water_fill
 
 
 def rights(quotas, capacity, **demand):
@@ -48,7 +48,7 @@ def test_nothing_is_left_over_while_somebody_wants_more_and_nobody_gets_more_tha
     amount, tenants
 ):
     wants, weights = (np.array(of) for of in zip(*tenants, strict=True))
-    parts = filled(amount, wants, weights)
+    parts = water_fill(amount, wants, weights)
     assert (parts <= wants + 1e-6).all()
     assert parts.sum() == pytest.approx(min(amount, wants.sum()), rel=1e-9, abs=1e-6)
     unmet = parts < wants - 1e-6

@@ -32,8 +32,8 @@ def test_one_who_has_all_while_another_waits_halves_the_index():
     found = measured(run([node("n")], jobs))
     assert found.index[:30] == pytest.approx([0.5] * 30)
     assert np.isnan(found.index[31:]).all()
-    assert found.had.sum(axis=0) == pytest.approx([40_000, 40_000])
-    assert found.right.sum(axis=0) == pytest.approx([20_000, 60_000])
+    assert found.received.sum(axis=0) == pytest.approx([40_000, 40_000])
+    assert found.entitled.sum(axis=0) == pytest.approx([20_000, 60_000])
 
 
 def test_halves_of_the_gpus_are_fair():
@@ -59,7 +59,7 @@ def test_attempts_that_were_cut_short_count_as_had():
     jobs = of("guest", job("g", 4, lasts=100)) + of("owner", job("o", 4, at=30, lasts=10))
     course = run([node("n")], jobs, queue=rules, quotas=quotas)
     assert course.jobs[0].preemptions == 1
-    had = dict(zip(("guest", "owner"), measured(course).had.sum(axis=0), strict=True))
+    had = dict(zip(("guest", "owner"), measured(course).received.sum(axis=0), strict=True))
     assert had == pytest.approx({"guest": 4000 * 130, "owner": 4000 * 10})
 
 
@@ -70,7 +70,7 @@ def test_a_long_run_is_averaged_over_cells_with_nearly_the_same_result(monkeypat
     exact = measured(course)
     monkeypatch.setattr(module, "CELLS", 100)
     coarse = measured(course)
-    assert coarse.had.sum() == pytest.approx(exact.had.sum())
+    assert coarse.received.sum() == pytest.approx(exact.received.sum())
     assert coarse.mean == pytest.approx(exact.mean, abs=0.02)
 
 

@@ -14,7 +14,7 @@ _LONGEST = 60
 """Maximum length of a name."""
 
 
-def doubts(quotas: Quotas, tenants: Collection[str], cluster: Cluster) -> Iterator[str]:
+def quota_warnings(quotas: Quotas, tenants: Collection[str], cluster: Cluster) -> Iterator[str]:
     """Yield sentences; none if every name is known and the quotas are within the capacity.
 
     Args:
@@ -38,7 +38,7 @@ def _of_cohorts(quotas: Quotas) -> Iterator[str]:
         yield f"there is no cohort {_listed(missing)}; one without limits counts instead"
     empty = [cohort.name for cohort in quotas.cohorts if cohort.name not in named]
     if empty:
-        yield f"nobody is in cohort {_listed(empty)}"
+        yield f"no namespace is in cohort {_listed(empty)}"
 
 
 def _of_models(quotas: Quotas, cluster: Cluster) -> Iterator[str]:

@@ -14,7 +14,7 @@ from gpupack_simulator.job import Job
 
 
 @dataclass(slots=True)
-class Course:
+class Progress:
     """The progress of one attempt; mutable. Times are in the run's unit."""
 
     job: Job
@@ -22,23 +22,23 @@ class Course:
     pace: float = 1.0
     """Work of one worker per unit of time."""
     width: int = field(init=False)
-    held: float = 0.0
+    held_gpu_time: float = 0.0
     """Worker-time that the attempt has held."""
     resizes: int = 0
     _left: float = field(init=False)
     _at: float = field(init=False)
-    _goes_on: float = field(init=False)
+    _continues_at: float = field(init=False)
     _resized: float | None = None
 
     def __post_init__(self) -> None:
         self.width = self.job.least
         self._left = self.job.duration * self._speed(self.job.workers) / self.pace
-        self._at = self._goes_on = self.started
+        self._at = self._continues_at = self.started
 
     @property
     def ends(self) -> float:
         """End of the attempt if its width does not change again."""
-        return max(self._at, self._goes_on) + self._left / self._speed(self.width)
+        return max(self._at, self._continues_at) + self._left / self._speed(self.width)
 
     def resize(self, by: int, now: float) -> None:
         """Change the number of workers; except at the start this costs a pause."""
@@ -46,12 +46,12 @@ class Course:
         self.width += by
         if now > self.started:
             self.resizes += now != self._resized
-            self._resized, self._goes_on = now, now + self.job.resize_pause
+            self._resized, self._continues_at = now, now + self.job.resize_pause
 
     def pass_time(self, now: float) -> None:
         """Account for the progress until now."""
-        self.held += self.width * (now - self._at)
-        done = max(now - max(self._at, self._goes_on), 0.0) * self._speed(self.width)
+        self.held_gpu_time += self.width * (now - self._at)
+        done = max(now - max(self._at, self._continues_at), 0.0) * self._speed(self.width)
         self._left = max(self._left - done, 0.0)
         self._at = now
 

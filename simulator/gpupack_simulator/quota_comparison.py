@@ -22,7 +22,7 @@ DISCIPLINE = "fair-share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaTrial:
+class QuotaComparison:
     """A comparison of quotas.
 
     `today` None: those of the scenario. `snapshot`: replaces the scenario's nodes.

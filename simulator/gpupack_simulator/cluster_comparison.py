@@ -20,17 +20,17 @@ from gpupack_simulator.output.comparison import Table
 from gpupack_simulator.output.digest import digest
 from gpupack_simulator.output.results import Json, figures_json
 from gpupack_simulator.output.units import UNITS
-from gpupack_simulator.quota_trial import DISCIPLINE
+from gpupack_simulator.quota_comparison import DISCIPLINE
 from gpupack_simulator.record import Cause, JobRecord, Run
 
 SCHEMA: Final = "gpupack.dev/simulation-cluster/v1"
 NOTE: Final = "one seed; * best of its column"
-_MORE: Final = re.compile(r"(\d{1,7}) x (\S.*)")
+_ADDITION: Final = re.compile(r"(\d{1,7}) x (\S.*)")
 _NAMED: Final = 5
 """Maximum number of jobs that a sentence names; the JSON has all."""
 
 
-def drained(scenario: Scenario, asked: str) -> Scenario:
+def drain_node(scenario: Scenario, asked: str) -> Scenario:
     """Drain `NODE@TIME`: from that time on all jobs leave the node.
 
     Raises:
@@ -49,13 +49,13 @@ def drained(scenario: Scenario, asked: str) -> Scenario:
     return replace(scenario, maintenance=(*scenario.maintenance, entry))
 
 
-def grown(scenario: Scenario, asked: str) -> Scenario:
+def add_gpus(scenario: Scenario, asked: str) -> Scenario:
     """Add `NUMBER x MODEL` GPUs, on copies of the largest node with only this model.
 
     Raises:
         InvalidParameter: the text is invalid, or there is no such node.
     """
-    found = _MORE.fullmatch(asked.strip())
+    found = _ADDITION.fullmatch(asked.strip())
     if found is None or not int(found[1]):
         raise InvalidParameter(f"--more {asked!r}: write NUMBER x MODEL, such as '8 x H100'")
     count, model = int(found[1]), found[2]
@@ -74,14 +74,16 @@ def grown(scenario: Scenario, asked: str) -> Scenario:
         raise InvalidParameter(f"--more {asked!r}: the most are {MAX_GPUS:,} GPUs")
     like = max(alike, key=lambda node: len(node.devices))
     each = len(like.devices)
-    made = [_more(like, n, min(each, count - n * each)) for n in range(ceil(count / each))]
+    made = [
+        _additional_nodes(like, n, min(each, count - n * each)) for n in range(ceil(count / each))
+    ]
     taken = {node.name for node in scenario.nodes}
     if any(node.name in taken for node in made):
         raise InvalidParameter(f"--more {asked!r}: there is a node {made[0].name} already")
     return replace(scenario, nodes=(*scenario.nodes, *made))
 
 
-def _more(like: Node, number: int, gpus: int) -> Node:
+def _additional_nodes(like: Node, number: int, gpus: int) -> Node:
     name = NodeName(f"more-{number}")
     devices = tuple(
         replace(device, uuid=DeviceUuid(f"{name}-gpu-{device.index}"))
@@ -91,7 +93,7 @@ def _more(like: Node, number: int, gpus: int) -> Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterTrial:
+class ClusterComparison:
     """A comparison of a scenario with a change of it. `name`: the name of the changed side."""
 
     today: Scenario
@@ -121,47 +123,49 @@ def verdict(runs: tuple[Run, Run]) -> str:
     """Describe how many jobs move, are stopped, lose work and wait longer."""
     before, after = runs
     unit = UNITS[before.time_unit]
-    longer, shorter = _longer(runs), _longer((after, before))
+    longer, shorter = _waiting_longer(runs), _waiting_longer((after, before))
+    stopped = _jobs("stopped for maintenance", _stopped_jobs(after))
+    lost, lost_before = _lost_gpu_time(after), _lost_gpu_time(before)
     parts = [
-        f"{_jobs('move', _moved(after))}; {_jobs('stopped for maintenance', _stopped(after))}",
-        f"{_lost(after):,.2f} instead of {_lost(before):,.2f} {unit.gpu_time} of work are lost",
+        f"{_jobs('move', _moved_jobs(after))}; {stopped}",
+        f"{lost:,.2f} instead of {lost_before:,.2f} {unit.gpu_time} of work are lost",
         f"{_jobs('wait longer', [name for name, _ in longer])}; {len(shorter)} wait shorter",
     ]
     return ". ".join(f"{part[0].upper()}{part[1:]}" for part in parts) + "."
 
 
-def told(runs: tuple[Run, Run], parameters: Json) -> Json:
+def comparison_json(runs: tuple[Run, Run], parameters: Json) -> Json:
     """Return all compared figures as JSON; names of fields end in their unit."""
     unit = UNITS[runs[0].time_unit]
     sides = {
         name: {
             "figures": figures_json(digest(run, pictures=False).figures, run.time_unit),
             "nodes": len(run.nodes),
-            "moved": _moved(run),
-            "stopped_for_maintenance": _stopped(run),
-            f"lost_{unit.gpu_time_key}": round(_lost(run), 6),
+            "moved": _moved_jobs(run),
+            "stopped_for_maintenance": _stopped_jobs(run),
+            f"lost_{unit.gpu_time_key}": round(_lost_gpu_time(run), 6),
         }
         for name, run in zip(("today", "changed"), runs, strict=True)
     }
-    longer = {name: round(by, 6) for name, by in _longer(runs)}
+    longer = {name: round(by, 6) for name, by in _waiting_longer(runs)}
     named = {"schema": SCHEMA, "time_unit": str(runs[0].time_unit), "parameters": parameters}
     return named | sides | {f"wait_longer_{unit.key}": longer}
 
 
-def _moved(run: Run) -> list[str]:
+def _moved_jobs(run: Run) -> list[str]:
     return [str(record.job.id) for record in run.jobs if record.moves]
 
 
-def _stopped(run: Run) -> list[str]:
+def _stopped_jobs(run: Run) -> list[str]:
     found = dict.fromkeys(str(loss.job) for loss in run.losses if loss.cause is Cause.DRAINED)
     return list(found)
 
 
-def _lost(run: Run) -> float:
+def _lost_gpu_time(run: Run) -> float:
     return sum(loss.milli_time for loss in run.losses) / UNITS[run.time_unit].per_gpu_time
 
 
-def _longer(runs: tuple[Run, Run]) -> list[tuple[str, float]]:
+def _waiting_longer(runs: tuple[Run, Run]) -> list[tuple[str, float]]:
     """Return the jobs that wait longer in the second run and by how much, the longest first."""
     before = {record.job.id: _wait(record) for record in runs[0].jobs}
     changes = ((str(r.job.id), _wait(r) - before.get(r.job.id, 0.0)) for r in runs[1].jobs)

@@ -6,20 +6,20 @@ from math import inf
 
 from gpupack_core import Placement
 from gpupack_core import queueing as q
-from gpupack_simulator.engine.course import Course
+from gpupack_simulator.engine.progress import Progress
 from gpupack_simulator.job import Job, JobId
 from gpupack_simulator.record import End
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class JobState:
     """The state of a job; mutable. `asked`: the job as the queue knows it."""
 
     job: Job
-    asked: q.Job
-    since: float
+    queued_job: q.Job
+    waiting_since: float
     """Time of its last entry into the queue."""
-    waited: float = 0.0
+    total_wait: float = 0.0
     """Time in earlier stays in the queue."""
     attempts: int = 0
     preemptions: int = 0
@@ -33,9 +33,9 @@ class Entry:
     end: End = End.WAITING
     placements: tuple[Placement, ...] = ()
     reason: str = ""
-    course: Course | None = None
+    course: Progress | None = None
     """Progress of the last attempt of an elastic job."""
-    beside: dict[JobId, tuple[Placement, ...]] = field(default_factory=dict)
+    extra_workers: dict[JobId, tuple[Placement, ...]] = field(default_factory=dict)
     """Placements of its extra workers."""
 
     @property
@@ -44,15 +44,15 @@ class Entry:
         return self.job.restart if self.attempts > 1 else 0.0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Time that the next or current attempt takes if no GPU is slow."""
-        return self.lasts(1.0)
+        return self.attempt_duration(1.0)
 
-    def lasts(self, pace: float) -> float:
+    def attempt_duration(self, pace: float) -> float:
         """Return how long the next attempt takes at this pace."""
         return (self.job.duration - self.saved) / pace + (self.job.restart if self.attempts else 0)
 
-    def stops(self, now: float) -> float:
+    def save_work(self, now: float) -> float:
         """Save work up to the last checkpoint; return the time of lost work."""
         if self.started is None:
             return 0.0
