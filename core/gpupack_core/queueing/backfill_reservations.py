@@ -26,9 +26,15 @@ class BackfillReservations:
     """
 
     def __init__(
-        self, state: State, sheet: Session, plan: Planner, now: float, *, max_computed: float = inf
+        self,
+        state: State,
+        session: Session,
+        plan: Planner,
+        now: float,
+        *,
+        max_computed: float = inf,
     ) -> None:
-        self._state, self._sheet, self._plan, self._now = state, sheet, plan, now
+        self._state, self._session, self._plan, self._now = state, session, plan, now
         self._computations_left = max_computed
         self.is_postponed = False
         """Whether a reservation is to be computed in a later cycle."""
@@ -133,11 +139,11 @@ class BackfillReservations:
         return self._has_heads_before(job) and len(self._reservations()) < len(self._heads)
 
     def would_delay(self, entry: PendingJob) -> bool:
-        """Tell whether a job of this shape is known to delay a queue head now.
+        """Tell whether a job of this request_class is known to delay a queue head now.
 
-        That is known if an earlier job of the shape was refused and nothing was released since,
-        unless this job ends in time. The result is also true where the delay is unknown in this
-        cycle.
+        That is known if an earlier job of the request class was refused and nothing was released
+        since, unless this job ends in time. The result is also true where the delay is unknown in
+        this cycle.
         """
         delayed = entry.job_class.request_class.delayed_at_release
         if delayed is None and self._computations_left:
@@ -149,11 +155,11 @@ class BackfillReservations:
         if delayed[0] != self._reservations_key(entry.job) or self.ending_in_time((entry,)):
             return False
         return not self._state.pending.has_relevant_release(
-            entry.job_class.request_class, since=delayed[1], cluster=self._sheet.cluster
+            entry.job_class.request_class, since=delayed[1], cluster=self._session.cluster
         )
 
     def remember_delay(self, entry: PendingJob) -> None:
-        """Remember that a job of this shape would delay a queue head wherever it starts now."""
+        """Remember that any job of this request class would delay a queue head now."""
         entry.job_class.request_class.delayed_at_release = (
             self._reservations_key(entry.job),
             self._state.pending.releases,
@@ -187,75 +193,94 @@ class BackfillReservations:
                 return False
             else:
                 crossed.add(reservation.job.id)
-        self._placed += ((room, job.id) for room in placed)
+        self._placed += ((reservation, job.id) for reservation in placed)
         self._discard(crossed)
         if passed:
             self._speculative[job.id] = passed
         return True
 
     def ending_in_time(self, entries: Sequence[PendingJob]) -> list[PendingJob]:
-        """Return the entries of one lane whose jobs end before any reservation starts."""
+        """Return the entries of one job class whose jobs end before any reservation starts."""
         if not entries:
             return []
         least = self._least_urgent(entries)
         if self.is_delay_unknown(least):
             return []
-        rooms = [room for room in self._reservations_before(least) if room.placements is not None]
-        until = min((room.start_at if room.start_at < inf else -inf for room in rooms), default=inf)
+        reservations = [
+            reservation
+            for reservation in self._reservations_before(least)
+            if reservation.placements is not None
+        ]
+        until = min(
+            (
+                reservation.start_at if reservation.start_at < inf else -inf
+                for reservation in reservations
+            ),
+            default=inf,
+        )
         if self._now + entries[0].job_class.shortest_seconds > until:
             return []
-        return [e for e in entries if all(self._ends_before(e.job, room) for room in rooms)]
+        return [
+            e
+            for e in entries
+            if all(self._ends_before(e.job, reservation) for reservation in reservations)
+        ]
 
     def _least_urgent(self, entries: Sequence[PendingJob]) -> Job:
-        """Return the least urgent job of a lane, which is sorted by priority where that counts."""
+        """Return the least urgent job of a class; a class is sorted by priority if that counts."""
         if self._state.quota.rules.by_priority:
             return entries[-1].job
         return min(entries, key=lambda entry: entry.job.priority).job
 
-    def _ends_before(self, job: Job, room: BackfillReservation) -> bool:
+    def _ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
         """Tell whether the job is not in the way: it ends in time, or the head has no places.
 
         An estimate is enough where the job can be preempted for the head.
         """
-        if room.placements is None or self._surely_ends_before(job, room):
+        if reservation.placements is None or self._surely_ends_before(job, reservation):
             return True
         return job.expected_end(
             self._now
-        ) <= room.start_at < inf and self._may_backfill_on_estimate(job, room)
+        ) <= reservation.start_at < inf and self._may_backfill_on_estimate(job, reservation)
 
-    def _surely_ends_before(self, job: Job, room: BackfillReservation) -> bool:
-        return not room.is_estimated and job.latest_end(self._now) <= room.start_at < inf
+    def _surely_ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
+        return (
+            not reservation.is_estimated and job.latest_end(self._now) <= reservation.start_at < inf
+        )
 
-    def _may_backfill_on_estimate(self, job: Job, room: BackfillReservation) -> bool:
+    def _may_backfill_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
         """Tell whether the job may be speculatively backfilled before this head.
 
         It may not once the head would fit without the jobs that were.
         """
-        owed, delay = (
+        delayed, delay = (
             self._state.speculative.delayed_since,
             self._state.quota.rules.max_backfill_delay_seconds,
         )
-        return job.preemptible and room.job.id not in owed and delay < inf
+        return job.preemptible and reservation.job.id not in delayed and delay < inf
 
     def cluster_with_reservations(self, job: Job) -> Cluster | None:
         """Return the cluster with all places held that are kept from the job; None: no places."""
-        rooms = (room for room in self._reservations_before(job) if room.job.id != job.id)
-        reservations = [room for room in rooms if room.placements is not None]
+        reservations = [
+            each
+            for each in self._reservations_before(job)
+            if each.job.id != job.id and each.placements is not None
+        ]
         if not reservations:
             return None
-        owners = frozenset(room.job.id for room in reservations)
+        owners = frozenset(reservation.job.id for reservation in reservations)
         if self._cached_cluster is None or self._cached_cluster[0] != owners:
-            cluster = self._sheet.cluster.overlay()
-            for room in reservations:
-                adopt_job(cluster, room.job, room.placements or ())
+            cluster = self._session.cluster.overlay()
+            for reservation in reservations:
+                adopt_job(cluster, reservation.job, reservation.placements or ())
             self._cached_cluster = owners, cluster
         return self._cached_cluster[1]
 
     def _reservations_key(self, job: Job) -> tuple[object, ...]:
         """Return what identifies the reservations that hold the job back."""
         return tuple(
-            (room.job.id, room.start_at, room.computed_at)
-            for room in self._reservations_before(job)
+            (reservation.job.id, reservation.start_at, reservation.computed_at)
+            for reservation in self._reservations_before(job)
         )
 
     def _holds_back(self, head: Job, job: Job) -> bool:
@@ -270,14 +295,22 @@ class BackfillReservations:
     def _reservations_before(self, job: Job) -> list[BackfillReservation]:
         if not self._has_heads_before(job):
             return []
-        return [room for room in self._reservations() if self._holds_back(room.job, job)]
+        return [
+            reservation
+            for reservation in self._reservations()
+            if self._holds_back(reservation.job, job)
+        ]
 
     def _discard(self, heads: AbstractSet[JobId]) -> None:
         """Discard these reservations and those that rest on them; they are computed when needed."""
         if not heads:
             return
         self._void |= heads
-        made = (number for number, room in enumerate(self._computed) if room.job.id in heads)
+        made = (
+            number
+            for number, reservation in enumerate(self._computed)
+            if reservation.job.id in heads
+        )
         del self._computed[next(made, len(self._computed)) :]
         self._cached_cluster = None
 
@@ -285,7 +318,10 @@ class BackfillReservations:
         if not self._state.quota.rules.by_share:
             return {}
         waited = self._now - self._state.quota.rules.reserve_after_seconds
-        heads = (self._state.pending.get(room.job.id) for room in self._state.backfill_reservations)
+        heads = (
+            self._state.pending.get(reservation.job.id)
+            for reservation in self._state.backfill_reservations
+        )
         return {head.job.id: head.job for head in heads if head and head.pending_since <= waited}
 
     def is_head(self, job: Job) -> bool:
@@ -294,7 +330,10 @@ class BackfillReservations:
 
     def reservation_of(self, job: Job) -> BackfillReservation | None:
         """Return the reservation of a queue head; None: it is unknown in this cycle."""
-        return next((room for room in self._reservations() if room.job.id == job.id), None)
+        return next(
+            (reservation for reservation in self._reservations() if reservation.job.id == job.id),
+            None,
+        )
 
     def remove_head(self, job: Job) -> None:
         """Drop a queue head, because other places are reserved for it in this cycle."""
@@ -313,15 +352,15 @@ class BackfillReservations:
         `complete` False: not all jobs were tried, and the heads of the last cycle may still be
         heads.
         """
-        for room, job_id in self._placed:
-            room.cluster_then.remove(job_id)
-        for room in self._computed:
+        for reservation, job_id in self._placed:
+            reservation.cluster_then.remove(job_id)
+        for reservation in self._computed:
             for running in self._starting:
-                room.cluster_then.remove_running(running)
+                reservation.cluster_then.remove_running(running)
         for running in self._starting:
             self._state.speculative.remove(running.job.id)
-        for guest, heads in self._speculative.items():
-            self._state.speculative.add(guest, heads)
+        for job, heads in self._speculative.items():
+            self._state.speculative.add(job, heads)
         found = [entry.job.id for entry in self._heads]
         if not complete:
             starting = {running.job.id for running in self._starting}
@@ -329,32 +368,33 @@ class BackfillReservations:
             found += [job for job in before if job not in starting and job not in found]
         self._state.heads = tuple(found)
         heads = set(self._state.heads)
-        made = {room.job.id for room in self._computed}
+        made = {reservation.job.id for reservation in self._computed}
         old = [
-            room
-            for room in self._state.backfill_reservations
-            if room.job.id not in made | self._void
+            reservation
+            for reservation in self._state.backfill_reservations
+            if reservation.job.id not in made | self._void
         ]
         self._state.backfill_reservations = [
-            room for room in (*self._computed, *old) if room.job.id in heads
+            reservation for reservation in (*self._computed, *old) if reservation.job.id in heads
         ]
 
     def _reservations(self) -> list[BackfillReservation]:
         """Return the reservations of all heads, or of the first ones: the rest is put off."""
         while len(self._computed) < len(self._heads):
             job = self._heads[len(self._computed)].job
-            room = self._valid_reservation(job)
-            if room is None and not self._computations_left:
+            reservation = self._valid_reservation(job)
+            if reservation is None and not self._computations_left:
                 self.is_postponed, self.due_at = True, self._now
                 break
-            if room is None:
+            if reservation is None:
                 self._computations_left -= 1
-                room = self._compute(job)
+                reservation = self._compute(job)
             self._cached_cluster = None
-            self._computed.append(room)
-            if room.start_at < inf:
+            self._computed.append(reservation)
+            if reservation.start_at < inf:
                 self.due_at = min(
-                    self.due_at, max(room.computed_at + RECOMPUTE_AFTER_SECONDS, room.start_at)
+                    self.due_at,
+                    max(reservation.computed_at + RECOMPUTE_AFTER_SECONDS, reservation.start_at),
                 )
         return self._computed
 
@@ -368,7 +408,7 @@ class BackfillReservations:
         if (
             found.start_at == inf
             and found.placements is not None
-            and not self._state.running.guessed
+            and not self._state.running.has_unknown_durations
         ):
             return found
         lasts = found.computed_at + RECOMPUTE_AFTER_SECONDS
@@ -391,20 +431,22 @@ class BackfillReservations:
         )
 
     def _is_speculative_before(self, running: RunningJob, head: Job) -> bool:
-        guest = running.job.id
-        return guest in self._state.speculative.jobs_before(
+        job = running.job.id
+        return job in self._state.speculative.jobs_before(
             head.id
-        ) or head.id in self._speculative.get(guest, ())
+        ) or head.id in self._speculative.get(job, ())
 
     def _fits_now(self, found: BackfillReservation) -> bool:
         """Tell whether a head that is not admitted in this cycle fits sooner than estimated."""
         if found.job.id not in self._skipped or found.start_at <= self._now:
             return False
-        return self._plan(self._sheet.cluster, found.job) is not None
+        return self._plan(self._session.cluster, found.job) is not None
 
     def _remove_jobs_behind(self, found: BackfillReservation) -> None:
         """Remove jobs that may now be behind it: they were before it, and still wait."""
-        before = {room.job.id for room in self._computed} | {job_id for _, job_id in self._placed}
+        before = {reservation.job.id for reservation in self._computed} | {
+            job_id for _, job_id in self._placed
+        }
         for other in found.cluster_then.placed_jobs():
             behind = other not in before and other != found.job.id
             if behind and other in self._state.pending and other not in self._state.reserved:
@@ -413,14 +455,14 @@ class BackfillReservations:
     def _compute(self, job: Job) -> BackfillReservation:
         """Compute the reservation of a head, with the reservations of the heads before it held.
 
-        Guests of the head and all extra workers count as gone.
+        Jobs that were backfilled before the head and all extra workers count as removed.
         """
         self.has_computed = True
-        cluster = self._sheet.cluster.overlay()
-        guests = self._speculative_before(job)
+        cluster = self._session.cluster.overlay()
+        backfilled = self._speculative_before(job)
         extras = self._extra_workers()
-        gone = {one.job.id: one for one in (*guests, *extras)}
-        for one in gone.values():
+        removed = {one.job.id: one for one in (*backfilled, *extras)}
+        for one in removed.values():
             for placement in one.placements:
                 cluster.suppose_free(placement)
         starting = {one.job.id for one in self._starting}
@@ -429,12 +471,12 @@ class BackfillReservations:
             for job_id, each in self._state.reserved.items()
             if job_id not in starting
         }
-        future = ProjectedCluster(cluster, self._ends(guests), removed=gone, placed=reserved)
+        future = ProjectedCluster(cluster, self._ends(backfilled), removed=removed, placed=reserved)
         placements: Places | None
         guessed = future.is_estimated and self._state.quota.rules.max_backfill_delay_seconds < inf
         for other in self._computed:
             future.adopt(other.job, other.placements or ())
-        may_fit = guests or extras or job.id in self._skipped
+        may_fit = backfilled or extras or job.id in self._skipped
         placements = self._plan(cluster, job) if may_fit else None
         at = self._now
         if placements is None:
@@ -449,9 +491,7 @@ class BackfillReservations:
         They can be preempted for it, so its reservation does not depend on their ends.
         """
         known = set(self._state.speculative.jobs_before(job.id))
-        running = [
-            self._state.running.get(guest) for guest in known - self._state.running_victims()
-        ]
+        running = [self._state.running.get(job) for job in known - self._state.running_victims()]
         return [one for one in running if one is not None] + [
             one for one in self._starting if job.id in self._speculative.get(one.job.id, ())
         ]
@@ -459,13 +499,15 @@ class BackfillReservations:
     def _extra_workers(self) -> list[RunningJob]:
         """Return the extra workers of elastic gangs, which are preempted for any pending job."""
         starting = [running for running in self._starting if running.job.extends is not None]
-        return [*self._state.running.extras.values(), *starting]
+        return [*self._state.running.extra_workers.values(), *starting]
 
-    def _ends(self, guests: Sequence[RunningJob]) -> JobEnds:
+    def _ends(self, backfilled: Sequence[RunningJob]) -> JobEnds:
         """Return the ends of jobs that run and of jobs that start in this cycle."""
-        census = self._state.running.census
-        if guests:
-            return census.ends(self._now, self._starting, [guest.job.id for guest in guests])
+        table = self._state.running.table
+        if backfilled:
+            return table.expected_ends(
+                self._now, self._starting, [job.job.id for job in backfilled]
+            )
         if self._cached_ends is None or self._cached_ends[0] != len(self._starting):
-            self._cached_ends = len(self._starting), census.ends(self._now, self._starting)
+            self._cached_ends = len(self._starting), table.expected_ends(self._now, self._starting)
         return self._cached_ends[1]

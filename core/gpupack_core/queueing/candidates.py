@@ -32,7 +32,7 @@ class Parts(NamedTuple):
     columns are milli-GPU, milli-CPU and MiB.
     """
 
-    of: IntArray
+    candidate: IntArray
     node: IntArray
     milli: IntArray
     cpu: IntArray
@@ -77,7 +77,7 @@ class Candidates(Sequence[Candidate]):
             made = self._made[at] = Candidate(self._running[at], cost)
         return made
 
-    def cheaper(self, cost: Cost) -> int:
+    def count_cheaper(self, cost: Cost) -> int:
         """Return how many candidates cost less than `cost`."""
         return bisect_left(self, cost, key=attrgetter("cost"))
 
@@ -95,6 +95,6 @@ def cost_of(victims: Sequence[Candidate]) -> Cost:
     return sum(lost), sum(milli), sum(jobs)
 
 
-def order(one: Candidate) -> tuple[Cost, str]:
+def cost_key(one: Candidate) -> tuple[Cost, str]:
     """Return a sort key that puts the cheapest candidate first."""
     return one.cost, one.running.job.id

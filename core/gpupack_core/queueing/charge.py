@@ -89,7 +89,8 @@ class ModelKeys:
         keys = {
             self.of(model)
             for model in cluster.model_names.in_use
-            if not request.models or any(may_match(asked, model) for asked in request.models)
+            if not request.models
+            or any(may_match(requested, model) for requested in request.models)
         }
         return tuple(sorted(keys))
 
@@ -97,11 +98,11 @@ class ModelKeys:
         """Return the allowed keys and those of GPUs that may be added later, in a fixed order."""
         if not request.models:
             return self.all()
-        others = {self.of(asked) for asked in request.models}
+        others = {self.of(requested) for requested in request.models}
         others |= {
             ModelKey(name)
             for name in self._names
-            if any(matches_model(asked, name) for asked in request.models)
+            if any(matches_model(requested, name) for requested in request.models)
         }
         return tuple(sorted(others.union(self.allowed(cluster, request))))
 

@@ -17,15 +17,20 @@ from math import inf
 
 from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.candidates import Candidates
-from gpupack_core.queueing.census import Loss
 from gpupack_core.queueing.charge import Charge, min_charge
-from gpupack_core.queueing.compaction import Compacted, Compaction, Leaving, Placing
+from gpupack_core.queueing.consolidation_search import (
+    ConsolidationPlan,
+    ConsolidationSearch,
+    MovingJob,
+    PlacementStatement,
+)
 from gpupack_core.queueing.decisions import Consolidate, Move, Preempt, PreemptionReason, Victim
 from gpupack_core.queueing.job import Job, RunningJob
 from gpupack_core.queueing.move_policy import MovePolicy
 from gpupack_core.queueing.pending_jobs import PendingJob
 from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.reservation import BackfillReservation
+from gpupack_core.queueing.running_table import Loss
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
 from gpupack_core.serving import seen_for
@@ -48,13 +53,13 @@ class ConsolidationPlanner:
     def __init__(
         self,
         state: State,
-        sheet: Session,
-        within: QuotaPlanner,
-        foresight: BackfillReservations,
+        session: Session,
+        planner: QuotaPlanner,
+        reservations: BackfillReservations,
         now: float,
     ) -> None:
-        self._state, self._session, self._planner, self._now = state, sheet, within, now
-        self._reservations, self._rules = foresight, state.quota.rules.consolidation
+        self._state, self._session, self._planner, self._now = state, session, planner, now
+        self._reservations, self._rules = reservations, state.quota.rules.consolidation
         self._has_searched = False
         self.due_at = inf
         """The next time at which a search could have another result."""
@@ -66,13 +71,13 @@ class ConsolidationPlanner:
         """
         if not self._may_search(entry):
             return None
-        room = self._reservations.reservation_of(entry.job)
-        if room is None:
+        reservation = self._reservations.reservation_of(entry.job)
+        if reservation is None:
             return None
         if postpone or self._has_searched or self._reservations.has_computed:
             self.due_at = self._now
             return None
-        gained = self._gain(entry.job, room)
+        gained = self._gain(entry.job, reservation)
         found = self._search(entry.job, self._rules.ratio * gained) if gained > 0 else None
         if found is None:
             entry.job_class.consolidation_searched_at = self._now
@@ -102,55 +107,55 @@ class ConsolidationPlanner:
         free = seen_for(self._session.cluster, job.gang.request).free_gpu_milli
         return int(free.sum()) >= min_charge(job.gang)
 
-    def _gain(self, job: Job, room: BackfillReservation) -> float:
+    def _gain(self, job: Job, reservation: BackfillReservation) -> float:
         """Return the gain of a start now, in milli-GPU times seconds."""
-        if room.placements is None:
+        if reservation.placements is None:
             return 0.0
         lasts = job.expected_end(0.0)
         return min_charge(job.gang) * min(
-            room.start_at - self._now, lasts, self._rules.horizon_seconds
+            reservation.start_at - self._now, lasts, self._rules.horizon_seconds
         )
 
-    def _search(self, job: Job, budget: float) -> Compacted | None:
+    def _search(self, job: Job, budget: float) -> ConsolidationPlan | None:
         self._has_searched = True
-        books, cluster = self._state.quota, self._session.cluster
-        keys = frozenset(books.keys.allowed(cluster, job.gang.request))
-        rights = MovePolicy(books, job, keys)
+        quota, cluster = self._state.quota, self._session.cluster
+        keys = frozenset(quota.keys.allowed(cluster, job.gang.request))
+        rights = MovePolicy(quota, job, keys)
         candidates = self._candidates(rights)
         if not candidates:
             return None
-        beside = self._reservations.cluster_with_reservations(job)
-        compaction = Compaction(
+        reserved = self._reservations.cluster_with_reservations(job)
+        compaction = ConsolidationSearch(
             job,
-            cluster if beside is None else beside,
+            cluster if reserved is None else reserved,
             candidates,
-            Placing(books, self._planner),
-            most=self._rules.max_moves,
+            PlacementStatement(quota, self._planner),
+            max_moves=self._rules.max_moves,
             budget=budget,
         )
         found = compaction.run()
-        if found is None or not books.fits_with_victims(job.tenant, found.charge):
+        if found is None or not quota.fits_with_victims(job.tenant, found.charge):
             return None
-        if sum(map(self._cost, found.leaving)) > budget:
+        if sum(map(self._cost, found.moving)) > budget:
             return None
-        fair = all(rights.allows(one.running, found.charge) for one in found.leaving)
+        fair = all(rights.allows(one.running, found.charge) for one in found.moving)
         return found if fair else None
 
-    def _cost(self, leaving: Leaving) -> float:
+    def _cost(self, leaving: MovingJob) -> float:
         """Return the cost of one move, including the extra workers that end with the gang."""
         extras = self._state.extra_workers_of([leaving.running])
-        beside = sum(milli for extra in extras for milli in extra.charge.values())
-        return leaving.cost + beside * self._rules.restart_seconds
+        extra_milli = sum(milli for extra in extras for milli in extra.charge.values())
+        return leaving.cost + extra_milli * self._rules.restart_seconds
 
     def _candidates(self, rights: MovePolicy) -> Candidates:
-        census, state = self._state.running.census, self._state
+        table, state = self._state.running.table, self._state
         kinds = {
             number: self._rules.calm_seconds
-            for _, of_tenant in census.kinds()
+            for _, of_tenant in table.kinds()
             for number, sample in of_tenant.items()
             if rights.may_move(sample)
         }
-        candidates, later = census.candidates(
+        candidates, later = table.candidates(
             kinds,
             self._now,
             state.running_victims() | state.stuck,
@@ -159,8 +164,10 @@ class ConsolidationPlanner:
         self.due_at = min(self.due_at, later)
         return candidates
 
-    def _consolidation(self, job: Job, found: Compacted, gained: float) -> PlannedConsolidation:
-        leaving = found.leaving
+    def _consolidation(
+        self, job: Job, found: ConsolidationPlan, gained: float
+    ) -> PlannedConsolidation:
+        leaving = found.moving
         victims = tuple(
             Victim(one.running.job.id, PreemptionReason.CONSOLIDATION, self._cost(one) / WHOLE_GPU)
             for one in leaving

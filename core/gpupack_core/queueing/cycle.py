@@ -10,7 +10,7 @@
                                     └ otherwise it waits; in strict order, all jobs behind it, too
                               ─► elastic gangs: GPUs that no pending job can use ─► Admit
 
-A cycle changes nothing but the memory of failures. It books its decisions on a sheet.
+A cycle changes nothing but the memory of failures. It holds its decisions in a session.
 """
 
 from collections.abc import Collection, Iterable
@@ -61,7 +61,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class _ClassCursor:
-    """The jobs of a lane that have not been tried yet, the next one first."""
+    """The jobs of a job class that have not been tried yet, the next one first."""
 
     job_class: JobClass
     entries: list[PendingJob]
@@ -227,29 +227,30 @@ class Cycle:
         """Try the pending jobs in their order.
 
         An admission makes its tenant's share larger. That can only move jobs back in the order,
-        which is seen when their turn comes. Victims make shares smaller, and then the order is
+        which is seen when they are next. Victims make shares smaller, and then the order is
         computed again.
         """
         heap = [
-            (self._order.precedence(turn.entry), n, turn) for n, turn in enumerate(self._cursors())
+            (self._order.precedence(cursor.entry), n, cursor)
+            for n, cursor in enumerate(self._cursors())
         ]
         heapify(heap)
         while heap and TOP not in self._blocked:
             if len(self._admitted) >= self._restrictions.max_admissions:
                 self._complete = False
                 return
-            expected, number, turn = heappop(heap)
-            entry = turn.entry
+            expected, number, cursor = heappop(heap)
+            entry = cursor.entry
             if self._is_blocked(entry.job.tenant):
                 continue
             precedence = self._order.precedence(entry)
             if precedence > expected:
-                heappush(heap, (precedence, number, turn))
+                heappush(heap, (precedence, number, cursor))
                 continue
             preemptions = len(self._preemptions)
-            self._try_next(turn)
-            if turn.next < len(turn.entries):
-                heappush(heap, (self._order.precedence(turn.entry), number, turn))
+            self._try_next(cursor)
+            if cursor.next < len(cursor.entries):
+                heappush(heap, (self._order.precedence(cursor.entry), number, cursor))
             if self._rules.by_share and len(self._preemptions) > preemptions:
                 heap = [(self._order.precedence(t.entry), n, t) for _, n, t in heap]
                 heapify(heap)
@@ -259,19 +260,19 @@ class Cycle:
         if not self._complete or TOP in self._blocked:
             return
         heap = [
-            (self._order.precedence(turn.entry), n, turn)
-            for n, turn in enumerate(self._growth_candidates())
+            (self._order.precedence(cursor.entry), n, cursor)
+            for n, cursor in enumerate(self._growth_candidates())
         ]
         heapify(heap)
         while heap:
             if len(self._admitted) >= self._restrictions.max_admissions:
                 self._complete = False
                 return
-            _, number, turn = heappop(heap)
-            if self._is_blocked(turn.entry.job.tenant):
+            _, number, cursor = heappop(heap)
+            if self._is_blocked(cursor.entry.job.tenant):
                 continue
-            if self._try_admit(turn.entry) is Outcome.ADMITTED and turn.advance():
-                heappush(heap, (self._order.precedence(turn.entry), number, turn))
+            if self._try_admit(cursor.entry) is Outcome.ADMITTED and cursor.advance():
+                heappush(heap, (self._order.precedence(cursor.entry), number, cursor))
 
     def _growth_candidates(self) -> list[GrowthCandidates]:
         """Return the gangs that start now, and those that were not resized recently.
@@ -279,7 +280,7 @@ class Cycle:
         Gangs that are to end, to move or to shrink are left out of the latter.
         """
         state = self._state
-        turns = state.elastic.extra_workers_of_starting(self._starting_elastic, self._now)
+        cursors = state.elastic.extra_workers_of_starting(self._starting_elastic, self._now)
         if state.elastic:
             ready, resized = state.elastic.find_growable(
                 state.pending,
@@ -287,38 +288,42 @@ class Cycle:
                 leaving=self._ending_jobs(),
                 calm_since=self._now - self._rules.grow_after_seconds,
             )
-            turns += ready
+            cursors += ready
             self._due_at = min(self._due_at, resized + self._rules.grow_after_seconds)
-        return [turn for turn in turns if turn.entry.job.tenant not in self._restrictions.excluded]
+        return [
+            cursor
+            for cursor in cursors
+            if cursor.entry.job.tenant not in self._restrictions.excluded
+        ]
 
     def _ending_jobs(self) -> set[JobId]:
         """Return the jobs that are to end or to move, and the gangs whose extra workers are."""
         ids = self._state.running_victims() | {move.job for move in self._moves}
         made = [*self._preemptions, *(each.preempt for each in self._consolidations)]
         ids |= {victim.job for preempt in made for victim in preempt.victims}
-        extras = (self._state.running.extras.get(job) for job in tuple(ids))
+        extras = (self._state.running.extra_workers.get(job) for job in tuple(ids))
         return ids | {one.job.extends for one in extras if one and one.job.extends is not None}
 
-    def _try_next(self, turn: _ClassCursor) -> None:
-        """Try the next job of a lane, and apply the outcome to the other jobs of the lane."""
-        entry = turn.entry
+    def _try_next(self, cursor: _ClassCursor) -> None:
+        """Try the next job of a class, and apply the outcome to the other jobs of the class."""
+        entry = cursor.entry
         if entry.job.tenant in self._restrictions.excluded:
-            self._skip_class(turn)
+            self._skip_class(cursor)
             return
         outcome = self._try_admit(entry)
         if outcome is Outcome.ADMITTED:
-            turn.next += 1
+            cursor.next += 1
         elif outcome is Outcome.WOULD_DELAY:
             self._block(entry.job.tenant)
-            turn.entries = self._reservations.ending_in_time(turn.entries[turn.next + 1 :])
-            turn.next = 0
+            cursor.entries = self._reservations.ending_in_time(cursor.entries[cursor.next + 1 :])
+            cursor.next = 0
         elif outcome is Outcome.VICTIMS_HOLD_QUOTA:
-            turn.entries = []
+            cursor.entries = []
             self._without_quota.add(entry.job.tenant)
         elif self._preempt_speculative(entry, outcome) or self._preempt(entry):
-            turn.next += 1
+            cursor.next += 1
         else:
-            turn.entries = []
+            cursor.entries = []
             if outcome is Outcome.NO_ROOM:
                 self._block(entry.job.tenant)
                 self._reservations.add_head(entry)
@@ -326,10 +331,10 @@ class Cycle:
             else:
                 self._without_quota.add(entry.job.tenant)
 
-    def _skip_class(self, turn: _ClassCursor) -> None:
+    def _skip_class(self, cursor: _ClassCursor) -> None:
         """Skip a job whose tenant is excluded from this cycle; keep its reservation."""
-        entry = turn.entry
-        turn.entries = []
+        entry = cursor.entry
+        cursor.entries = []
         if not self._planner.may_fit_quota(self._session.cluster, entry.job):
             self._without_quota.add(entry.job.tenant)
             return
@@ -361,10 +366,10 @@ class Cycle:
         if self._reservations.is_delay_unknown(job):
             return Outcome.WOULD_DELAY
         if not self._reservations.try_backfill(job, found[0]):
-            beside = self._place_outside_reservations(entry)
-            if isinstance(beside, Outcome):
-                return beside
-            found = beside
+            placed = self._place_outside_reservations(entry)
+            if isinstance(placed, Outcome):
+                return placed
+            found = placed
         self._admit(job, *found)
         return Outcome.ADMITTED
 
@@ -479,35 +484,38 @@ class Cycle:
             self._blocked.add(scope)
 
     def _cursors(self) -> list[_ClassCursor]:
-        """Return the turns of all pending jobs but those with reserved places."""
+        """Return the cursors of all pending jobs but those with reserved places."""
         waiting, reserved = self._state.pending, self._state.reserved
         entries = [waiting.get(job) for job in reserved]
         apart = {id(entry.job_class) for entry in entries if entry is not None}
-        turns = []
-        for lane in self._classes_to_try():
-            if id(lane) in apart:
-                rest = [entry for entry in lane.entries if entry.job.id not in reserved]
-                turns.append(_ClassCursor(lane, rest))
+        cursors = []
+        for job_class in self._classes_to_try():
+            if id(job_class) in apart:
+                rest = [entry for entry in job_class.entries if entry.job.id not in reserved]
+                cursors.append(_ClassCursor(job_class, rest))
             else:
-                turns.append(_ClassCursor(lane, lane.entries))
-        return [turn for turn in turns if turn.entries]
+                cursors.append(_ClassCursor(job_class, job_class.entries))
+        return [cursor for cursor in cursors if cursor.entries]
 
     def _classes_to_try(self) -> Iterable[JobClass]:
-        """Return the lanes to try.
+        """Return the job classes to try.
 
-        A lane that is known to fail is left out where its failure has no effect on other lanes.
+        A job class that is known to fail is left out where its failure has no effect on other job
+        classes.
         """
         waiting, rules = self._state.pending, self._rules
         looks_at_all = (
             rules.order is OrderPolicy.STRICT
             or rules.reserve_after_seconds < inf
             or rules.preemption.any
-            or bool(self._state.running.extras)
+            or bool(self._state.running.extra_workers)
             or any(cohort.order for cohort in self._quota.quotas.cohorts)
         )
         if looks_at_all:
             return waiting.job_classes()
         cluster = self._session.cluster
         return [
-            lane for lane in waiting.job_classes() if waiting.may_fit(lane.request_class, cluster)
+            job_class
+            for job_class in waiting.job_classes()
+            if waiting.may_fit(job_class.request_class, cluster)
         ]

@@ -38,18 +38,18 @@ class DirectAdmission:
         return Explainer(self._state, self._cluster, self._plan, self._now).explain(entry)
 
     def _place(self, job: Job) -> Places | None:
-        sheet = self._session.cluster
-        if self._is_behind_queue_head(job) or not self._planner.may_fit_quota(sheet, job):
+        cluster = self._session.cluster
+        if self._is_behind_queue_head(job) or not self._planner.may_fit_quota(cluster, job):
             return None
-        found = self._planner.place(sheet, job)
+        found = self._planner.place(cluster, job)
         if found is None or not self._fits_with_victims(job, found[1]):
             return None
         self._reservations.add_last_heads()
         try:
             if self._reservations.try_backfill(job, found[0]):
                 return found[0]
-            beside = self._reservations.cluster_with_reservations(job)
-            found = None if beside is None else self._planner.place(beside, job)
+            reserved = self._reservations.cluster_with_reservations(job)
+            found = None if reserved is None else self._planner.place(reserved, job)
             if found is None or not self._fits_with_victims(job, found[1]):
                 return None
             return found[0] if self._reservations.try_backfill(job, found[0]) else None

@@ -20,13 +20,13 @@ import numpy as np
 from gpupack_core.queueing.job import Tenant
 
 QUANTILE: Final = 0.9
-LEAST: Final = 5
+MIN_SAMPLES: Final = 5
 """The minimum number of durations for an estimate."""
-KEPT: Final = 20
+MAX_SAMPLES: Final = 20
 """The maximum number of durations that are kept per name."""
-NAMES: Final = 64
+MAX_NAMES: Final = 64
 """The maximum number of names per tenant."""
-TENANTS: Final = 1024
+MAX_TENANTS: Final = 1024
 
 
 _RANDOM: Final = re.compile("-[bcdfghjklmnpqrstvwxz2456789]{5}$")
@@ -48,16 +48,16 @@ def common_name(name: str) -> str:
 
 
 @dataclass(slots=True)
-class Sample:
+class LastDurations:
     """The last durations of one name, in seconds, and their quantile."""
 
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     estimate: float | None = None
 
     def add(self, seconds: float) -> None:
         """Add a duration."""
         self.seconds.append(seconds)
-        if len(self.seconds) >= LEAST:
+        if len(self.seconds) >= MIN_SAMPLES:
             self.estimate = float(np.quantile(self.seconds, QUANTILE, method="higher"))
 
 
@@ -65,7 +65,7 @@ class DurationEstimates:
     """Learned durations by tenant and name; mutable, and bounded."""
 
     def __init__(self) -> None:
-        self._of: OrderedDict[Tenant, OrderedDict[str, Sample]] = OrderedDict()
+        self._of: OrderedDict[Tenant, OrderedDict[str, LastDurations]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of names of all tenants."""
@@ -79,13 +79,13 @@ class DurationEstimates:
         if not completed and (known is None or seconds <= known):
             return
         names = self._of.setdefault(tenant, OrderedDict())
-        sample = names.setdefault(name, Sample())
+        sample = names.setdefault(name, LastDurations())
         names.move_to_end(name)
         self._of.move_to_end(tenant)
         sample.add(seconds)
-        if len(names) > NAMES:
+        if len(names) > MAX_NAMES:
             names.popitem(last=False)
-        if len(self._of) > TENANTS:
+        if len(self._of) > MAX_TENANTS:
             self._of.popitem(last=False)
 
     def estimate(self, tenant: Tenant, name: str) -> float | None:

@@ -49,7 +49,7 @@ class _GangSize:
 
 @dataclass(slots=True, eq=False)
 class GrowthCandidates:
-    """The gangs of one lane that may grow in this cycle, and the next extra worker of the first."""
+    """The gangs of one class that may grow in this cycle, with the first one's next worker."""
 
     entries: Sequence[PendingJob]
     _elastic: "ElasticGangs"
@@ -162,15 +162,15 @@ class ElasticGangs:
             calm_since: a gang that was resized later may not grow yet.
 
         Returns:
-            the gangs by lane, and the earliest time at which a gang that may not grow yet was
+            the gangs by job class, and the earliest time at which a gang that may not grow yet was
             resized; infinity: there is none.
         """
         found, since = [], inf
-        for lane in self._growing.job_classes():
-            if not waiting.may_fit(lane.request_class, cluster):
+        for job_class in self._growing.job_classes():
+            if not waiting.may_fit(job_class.request_class, cluster):
                 continue
             ready = []
-            for entry in lane.entries:
+            for entry in job_class.entries:
                 resized = self._sizes[entry.job.id].since
                 if resized > calm_since:
                     since = min(since, resized)
@@ -188,7 +188,7 @@ class ElasticGangs:
         for job in starting:
             if len(self.extra_workers_of(job.id)) < job.extra_workers:
                 fresh.add(_any_extra_worker(job), now)
-        return [GrowthCandidates(lane.entries, self) for lane in fresh.job_classes()]
+        return [GrowthCandidates(job_class.entries, self) for job_class in fresh.job_classes()]
 
 
 def _any_extra_worker(job: Job) -> Job:

@@ -91,9 +91,9 @@ class Explainer:
         )
         if reason not in _MAY_PREEMPT or position > MAX_AHEAD or not self._is_head(entry):
             return start
-        foresight = BackfillReservations(self._state, self._session, self._plan, self._now)
+        reservations = BackfillReservations(self._state, self._session, self._plan, self._now)
         preemptor = PreemptionPlanner(
-            self._state, self._session, self._planner, foresight, self._now
+            self._state, self._session, self._planner, reservations, self._now
         )
         begins = preemptor.earliest_preemption(entry.job)
         by = latest_start(start)
@@ -102,9 +102,9 @@ class Explainer:
         return WhenReleased(preempts_at=begins, latest=by)
 
     def _is_head(self, entry: PendingJob) -> bool:
-        """Tell whether jobs may be preempted for it: only for the first of its lane.
+        """Tell whether jobs may be preempted for it: only for the first of its job_class.
 
-        A job that does not wait in the queue is alone in its lane.
+        A job that does not wait in the queue is alone in its job_class.
         """
         return not entry.job_class.entries or entry.job_class.head is entry
 
@@ -121,10 +121,10 @@ class Explainer:
         places = self._planner.plan(cluster, job)
         if places is None:
             return self._does_not_fit(entry, cluster)
-        payable = self._planner.permitted(cluster, job, places)
-        if payable is None:
+        permitted = self._planner.permitted(cluster, job, places)
+        if permitted is None:
             return self._lacks_quota(job, cluster)
-        if not self._quota.fits_with_victims(job.tenant, payable[1]):
+        if not self._quota.fits_with_victims(job.tenant, permitted[1]):
             ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
             return _Cause(WaitReason.VICTIMS_END, reasons.WAITING_FOR_QUOTA, ending)
         return (
@@ -208,17 +208,19 @@ class Explainer:
     def _blocked_by_reservation(self, entry: PendingJob) -> _Cause | None:
         """Return the queue head whose reservation it would delay; None: there is none."""
         job, after = entry.job, self._quota.rules.reserve_after_seconds
-        for kept in self._state.backfill_reservations:
-            head = self._state.pending.get(kept.job.id)
-            if kept.placements is None or head is None or head.job.id == job.id:
+        for reservation in self._state.backfill_reservations:
+            head = self._state.pending.get(reservation.job.id)
+            if reservation.placements is None or head is None or head.job.id == job.id:
                 continue
             is_due = head.pending_since + after <= self._now
             if is_due or head.rank.minus_priority < entry.rank.minus_priority:
-                return self._reservation_cause(head, kept, job)
+                return self._reservation_cause(head, reservation, job)
         return None
 
-    def _reservation_cause(self, head: PendingJob, kept: BackfillReservation, job: Job) -> _Cause:
-        within = kept.start_at - self._now if kept.start_at < inf else None
+    def _reservation_cause(
+        self, head: PendingJob, reservation: BackfillReservation, job: Job
+    ) -> _Cause:
+        within = reservation.start_at - self._now if reservation.start_at < inf else None
         head_name = reasons.name_of(head.job, to=job)
         text = reasons.blocked_by_reservation(head_name, self._now - head.pending_since, within)
         lasting = reasons.blocked_by_reservation_of(head_name)

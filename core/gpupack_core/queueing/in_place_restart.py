@@ -22,7 +22,7 @@ def is_held_by_last_attempt(
     if not reservation.in_place:
         return False
     emptied = cluster.overlay()
-    for one in running.of(reservation.job.tenant):
+    for one in running.of_tenant(reservation.job.tenant):
         if _overlaps(one, reservation):
             for placement in one.placements:
                 emptied.suppose_free(placement)

@@ -22,8 +22,8 @@ class MovePolicy:
     The quota usage stays as it is.
     """
 
-    def __init__(self, books: QuotaUsage, job: Job, keys: frozenset[ModelKey]) -> None:
-        self._quota, self._job, self._keys = books, job, keys
+    def __init__(self, quota: QuotaUsage, job: Job, keys: frozenset[ModelKey]) -> None:
+        self._quota, self._job, self._keys = quota, job, keys
         self._partings: dict[Tenant, tuple[TreeNode, TreeNode]] = {}
 
     def may_move(self, running: RunningJob) -> bool:

@@ -39,11 +39,11 @@ class MovePlanner:
     """The moves of one cycle."""
 
     def __init__(
-        self, state: State, sheet: Session, within: QuotaPlanner, plan: Planner, now: float
+        self, state: State, session: Session, planner: QuotaPlanner, plan: Planner, now: float
     ) -> None:
-        self._state, self._session, self._planner, self._now = state, sheet, within, now
+        self._state, self._session, self._planner, self._now = state, session, planner, now
         self._reservations = BackfillReservations(
-            state, sheet, plan, now, max_computed=state.quota.rules.max_reservations_per_cycle
+            state, session, plan, now, max_computed=state.quota.rules.max_reservations_per_cycle
         )
         self._failed: set[tuple[Tenant, Gang]] = set()
         self._plans = 0
@@ -99,8 +99,8 @@ class MovePlanner:
 
     def _without(self, running: RunningJob) -> Cluster:
         """Return what is free once the job has ended, without places reserved for queue heads."""
-        kept = self._reservations.cluster_with_reservations(running.job)
-        cluster = (self._session.cluster if kept is None else kept).overlay()
+        reserved = self._reservations.cluster_with_reservations(running.job)
+        cluster = (self._session.cluster if reserved is None else reserved).overlay()
         for placement in running.placements:
             cluster.suppose_free(placement)
         return cluster

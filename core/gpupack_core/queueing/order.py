@@ -17,9 +17,9 @@ tenants within a cohort by theirs.
 
 
 class Order:
-    """The current order. A call of `forget` must follow each change of `felt`.
+    """The current order. A call of `forget` must follow each change of `usage`.
 
-    `felt` None: shares do not count.
+    `usage` None: shares do not count.
     """
 
     def __init__(self, usage: Usage | None) -> None:
@@ -41,18 +41,18 @@ class Order:
 
     def position(self, entry: PendingJob, waiting: PendingJobs) -> int:
         """Return its position; 1 is the first. Admissions before it change shares and positions."""
-        return 1 + sum(self.count_before(entry, lane) for lane in waiting.job_classes())
+        return 1 + sum(self.count_before(entry, job_class) for job_class in waiting.job_classes())
 
     def jobs_before(self, entry: PendingJob, waiting: PendingJobs) -> list[Job]:
-        """Return the jobs before it, lane by lane."""
+        """Return the jobs before it, job_class by job_class."""
         return [
             other.job
-            for lane in waiting.job_classes()
-            for other in lane.entries[: self.count_before(entry, lane)]
+            for job_class in waiting.job_classes()
+            for other in job_class.entries[: self.count_before(entry, job_class)]
         ]
 
     def count_before(self, entry: PendingJob, job_class: JobClass) -> int:
-        """Return the number of jobs of the lane before it. Ranks begin with the priority."""
+        """Return the number of jobs of the job class before it. Ranks begin with the priority."""
         ours, theirs = self._shares_of(entry.job.tenant), self._shares_of(job_class.tenant)
         by_priority = attrgetter("rank.minus_priority")
         if theirs < ours:

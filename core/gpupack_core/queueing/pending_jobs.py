@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pending jobs, in lanes: jobs of one tenant with equal requests.
+"""Pending jobs, in classes: jobs of one tenant with equal requests.
 
-When one job of a shape does not fit, no job of the shape does, and none will until something is
-released: placements only take. Even then only the nodes on which something was released can make a
-difference. So a shape that failed stays closed until one of those nodes has space for one of its
-workers, by a few comparisons of numbers. A long queue then costs what its lanes cost, not what its
-jobs cost, and a plan is made only where it has a chance.
+When one job of a request class does not fit, no job of the request class does, and none will until
+something is released: placements only take. Even then only the nodes on which something was
+released can make a difference. So a request class that failed stays closed until one of those nodes
+has space for one of its workers, by a few comparisons of numbers. A long queue then costs what its
+job classes cost, not what its jobs cost, and a plan is made only where it has a chance.
 """
 
 from bisect import bisect_left, insort
@@ -25,13 +25,13 @@ from gpupack_core.units import WHOLE_GPU
 _MAX_RELEASED_ROWS = 4096
 """The number of freed rows that are kept.
 
-A shape that failed before those is tried again without a check.
+A request class that failed before those is tried again without a check.
 """
 
 _MAX_REQUEST_CLASSES = 512
 """The number of shapes that are kept although no job of them waits.
 
-The next job of a shape that failed need not be tried.
+The next job of a request class that failed need not be tried.
 """
 
 
@@ -59,7 +59,7 @@ class RequestClass:
 
 @dataclass(slots=True, eq=False)
 class JobClass:
-    """Entries of one tenant and shape, by rank."""
+    """Entries of one tenant and request class, by rank."""
 
     tenant: Tenant
     request_class: RequestClass
@@ -73,7 +73,7 @@ class JobClass:
 
     @property
     def head(self) -> PendingJob:
-        """Return the first entry of a lane that is not empty."""
+        """Return the first entry of a job class that is not empty."""
         return self.entries[0]
 
     @property
@@ -84,7 +84,7 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What cycles remember of pending jobs, with the fields of Shape and of Lane."""
+    """What cycles remember of pending jobs, with the fields of RequestClass and of JobClass."""
 
     request_classes: Mapping[Gang, tuple[int | None, tuple[tuple[object, ...], int] | None]]
     job_classes: Mapping[tuple[Tenant, Gang], tuple[float | None, float | None]]
@@ -104,11 +104,15 @@ class PendingJobs:
     def copy(self) -> "PendingJobs":
         """Return an independent copy, with what is remembered of failures."""
         twin = PendingJobs(by_priority=self._by_priority)
-        twin._request_classes = {gang: copy(shape) for gang, shape in self._request_classes.items()}
-        for key, lane in self._job_classes.items():
-            made = twin._job_classes[key] = copy(lane)
-            made.request_class = twin._request_classes[lane.gang]
-            made.entries = [PendingJob(e.job, e.rank, made, e.pending_since) for e in lane.entries]
+        twin._request_classes = {
+            gang: copy(request_class) for gang, request_class in self._request_classes.items()
+        }
+        for key, job_class in self._job_classes.items():
+            made = twin._job_classes[key] = copy(job_class)
+            made.request_class = twin._request_classes[job_class.gang]
+            made.entries = [
+                PendingJob(e.job, e.rank, made, e.pending_since) for e in job_class.entries
+            ]
             twin._entries.update((entry.job.id, entry) for entry in made.entries)
         twin._released_rows, twin._releases = self._released_rows.copy(), self._releases
         return twin
@@ -117,33 +121,35 @@ class PendingJobs:
         """Return what is remembered of failures."""
         return Failures(
             {
-                gang: (shape.failed_at_release, shape.delayed_at_release)
-                for gang, shape in self._request_classes.items()
+                gang: (request_class.failed_at_release, request_class.delayed_at_release)
+                for gang, request_class in self._request_classes.items()
             },
             {
-                key: (lane.searched_at, lane.consolidation_searched_at)
-                for key, lane in self._job_classes.items()
+                key: (job_class.searched_at, job_class.consolidation_searched_at)
+                for key, job_class in self._job_classes.items()
             },
         )
 
     def restore(self, failures: "Failures") -> None:
         """Take over what a copy found, as of the releases before it was made."""
-        for gang, of_shape in failures.request_classes.items():
-            if (shape := self._request_classes.get(gang)) is not None:
-                shape.failed_at_release, shape.delayed_at_release = of_shape
-        for key, of_lane in failures.job_classes.items():
-            if (lane := self._job_classes.get(key)) is not None:
-                lane.searched_at, lane.consolidation_searched_at = of_lane
+        for gang, of_request_class in failures.request_classes.items():
+            if (request_class := self._request_classes.get(gang)) is not None:
+                request_class.failed_at_release, request_class.delayed_at_release = of_request_class
+        for key, of_job_class in failures.job_classes.items():
+            if (job_class := self._job_classes.get(key)) is not None:
+                job_class.searched_at, job_class.consolidation_searched_at = of_job_class
 
     def forget_searches(self) -> None:
         """Forget searches without result, which may find something now."""
-        for lane in self._job_classes.values():
-            lane.searched_at = lane.consolidation_searched_at = None
+        for job_class in self._job_classes.values():
+            job_class.searched_at = job_class.consolidation_searched_at = None
 
     def mark_searched(self, now: float, *, excluded: JobClass) -> None:
-        """Mark searches for victims and moves as done without result, for all lanes but one."""
-        for lane in self._job_classes.values():
-            lane.searched_at = lane.consolidation_searched_at = None if lane is excluded else now
+        """Mark searches for victims and moves as done without result, for all classes but one."""
+        for job_class in self._job_classes.values():
+            job_class.searched_at = job_class.consolidation_searched_at = (
+                None if job_class is excluded else now
+            )
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -171,14 +177,14 @@ class PendingJobs:
         """
         if job.id in self._entries:
             raise AlreadyHeld(f"job {job.id} waits already")
-        lane = self._class_of(job)
+        job_class = self._class_of(job)
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
-        entry = self._entries[job.id] = PendingJob(job, rank, lane, now)
-        lane.shortest_seconds = min(lane.shortest_seconds, job.expected_end(0.0))
-        if lane.entries and lane.entries[-1].rank > rank:
-            insort(lane.entries, entry, key=attrgetter("rank"))
+        entry = self._entries[job.id] = PendingJob(job, rank, job_class, now)
+        job_class.shortest_seconds = min(job_class.shortest_seconds, job.expected_end(0.0))
+        if job_class.entries and job_class.entries[-1].rank > rank:
+            insort(job_class.entries, entry, key=attrgetter("rank"))
         else:
-            lane.entries.append(entry)
+            job_class.entries.append(entry)
         return entry
 
     def remove(self, job: JobId) -> None:
@@ -186,14 +192,14 @@ class PendingJobs:
         entry = self._entries.pop(job, None)
         if entry is None:
             return
-        lane = entry.job_class
-        del lane.entries[bisect_left(lane.entries, entry.rank, key=attrgetter("rank"))]
-        if not lane.entries:
-            del self._job_classes[lane.tenant, lane.gang]
-            lane.request_class.job_classes -= 1
+        job_class = entry.job_class
+        del job_class.entries[bisect_left(job_class.entries, entry.rank, key=attrgetter("rank"))]
+        if not job_class.entries:
+            del self._job_classes[job_class.tenant, job_class.gang]
+            job_class.request_class.job_classes -= 1
 
     def job_classes(self) -> list[JobClass]:
-        """Return the lanes, which are not empty, in no particular order."""
+        """Return the classes, which are not empty, in no particular order."""
         return list(self._job_classes.values())
 
     def record_release(self, row: int) -> None:
@@ -202,11 +208,11 @@ class PendingJobs:
         self._releases += 1
 
     def record_failure(self, request_class: RequestClass) -> None:
-        """Record that the shape does not fit now."""
+        """Record that the request class does not fit now."""
         request_class.failed_at_release = self._releases
 
     def may_fit(self, request_class: RequestClass, cluster: Cluster) -> bool:
-        """Tell whether the shape may fit; False: a plan is known to fail."""
+        """Tell whether the request class may fit; False: a plan is known to fail."""
         if request_class.failed_at_release is None:
             return True
         if self.has_relevant_release(
@@ -237,18 +243,20 @@ class PendingJobs:
         )
 
     def _class_of(self, job: Job) -> JobClass:
-        lane = self._job_classes.get((job.tenant, job.gang))
-        if lane is None:
-            shape = self._request_classes.get(job.gang)
-            if shape is None:
+        job_class = self._job_classes.get((job.tenant, job.gang))
+        if job_class is None:
+            request_class = self._request_classes.get(job.gang)
+            if request_class is None:
                 if len(self._request_classes) >= _MAX_REQUEST_CLASSES + len(self._job_classes):
                     self._request_classes = {
                         of: kept for of, kept in self._request_classes.items() if kept.job_classes
                     }
-                shape = self._request_classes[job.gang] = RequestClass(job.gang)
-            shape.job_classes += 1
-            lane = self._job_classes[job.tenant, job.gang] = JobClass(job.tenant, shape)
-        return lane
+                request_class = self._request_classes[job.gang] = RequestClass(job.gang)
+            request_class.job_classes += 1
+            job_class = self._job_classes[job.tenant, job.gang] = JobClass(
+                job.tenant, request_class
+            )
+        return job_class
 
     def _last_released(self, count: int) -> Iterable[int]:
         freed = self._released_rows

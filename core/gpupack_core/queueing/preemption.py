@@ -10,15 +10,15 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.queueing.backfill_reservations import BackfillReservations
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.decisions import Preempt, Victim
-from gpupack_core.queueing.grounds import Grounds
 from gpupack_core.queueing.job import Job, RunningJob
 from gpupack_core.queueing.pending_jobs import PendingJob
+from gpupack_core.queueing.preemption_policy import PreemptionPolicy
 from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
 from gpupack_core.queueing.quota_planner import QuotaPlanner
-from gpupack_core.queueing.search import Search
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
-from gpupack_core.queueing.trials import Found
+from gpupack_core.queueing.victim_check import VictimSet
+from gpupack_core.queueing.victim_search import VictimSearch
 from gpupack_core.units import WHOLE_GPU
 
 
@@ -37,13 +37,13 @@ class PreemptionPlanner:
     def __init__(
         self,
         state: State,
-        sheet: Session,
-        within: QuotaPlanner,
-        foresight: BackfillReservations,
+        session: Session,
+        planner: QuotaPlanner,
+        reservations: BackfillReservations,
         now: float,
     ) -> None:
-        self._reservations = foresight
-        self._state, self._session, self._planner, self._now = state, sheet, within, now
+        self._reservations = reservations
+        self._state, self._session, self._planner, self._now = state, session, planner, now
         self._rules = state.quota.rules.preemption
         self._searches, self._max_searches = (
             0,
@@ -92,37 +92,37 @@ class PreemptionPlanner:
         """
         if not self._rules.any or not job.preempts:
             return None
-        grounds = self._policy(job, relieved=self._may_preempt_own_tenant(job))
-        protected = self._protected_seconds(grounds)
+        policy = self._policy(job, may_preempt_own=self._may_preempt_own_tenant(job))
+        protected = self._protected_seconds(policy)
         if not protected:
             return None
-        census = self._state.running.census
-        times = [self._now, *census.unprotected_at(protected, self._now, self._ending)]
-        if self._victims_at(times[-1], grounds, protected) is None:
+        table = self._state.running.table
+        times = [self._now, *table.unprotected_times(protected, self._now, self._ending)]
+        if self._victims_at(times[-1], policy, protected) is None:
             return None
         low, high = 0, len(times) - 1
         while low < high:
             middle = (low + high) // 2
-            if self._victims_at(times[middle], grounds, protected) is None:
+            if self._victims_at(times[middle], policy, protected) is None:
                 low = middle + 1
             else:
                 high = middle
         return times[high]
 
     def _victims_at(
-        self, at: float, grounds: Grounds, protected: Mapping[int, float]
-    ) -> Found | None:
+        self, at: float, policy: PreemptionPolicy, protected: Mapping[int, float]
+    ) -> VictimSet | None:
         """Return victims among the jobs that run now, as it will be at that time."""
-        cluster, census = self._session.cluster, self._state.running.census
-        candidates, _ = census.candidates(protected, at, self._ending)
+        cluster, table = self._session.cluster, self._state.running.table
+        candidates, _ = table.candidates(protected, at, self._ending)
         if not candidates:
             return None
-        search = Search(grounds, candidates, cluster, self._planner)
-        return search.run(anywhere=self._planner.plan(cluster, grounds.job) is not None)
+        search = VictimSearch(policy, candidates, cluster, self._planner)
+        return search.run(quota_only=self._planner.plan(cluster, policy.job) is not None)
 
     def _extra_workers(self) -> list[RunningJob]:
         """Return the extra workers that are not being preempted, the longest running first."""
-        running = self._state.running.extras.values()
+        running = self._state.running.extra_workers.values()
         alive = (one for one in running if one.job.id not in self._ending)
         return sorted(alive, key=lambda one: (one.started, one.job.id))
 
@@ -133,23 +133,23 @@ class PreemptionPlanner:
         """
         kinds = {
             number: 0.0
-            for _, of_tenant in self._state.running.census.kinds()
+            for _, of_tenant in self._state.running.table.kinds()
             for number, sample in of_tenant.items()
             if sample.job.extends is not None
         }
-        grounds = self._policy(job, relieved=False)
-        found = self._search(grounds, self._session.cluster, kinds)
+        policy = self._policy(job, may_preempt_own=False)
+        found = self._search(policy, self._session.cluster, kinds)
         if found is not None and not self._reservations.try_backfill(job, found.places):
-            beside = self._reservations.cluster_with_reservations(job)
-            found = None if beside is None else self._search(grounds, beside, kinds)
+            reserved = self._reservations.cluster_with_reservations(job)
+            found = None if reserved is None else self._search(policy, reserved, kinds)
             if found is not None and not self._reservations.try_backfill(job, found.places):
                 found = None
-        return None if found is None else self._preemption(grounds, found, ())
+        return None if found is None else self._preemption(policy, found, ())
 
     def _search_by_policy(self, job: Job) -> PlannedPreemption | None:
-        grounds = self._policy(job, relieved=self._may_preempt_own_tenant(job))
-        found = self._search(grounds, self._session.cluster, self._protected_seconds(grounds))
-        return None if found is None else self._preemption(grounds, found, ())
+        policy = self._policy(job, may_preempt_own=self._may_preempt_own_tenant(job))
+        found = self._search(policy, self._session.cluster, self._protected_seconds(policy))
+        return None if found is None else self._preemption(policy, found, ())
 
     def _search_ignoring_extra_workers(
         self, job: Job, extras: Sequence[RunningJob]
@@ -160,8 +160,8 @@ class PreemptionPlanner:
             for placement in extra.placements:
                 cluster.suppose_free(placement)
         with self._without_usage_of(extras):
-            grounds = self._policy(job, relieved=self._may_preempt_own_tenant(job))
-            found = self._search(grounds, cluster, self._protected_seconds(grounds))
+            policy = self._policy(job, may_preempt_own=self._may_preempt_own_tenant(job))
+            found = self._search(policy, cluster, self._protected_seconds(policy))
             if found is None:
                 return None
             in_the_way = self._in_the_way(job, found, extras, cluster)
@@ -169,27 +169,27 @@ class PreemptionPlanner:
         own = [extra for extra in extras if extra.job.extends in gangs]
         if len(in_the_way) > len(own):
             with self._without_usage_of(own):
-                alone = self._with_own_extra_workers(grounds, found, own)
+                alone = self._with_own_extra_workers(policy, found, own)
             if alone is not None:
                 found, in_the_way = alone, own
-        return self._preemption(grounds, found, in_the_way)
+        return self._preemption(policy, found, in_the_way)
 
     def _with_own_extra_workers(
-        self, grounds: Grounds, found: Found, own: Sequence[RunningJob]
-    ) -> Found | None:
+        self, policy: PreemptionPolicy, found: VictimSet, own: Sequence[RunningJob]
+    ) -> VictimSet | None:
         """Return the same victims, if they and their own extra workers are enough."""
         cluster = self._session.cluster.overlay()
-        stopped = [one.running for one in found.victims]
-        for running in (*stopped, *own):
+        preempted = [one.running for one in found.victims]
+        for running in (*preempted, *own):
             for placement in running.placements:
                 cluster.suppose_free(placement)
-        for places, charge in self._planner.placements(cluster, grounds.job):
-            if grounds.allow(stopped, charge):
-                return Found(found.victims, places, charge)
+        for places, charge in self._planner.placements(cluster, policy.job):
+            if policy.allows(preempted, charge):
+                return VictimSet(found.victims, places, charge)
         return None
 
     def _in_the_way(
-        self, job: Job, found: Found, extras: Sequence[RunningJob], cluster: Cluster
+        self, job: Job, found: VictimSet, extras: Sequence[RunningJob], cluster: Cluster
     ) -> list[RunningJob]:
         """Return the extra workers of preempted gangs, and those that prevent these places."""
         gangs = {one.running.job.id for one in found.victims}
@@ -197,7 +197,7 @@ class PreemptionPlanner:
             for placement in victim.running.placements:
                 cluster.suppose_free(placement)
         adopt_job(cluster, job, found.places)
-        usage, stopped = self._state.quota.usage, list[RunningJob]()
+        usage, preempted = self._state.quota.usage, list[RunningJob]()
         counted = [(one.running.job.tenant, one.running.charge, -1) for one in found.victims]
         counted.append((job.tenant, found.charge, 1))
         for tenant, charge, sign in counted:
@@ -206,13 +206,13 @@ class PreemptionPlanner:
             tenant, charge = extra.job.tenant, extra.charge
             goes = extra.job.extends in gangs or not usage.fits(tenant, charge)
             if goes or not allocate_job(cluster, extra.job, extra.placements):
-                stopped.append(extra)
+                preempted.append(extra)
                 continue
             usage.add(tenant, charge)
             counted.append((tenant, charge, 1))
         for tenant, charge, sign in counted:
             usage.add(tenant, charge, sign=-sign)
-        return stopped
+        return preempted
 
     @contextmanager
     def _without_usage_of(self, extras: Sequence[RunningJob]) -> Iterator[None]:
@@ -227,24 +227,24 @@ class PreemptionPlanner:
                 usage.add(extra.job.tenant, extra.charge)
             self._planner.forget()
 
-    def _policy(self, job: Job, *, relieved: bool) -> Grounds:
+    def _policy(self, job: Job, *, may_preempt_own: bool) -> PreemptionPolicy:
         keys = frozenset(self._state.quota.keys.allowed(self._session.cluster, job.gang.request))
-        return Grounds(self._state.quota, job, keys, relieved=relieved)
+        return PreemptionPolicy(self._state.quota, job, keys, may_preempt_own=may_preempt_own)
 
     def _preemption(
-        self, grounds: Grounds, found: Found, extras: Sequence[RunningJob]
+        self, policy: PreemptionPolicy, found: VictimSet, extras: Sequence[RunningJob]
     ) -> PlannedPreemption:
-        stopped = tuple(one.running for one in found.victims)
+        preempted = tuple(one.running for one in found.victims)
         victims = tuple(
             Victim(
                 running.job.id,
-                grounds.ground(running, stopped, found.charge),
+                policy.reason_for(running, preempted, found.charge),
                 running.loss(self._now) / WHOLE_GPU,
             )
-            for running in (*stopped, *extras)
+            for running in (*preempted, *extras)
         )
-        decision = Preempt(grounds.job.id, victims, found.places)
-        return PlannedPreemption(decision, (*stopped, *extras), found.charge)
+        decision = Preempt(policy.job.id, victims, found.places)
+        return PlannedPreemption(decision, (*preempted, *extras), found.charge)
 
     def _may_search(self, entry: PendingJob) -> bool:
         """Tell whether a search is due; it never takes place twice at one instant."""
@@ -261,30 +261,30 @@ class PreemptionPlanner:
         return True
 
     def _search(
-        self, grounds: Grounds, cluster: Cluster, protected: Mapping[int, float]
-    ) -> Found | None:
+        self, policy: PreemptionPolicy, cluster: Cluster, protected: Mapping[int, float]
+    ) -> VictimSet | None:
         if not protected:
             return None
-        census = self._state.running.census
-        candidates, later = census.candidates(protected, self._now, self._ending)
+        table = self._state.running.table
+        candidates, later = table.candidates(protected, self._now, self._ending)
         self.due_at = min(self.due_at, later)
         if not candidates:
             return None
-        search = Search(grounds, candidates, cluster, self._planner)
-        return search.run(anywhere=self._planner.plan(cluster, grounds.job) is not None)
+        search = VictimSearch(policy, candidates, cluster, self._planner)
+        return search.run(quota_only=self._planner.plan(cluster, policy.job) is not None)
 
     def _may_preempt_own_tenant(self, job: Job) -> bool:
-        own = self._state.running.of(job.tenant) if self._rules.priority else ()
+        own = self._state.running.of_tenant(job.tenant) if self._rules.priority else ()
         return any(one.job.priority < job.priority and one.job.extends is None for one in own)
 
-    def _protected_seconds(self, grounds: Grounds) -> dict[int, float]:
+    def _protected_seconds(self, policy: PreemptionPolicy) -> dict[int, float]:
         """Return by kind how long its jobs are protected, for all kinds with possible victims."""
         return {
             number: self._state.quota.min_runtime(tenant)
-            for tenant, kinds in self._state.running.census.kinds()
-            if grounds.against(tenant)
+            for tenant, kinds in self._state.running.table.kinds()
+            if policy.may_preempt_tenant(tenant)
             for number, sample in kinds.items()
             if sample.job.extends is None
-            and grounds.against_job(sample)
-            and grounds.tolerate_one(sample)
+            and policy.may_preempt_job(sample)
+            and policy.may_preempt_alone(sample)
         }

@@ -25,7 +25,7 @@ _BEFORE_FIRST_END = -1
 """The moment before the first end."""
 
 NO_END = -1
-"""The end of a job that runs forever, or counts as gone."""
+"""The end of a job that runs forever, or counts as removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class FeasibleEnds:
 class ProjectedCluster:
     """The cluster at a later moment, as an overlay that belongs to this object; mutable.
 
-    `gone`: jobs that run and count as gone, so the cluster is without them. `taken`: jobs that do
-    not run yet and are placed in the cluster.
+    `removed`: jobs that run and count as removed, so the cluster is without them. `taken`: jobs
+    that do not run yet and are placed in the cluster.
     """
 
     def __init__(
@@ -136,15 +136,15 @@ class ProjectedCluster:
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         lengths = np.diff(starts, append=len(row))
         workers = np.where(usable(self.cluster, request), _max_per_node(gang), 0)[row]
-        for asked, free, freed in (
+        for requested, free, freed in (
             (request.milli, seen_for(self.cluster, request).free_gpu_milli, ends.milli[parts]),
             (request.cpu, a.free_cpu, ends.cpu[parts]),
             (request.memory, a.free_ram, ends.memory[parts]),
         ):
-            if asked:
+            if requested:
                 so_far = freed.cumsum()
                 so_far -= np.repeat((so_far - freed)[starts], lengths)
-                workers = np.minimum(workers, (free[row] + so_far) // asked)
+                workers = np.minimum(workers, (free[row] + so_far) // requested)
         before = np.empty_like(workers)
         before[1:] = workers[:-1]
         slots = worker_slots(self.cluster, request)

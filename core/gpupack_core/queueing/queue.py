@@ -111,7 +111,7 @@ class Queue:
 
     def gangs(self) -> list[Gang]:
         """Return the gangs that are pending; equal ones may be there several times."""
-        return [lane.gang for lane in self._state.pending.job_classes()]
+        return [job_class.gang for job_class in self._state.pending.job_classes()]
 
     @property
     def state(self) -> State:
@@ -253,8 +253,8 @@ class Queue:
         state.reserved[decision.job] = Reservation(
             entry.job, decision.placements, victims, now, charge, decision.in_place
         )
-        stopped = [state.running.get(job) for job in victims if job not in before]
-        alive = [running for running in stopped if running is not None]
+        preempted = [state.running.get(job) for job in victims if job not in before]
+        alive = [running for running in preempted if running is not None]
         for running in alive:
             state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
         state.quota.usage.add(entry.job.tenant, charge)
@@ -354,11 +354,11 @@ class Queue:
     def configure(self, quotas: Quotas, cluster: Cluster, now: float) -> None:
         """Use other quotas from now on."""
         self._pass_time(now)
-        books = self._state.quota
-        before = books.tracks_usage, books.keys.all()
-        books.configure(quotas)
-        books.update_capacity(cluster)
-        if self._measured and before == (books.tracks_usage, books.keys.all()):
+        quota = self._state.quota
+        before = quota.tracks_usage, quota.keys.all()
+        quota.configure(quotas)
+        quota.update_capacity(cluster)
+        if self._measured and before == (quota.tracks_usage, quota.keys.all()):
             self._state.rebuild()
         else:
             self._state.recount(cluster)
@@ -447,14 +447,14 @@ class Queue:
         return order.jobs_before(entry, state.pending)
 
     def _pass_time(self, now: float) -> None:
-        books = self._state.quota
-        if books.history.half_life:
-            books.history.advance(now, self._state.running.used())
+        quota = self._state.quota
+        if quota.history.half_life:
+            quota.history.advance(now, self._state.running.usage_by_tenant())
 
     def _measure(self, cluster: Cluster) -> None:
         """Measure the capacity, if nodes have changed."""
-        books = self._state.quota
-        if not self._measured and books.tracks_usage and books.update_capacity(cluster):
+        quota = self._state.quota
+        if not self._measured and quota.tracks_usage and quota.update_capacity(cluster):
             self._state.recount(cluster)
         self._measured = True
 

@@ -34,12 +34,12 @@ class QuotaPlanner:
 
     def permitted(self, cluster: Cluster, job: Job, places: Places) -> tuple[Places, Charge] | None:
         """Return these places if the quota allows them, or others that it allows."""
-        books = self._quota
-        charge = books.charge(cluster, places)
-        if not books.has_limits or books.usage.fits(job.tenant, charge):
+        quota = self._quota
+        charge = quota.charge(cluster, places)
+        if not quota.has_limits or quota.usage.fits(job.tenant, charge):
             return places, charge
-        ways = self._on_one_key(cluster, job)
-        return next((way for way in ways if books.usage.fits(job.tenant, way[1])), None)
+        placements = self._on_one_key(cluster, job)
+        return next((each for each in placements if quota.usage.fits(job.tenant, each[1])), None)
 
     def placements(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
         """Yield where it fits, whatever the quota: the policy's choice, then key by key."""
@@ -70,11 +70,11 @@ class QuotaPlanner:
         A queue head that lacks quota blocks only its own tenant.
         """
         scope = self._quota.strict_scope(tenant)
-        for lane in waiting.job_classes() if scope is not None else ():
-            if self._quota.strict_scope(lane.tenant) != scope:
+        for job_class in waiting.job_classes() if scope is not None else ():
+            if self._quota.strict_scope(job_class.tenant) != scope:
                 continue
-            if lane.tenant == tenant or self.may_fit_quota(cluster, lane.head.job):
-                yield lane.head
+            if job_class.tenant == tenant or self.may_fit_quota(cluster, job_class.head.job):
+                yield job_class.head
 
     def left_on_any_model(self, cluster: Cluster, job: Job) -> float:
         """Return how much more the quota allows of permitted models, with enough GPUs of them.
@@ -108,19 +108,19 @@ class QuotaPlanner:
         return sum(max(usage.available(leaf, key), 0) for key in keys)
 
     def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
-        books, request = self._quota, job.gang.request
-        keys = books.keys.allowed(cluster, request)
+        quota, request = self._quota, job.gang.request
+        keys = quota.keys.allowed(cluster, request)
         for key in keys if len(keys) > 1 else ():
-            models = _both(request.models, books.keys.models_of(cluster, key))
-            asked = replace(job.gang, request=replace(request, models=models))
-            places = self.plan(cluster, replace(job, gang=asked))
+            models = _both(request.models, quota.keys.models_of(cluster, key))
+            requested = replace(job.gang, request=replace(request, models=models))
+            places = self.plan(cluster, replace(job, gang=requested))
             if places is not None:
-                yield places, books.charge(cluster, places)
+                yield places, quota.charge(cluster, places)
 
 
-def _both(asked: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
+def _both(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
     """Return the models that are both requested and in `models`."""
-    if not asked:
+    if not requested:
         return models
-    found = (both(name, model) for model in models for name in asked)
+    found = (both(name, model) for model in models for name in requested)
     return tuple(dict.fromkeys(each for each in found if each is not None))

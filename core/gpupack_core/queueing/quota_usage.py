@@ -96,13 +96,15 @@ class QuotaUsage:
             return None
         if not self.history.half_life:
             return self.usage
-        felt, used = Usage(self.tree), running.used()
+        effective, used = Usage(self.tree), running.usage_by_tenant()
         for tenant in {**self.history.averages, **used}:
             now = used.get(tenant, NO_CHARGE)
             amounts = self.history.effective(tenant, now).items()
             # For a model that the cluster no longer has, any amount would be an infinite share.
-            felt.add(tenant, {k: v for k, v in amounts if k in now or self.tree.capacity.get(k)})
-        return felt
+            effective.add(
+                tenant, {k: v for k, v in amounts if k in now or self.tree.capacity.get(k)}
+            )
+        return effective
 
     def restore(
         self, averages: Mapping[Tenant, Mapping[ModelKey, float]], at: float, running: RunningJobs
@@ -121,7 +123,7 @@ class QuotaUsage:
                 if milli > 0:
                     total = accepted[tenant].get(key, 0.0) + milli
                     accepted[tenant][key] = min(total, capacity)
-        self.history.restore(accepted, at, running.used())
+        self.history.restore(accepted, at, running.usage_by_tenant())
 
     def _current_key(self, key: ModelKey) -> ModelKey:
         """Return the key under which GPUs of this model count now, named by a quota or not."""

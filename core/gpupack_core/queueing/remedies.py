@@ -80,28 +80,28 @@ def _for_refusal(job: Job, refusal: Refusal) -> Iterable[str]:
 def _for_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
     """Yield what helps with the key of which most is left."""
     key, left = _most_left(state, cluster, job)
-    asked = min_charge(job.gang)
-    if WHOLE_GPU <= left < asked:
-        less = gpus_text(asked - left, key)
+    requested = min_charge(job.gang)
+    if WHOLE_GPU <= left < requested:
+        less = gpus_text(requested - left, key)
         yield f"its quota would allow it with {less} less: it has {gpus_text(left)} left"
 
 
 def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[ModelKey, float]:
-    books = state.quota
-    leaf, keys = books.tree.tenant(job.tenant), books.keys.allowed(cluster, job.gang.request)
-    return max(((key, books.usage.available(leaf, key)) for key in keys), key=lambda of: of[1])
+    quota = state.quota
+    leaf, keys = quota.tree.tenant(job.tenant), quota.keys.allowed(cluster, job.gang.request)
+    return max(((key, quota.usage.available(leaf, key)) for key in keys), key=lambda of: of[1])
 
 
 def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
     """Return what other tenants borrow of the keys that the job may use, the largest first."""
-    books = state.quota
-    keys = books.keys.allowed(cluster, job.gang.request)
+    quota = state.quota
+    keys = quota.keys.allowed(cluster, job.gang.request)
     found = [
         Borrowed(tenant, milli, key)
-        for tenant in state.running.used()
+        for tenant in state.running.usage_by_tenant()
         if tenant != job.tenant
         for key in keys
-        if (milli := books.usage.borrowed(books.tree.tenant(tenant), key)) > 0
+        if (milli := quota.usage.borrowed(quota.tree.tenant(tenant), key)) > 0
     ]
     return sorted(found, key=lambda of: (-of.milli, of.tenant, of.key))
 

@@ -4,9 +4,9 @@
 from collections.abc import Iterable, Iterator
 
 from gpupack_core.errors import AlreadyHeld
-from gpupack_core.queueing.census import Census
 from gpupack_core.queueing.charge import ModelKey
 from gpupack_core.queueing.job import Job, JobId, RunningJob, Tenant
+from gpupack_core.queueing.running_table import RunningTable
 
 
 class RunningJobs:
@@ -16,21 +16,21 @@ class RunningJobs:
         self._jobs: dict[JobId, RunningJob] = {}
         self.movable: dict[JobId, RunningJob] = {}
         """The jobs among them that may be moved; read-only."""
-        self.extras: dict[JobId, RunningJob] = {}
+        self.extra_workers: dict[JobId, RunningJob] = {}
         """The extra workers of elastic gangs among them; read-only."""
-        self._guessed = 0
+        self._unknown_durations = 0
         self._used: dict[Tenant, dict[ModelKey, int]] = {}
         self._of: dict[Tenant, dict[JobId, RunningJob]] = {}
-        self._census: Census | None = None
+        self._table: RunningTable | None = None
 
     def copy(self) -> "RunningJobs":
         """Return an independent copy."""
         twin = RunningJobs()
-        twin._jobs, twin._guessed = self._jobs.copy(), self._guessed
-        twin.movable, twin.extras = self.movable.copy(), self.extras.copy()
+        twin._jobs, twin._unknown_durations = self._jobs.copy(), self._unknown_durations
+        twin.movable, twin.extra_workers = self.movable.copy(), self.extra_workers.copy()
         twin._used = {tenant: used.copy() for tenant, used in self._used.items()}
         twin._of = {tenant: jobs.copy() for tenant, jobs in self._of.items()}
-        twin._census = self.census.copy()
+        twin._table = self.table.copy()
         return twin
 
     def __len__(self) -> int:
@@ -43,15 +43,15 @@ class RunningJobs:
         return iter(self._jobs.values())
 
     @property
-    def census(self) -> Census:
-        """Return the census, built at the first use: it costs nothing where it is not used."""
-        if self._census is None:
-            self._census = Census()
+    def table(self) -> RunningTable:
+        """Return the table, built at the first use: it costs nothing where it is not used."""
+        if self._table is None:
+            self._table = RunningTable()
             for running in self._jobs.values():
-                self._census.add(running)
-        return self._census
+                self._table.add(running)
+        return self._table
 
-    def of(self, tenant: Tenant) -> Iterable[RunningJob]:
+    def of_tenant(self, tenant: Tenant) -> Iterable[RunningJob]:
         """Return the tenant's running jobs."""
         return self._of.get(tenant, {}).values()
 
@@ -60,9 +60,9 @@ class RunningJobs:
         return self._jobs.get(job)
 
     @property
-    def guessed(self) -> bool:
+    def has_unknown_durations(self) -> bool:
         """Tell whether a job of unknown duration runs, other than an extra worker."""
-        return self._guessed > 0
+        return self._unknown_durations > 0
 
     def add(self, running: RunningJob) -> None:
         """Add a job that runs from now on.
@@ -77,12 +77,12 @@ class RunningJobs:
         if job.movable:
             self.movable[job.id] = running
         if job.extends is not None:
-            self.extras[job.id] = running
+            self.extra_workers[job.id] = running
         self._of.setdefault(job.tenant, {})[job.id] = running
-        self._guessed += _is_guessed(job)
+        self._unknown_durations += _has_unknown_duration(job)
         self._count(running, sign=1)
-        if self._census is not None:
-            self._census.add(running)
+        if self._table is not None:
+            self._table.add(running)
 
     def remove(self, job: JobId) -> RunningJob | None:
         """Remove a job that no longer runs and return it; None: it did not run."""
@@ -90,18 +90,18 @@ class RunningJobs:
         if running is None:
             return None
         self.movable.pop(job, None)
-        self.extras.pop(job, None)
-        self._guessed -= _is_guessed(running.job)
+        self.extra_workers.pop(job, None)
+        self._unknown_durations -= _has_unknown_duration(running.job)
         of_tenant = self._of[running.job.tenant]
         del of_tenant[job]
         if not of_tenant:
             del self._of[running.job.tenant]
         self._count(running, sign=-1)
-        if self._census is not None:
-            self._census.remove(job)
+        if self._table is not None:
+            self._table.remove(job)
         return running
 
-    def used(self) -> dict[Tenant, dict[ModelKey, int]]:
+    def usage_by_tenant(self) -> dict[Tenant, dict[ModelKey, int]]:
         """Return milli-GPU by tenant and key; read-only."""
         return self._used
 
@@ -115,7 +115,7 @@ class RunningJobs:
             del self._used[running.job.tenant]
 
 
-def _is_guessed(job: Job) -> bool:
+def _has_unknown_duration(job: Job) -> bool:
     """Tell whether the job's duration is unknown.
 
     Extra workers do not count: no job waits for their end, since they can be preempted.

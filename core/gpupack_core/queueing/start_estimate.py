@@ -40,7 +40,7 @@ MAX_PLAN_AGE_SECONDS: Final = 5.0
 """The seconds for which plans are used again, while nothing starts, ends or comes before."""
 
 NOTHING_HELPS: Final = (
-    "not even the end of all that runs makes room: nodes or GPUs that it needs are cordoned, in "
+    "the end of all running jobs does not help: nodes or GPUs that it needs are cordoned, in "
     "maintenance or unhealthy"
 )
 
@@ -51,10 +51,10 @@ class StartEstimate:
     """Start estimates for one state, of which only `state.estimates` changes."""
 
     def __init__(
-        self, state: State, cluster: Cluster, within: QuotaPlanner, order: Order, now: float
+        self, state: State, cluster: Cluster, planner: QuotaPlanner, order: Order, now: float
     ) -> None:
-        """Use `cluster` of a sheet, in which reserved places are held."""
-        self._state, self._cluster, self._planner = state, cluster, within
+        """Use `cluster` of a session, in which reserved places are held."""
+        self._state, self._cluster, self._planner = state, cluster, planner
         self._order, self._now = order, now
 
     def estimate(self, entry: PendingJob) -> Start:
@@ -91,11 +91,13 @@ class StartEstimate:
     def _ahead(self, entry: PendingJob) -> list[PendingJob]:
         """Return the jobs before it, at most one more than starts are computed for."""
         found = list[PendingJob]()
-        for lane in self._state.pending.job_classes():
-            before = self._order.count_before(entry, lane)
-            found += lane.entries[: min(before, MAX_AHEAD + 1)]
+        for job_class in self._state.pending.job_classes():
+            before = self._order.count_before(entry, job_class)
+            found += job_class.entries[: min(before, MAX_AHEAD + 1)]
         kept = {
-            room.job.id for room in self._state.backfill_reservations if room.placements is not None
+            reservation.job.id
+            for reservation in self._state.backfill_reservations
+            if reservation.placements is not None
         }
         heads = filter(None, map(self._state.pending.get, kept - {each.job.id for each in found}))
         found += [head for head in heads if head.job.id != entry.job.id]
@@ -106,10 +108,10 @@ class StartEstimate:
         self, entry: PendingJob, ahead: Sequence[PendingJob], planned: Sequence[PlannedStart]
     ) -> Iterator[PlannedStart]:
         """Yield the plans before which it does not start, because of strict order."""
-        books = self._state.quota
-        scope = books.strict_scope(entry.job.tenant)
+        quota = self._state.quota
+        scope = quota.strict_scope(entry.job.tenant)
         for other, plan in zip(ahead, planned, strict=False):
-            same = books.strict_scope(other.job.tenant) == scope
+            same = quota.strict_scope(other.job.tenant) == scope
             if scope is not None and same and plan.placements is not None:
                 yield plan
 
@@ -139,13 +141,13 @@ class StartEstimate:
             if each.start_at < inf
         ]
         also += self._preemptors()
-        extras = self._state.running.extras
+        extras = self._state.running.extra_workers
         cluster = self._cluster.overlay()
         for extra in extras.values():
             for placement in extra.placements:
                 cluster.suppose_free(placement)
         future = ProjectedCluster(
-            cluster, self._state.running.census.ends(self._now, also), removed=extras
+            cluster, self._state.running.table.expected_ends(self._now, also), removed=extras
         )
         for each in held:
             future.adopt(each.job, each.placements or ())
@@ -190,10 +192,10 @@ class StartEstimate:
         self, job: Job, before: Sequence[PlannedStart]
     ) -> tuple[float, tuple[JobId, ...]]:
         """Return when its quota allows it, and the jobs of unknown end that have to end before."""
-        books, needed = self._state.quota, min_charge(job.gang)
-        if not books.has_limits or not needed:
+        quota, needed = self._state.quota, min_charge(job.gang)
+        if not quota.has_limits or not needed:
             return self._now, ()
-        usage = books.usage
+        usage = quota.usage
         counted = [(each.job.tenant, each.charge, 1) for each in before if each.placements]
         for tenant, charge, _ in counted:
             usage.add(tenant, charge)
@@ -215,12 +217,12 @@ class StartEstimate:
 
     def _allows(self, job: Job, needed: int) -> bool:
         """Tell whether the quota allows it by current usage."""
-        books = self._state.quota
+        quota = self._state.quota
         leaf, keys = (
-            books.tree.tenant(job.tenant),
-            books.keys.allowed(self._cluster, job.gang.request),
+            quota.tree.tenant(job.tenant),
+            quota.keys.allowed(self._cluster, job.gang.request),
         )
-        return not keys or sum(max(books.usage.available(leaf, key), 0) for key in keys) >= needed
+        return not keys or sum(max(quota.usage.available(leaf, key), 0) for key in keys) >= needed
 
     def _ends(
         self, before: Sequence[PlannedStart]

@@ -22,19 +22,19 @@ def starving_seconds(state: State, cluster: Cluster, now: float) -> dict[Tenant,
         now: by the queue's clock.
     """
     found: dict[Tenant, float] = {}
-    for lane in state.pending.job_classes():
-        if lane.entries and _is_guaranteed(state, cluster, lane):
-            waited = now - min(entry.pending_since for entry in lane.entries)
-            found[lane.tenant] = max(found.get(lane.tenant, 0.0), waited)
+    for job_class in state.pending.job_classes():
+        if job_class.entries and _is_guaranteed(state, cluster, job_class):
+            waited = now - min(entry.pending_since for entry in job_class.entries)
+            found[job_class.tenant] = max(found.get(job_class.tenant, 0.0), waited)
     return found
 
 
 def _is_guaranteed(state: State, cluster: Cluster, job_class: JobClass) -> bool:
     """Tell whether the rest of the tenant's nominal quota of one model is enough for the gang."""
-    books, gang = state.quota, job_class.gang
-    leaf, needed = books.tree.tenant(job_class.tenant), min_charge(gang)
-    used = books.usage.used_by(leaf)
+    quota, gang = state.quota, job_class.gang
+    leaf, needed = quota.tree.tenant(job_class.tenant), min_charge(gang)
+    used = quota.usage.used_by(leaf)
     return needed > 0 and any(
         leaf.limit(key).nominal - used.get(key, 0) >= needed
-        for key in books.keys.allowed(cluster, gang.request)
+        for key in quota.keys.allowed(cluster, gang.request)
     )

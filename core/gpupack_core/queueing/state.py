@@ -73,7 +73,9 @@ class State:
             running=self.running.copy(),
             reserved=self.reserved.copy(),
             stuck=self.stuck.copy(),
-            backfill_reservations=[room.copy() for room in self.backfill_reservations],
+            backfill_reservations=[
+                reservation.copy() for reservation in self.backfill_reservations
+            ],
             speculative=self.speculative.copy(),
             drains=dict(self.drains),
             elastic=self.elastic.copy(),
@@ -82,10 +84,10 @@ class State:
 
     def findings(self) -> "Findings":
         """Return what cycles remember, for the state of which this one is a copy."""
-        kept = tuple(room.copy() for room in self.backfill_reservations)
+        reservations = tuple(reservation.copy() for reservation in self.backfill_reservations)
         return Findings(
             self.pending.failures(),
-            kept,
+            reservations,
             self.heads,
             self.disruptions,
             self.run_changes,
@@ -119,7 +121,7 @@ class State:
         ids = [
             extra for one in running for extra in sorted(self.elastic.extra_workers_of(one.job.id))
         ]
-        return [self.running.extras[extra] for extra in ids]
+        return [self.running.extra_workers[extra] for extra in ids]
 
     def record_start(self, running: RunningJob) -> None:
         """Record that a job runs; drop the reservations of which it takes."""
@@ -127,46 +129,61 @@ class State:
         self.running.add(running)
         job = running.job.id
         taken = {
-            room.job.id
-            for room in self._valid_reservations()
-            if not room.include_start(
-                running, is_speculative=job in self.speculative.jobs_before(room.job.id)
+            reservation.job.id
+            for reservation in self._valid_reservations()
+            if not reservation.include_start(
+                running, is_speculative=job in self.speculative.jobs_before(reservation.job.id)
             )
         }
         self.backfill_reservations = [
-            room for room in self.backfill_reservations if room.job.id not in taken | {job}
+            reservation
+            for reservation in self.backfill_reservations
+            if reservation.job.id not in taken | {job}
         ]
 
-    def record_preemption(self, job: Job, places: Places, stopped: Sequence[RunningJob]) -> None:
+    def record_preemption(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> None:
         """Record a preemption; drop the reservations of which the preemptor takes."""
         taken = {
-            room.job.id
-            for room in self._valid_reservations()
-            if not room.include_preemption(job, places, stopped)
+            reservation.job.id
+            for reservation in self._valid_reservations()
+            if not reservation.include_preemption(job, places, victims)
         }
         self.backfill_reservations = [
-            room for room in self.backfill_reservations if room.job.id not in taken | {job.id}
+            reservation
+            for reservation in self.backfill_reservations
+            if reservation.job.id not in taken | {job.id}
         ]
 
     def record_end(self, running: RunningJob) -> None:
         """Record that a job no longer runs."""
         self.run_changes += 1
-        for room in self._valid_reservations():
-            room.cluster_then.remove_running(running)
+        for reservation in self._valid_reservations():
+            reservation.cluster_then.remove_running(running)
 
     def record_withdrawal(self, job: JobId) -> None:
         """Record that a job no longer waits."""
         self.run_changes += 1
-        for room in self._valid_reservations():
-            room.cluster_then.remove(job)
+        for reservation in self._valid_reservations():
+            reservation.cluster_then.remove(job)
 
     def _valid_reservations(self) -> list[BackfillReservation]:
         """Return the reservations that are not void; the nodes of the others may have changed."""
-        return [room for room in self.backfill_reservations if room.disruptions == self.disruptions]
+        return [
+            reservation
+            for reservation in self.backfill_reservations
+            if reservation.disruptions == self.disruptions
+        ]
 
     def reservation_of(self, job: Job) -> BackfillReservation | None:
         """Return the job's backfill reservation; None: it has none."""
-        return next((room for room in self.backfill_reservations if room.job.id == job.id), None)
+        return next(
+            (
+                reservation
+                for reservation in self.backfill_reservations
+                if reservation.job.id == job.id
+            ),
+            None,
+        )
 
     def record_release(self, cluster: Cluster, places: Places) -> None:
         """Record that these places are free again."""
@@ -189,7 +206,7 @@ class State:
 
     def rebuild(self) -> None:
         """Count usage in a new tree: that of running jobs without victims, and of preemptors."""
-        self.quota.rebuild(self.running.used().items())
+        self.quota.rebuild(self.running.usage_by_tenant().items())
         for job in self.running_victims():
             running = self.running.get(job)
             if running is not None:

@@ -45,11 +45,11 @@ class UsageReport:
         self._tree: Tree = state.quota.tree
         self._sums: dict[NodeId, _Sums] = {}
         waiting = Counter(entry.job.tenant for entry in state.pending)
-        used, tenants = state.running.used(), set(waiting)
+        used, tenants = state.running.usage_by_tenant(), set(waiting)
         for quota in self._tree.quotas.quotas:
             tenants.add(quota.tenant)
         for tenant in sorted(tenants | set(used)):
-            running = len(tuple(state.running.of(tenant)))
+            running = len(tuple(state.running.of_tenant(tenant)))
             self._add(tenant, used.get(tenant, {}), running, waiting[tenant])
         for node in self._tree.all():
             for key, limit in node.limits.items():

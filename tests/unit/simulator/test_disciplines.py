@@ -120,7 +120,7 @@ def test_a_queue_that_remembers_what_failed_decides_as_one_that_tries_everybody(
 
     nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
     remembered = run(nodes, some_jobs(2), "best-fit", discipline=discipline)
-    monkeypatch.setattr("gpupack_core.queueing.pending_jobs.Waiting.may_fit", forgetful)
+    monkeypatch.setattr("gpupack_core.queueing.pending_jobs.PendingJobs.may_fit", forgetful)
     assert run(nodes, some_jobs(2), "best-fit", discipline=discipline).jobs == remembered.jobs
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_core.queueing import DurationEstimates, Tenant
-from gpupack_core.queueing.durations import KEPT, LEAST, NAMES, TENANTS
+from gpupack_core.queueing.durations import MAX_NAMES, MAX_SAMPLES, MAX_TENANTS, MIN_SAMPLES
 
 A = Tenant("a")
 
@@ -17,8 +17,8 @@ def learned(*seconds):
 
 
 def test_nothing_is_said_before_a_few_have_ended():
-    assert learned(*[60.0] * (LEAST - 1)).estimate(A, "train") is None
-    assert learned(*[60.0] * LEAST).estimate(A, "train") == 60
+    assert learned(*[60.0] * (MIN_SAMPLES - 1)).estimate(A, "train") is None
+    assert learned(*[60.0] * MIN_SAMPLES).estimate(A, "train") == 60
 
 
 def test_hardly_any_job_of_the_name_exceeds_the_estimate():
@@ -27,11 +27,11 @@ def test_hardly_any_job_of_the_name_exceeds_the_estimate():
 
 
 def test_names_of_other_tenants_say_nothing():
-    assert learned(*[60.0] * LEAST).estimate(Tenant("b"), "train") is None
+    assert learned(*[60.0] * MIN_SAMPLES).estimate(Tenant("b"), "train") is None
 
 
 def test_what_was_stopped_counts_where_it_took_longer_than_expected():
-    durations = learned(*[60.0] * LEAST)
+    durations = learned(*[60.0] * MIN_SAMPLES)
     durations.learn(A, "train", 10.0, completed=False)
     durations.learn(A, "train", 500.0, completed=False)
     assert durations.estimate(A, "train") == 500
@@ -39,7 +39,7 @@ def test_what_was_stopped_counts_where_it_took_longer_than_expected():
 
 def test_what_failed_at_once_makes_no_name_look_short():
     durations = DurationEstimates()
-    for _ in range(LEAST):
+    for _ in range(MIN_SAMPLES):
         durations.learn(A, "train", 1.0, completed=False)
     assert durations.estimate(A, "train") is None
 
@@ -49,23 +49,23 @@ def test_a_moment_that_was_no_time_is_not_learned():
 
 
 @cases
-@given(st.lists(st.floats(0.001, 1e6), min_size=LEAST, max_size=3 * KEPT))
+@given(st.lists(st.floats(0.001, 1e6), min_size=MIN_SAMPLES, max_size=3 * MAX_SAMPLES))
 def test_the_estimate_is_one_of_the_last_durations_and_few_of_them_are_longer(seconds):
-    estimate, last = learned(*seconds).estimate(A, "train"), seconds[-KEPT:]
+    estimate, last = learned(*seconds).estimate(A, "train"), seconds[-MAX_SAMPLES:]
     assert estimate in last
     assert sum(each > estimate for each in last) <= len(last) / 10
 
 
 def test_many_names_of_one_tenant_cost_nobody_else_anything():
-    durations = learned(*[60.0] * LEAST)
-    for number in range(10 * NAMES):
+    durations = learned(*[60.0] * MIN_SAMPLES)
+    for number in range(10 * MAX_NAMES):
         durations.learn(Tenant("many"), f"name-{number}", 1.0)
-    assert len(durations) == 1 + NAMES
+    assert len(durations) == 1 + MAX_NAMES
     assert durations.estimate(A, "train") == 60
 
 
 def test_many_tenants_are_as_many_as_are_kept():
     durations = DurationEstimates()
-    for number in range(TENANTS + 5):
+    for number in range(MAX_TENANTS + 5):
         durations.learn(Tenant(f"t{number}"), "train", 1.0)
-    assert len(durations) == TENANTS
+    assert len(durations) == MAX_TENANTS

@@ -268,13 +268,13 @@ def test_nobody_who_waits_would_fit_if_the_extra_workers_were_gone(drawn, jobs):
         world.decide(at=float(number))
     state = world.queue.state
     if (
-        not state.running.extras
+        not state.running.extra_workers
         or state.backfill_reservations
         or any(map(state.quota.strict_scope, TENANTS))
     ):
         return
     bare = world.cluster.overlay()
-    for extra in state.running.extras.values():
+    for extra in state.running.extra_workers.values():
         state.quota.usage.add(extra.job.tenant, extra.charge, sign=-1)
         for placement in extra.placements:
             bare.suppose_free(placement)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from queue_world import World, limit, quota
 
-from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.preemption_policy import PreemptionPolicy
 
 
 def grounds_of(world):
@@ -16,7 +16,7 @@ def grounds_of(world):
     world.submit("late", 4, tenant="a")
     state, job = world.queue.state, world.jobs["late"]
     keys = frozenset(state.quota.keys.allowed(world.cluster, job.gang.request))
-    return Grounds(state.quota, job, keys, relieved=False)
+    return PreemptionPolicy(state.quota, job, keys, may_preempt_own=False)
 
 
 @pytest.mark.parametrize(("promised", "losable"), [(0, 4000), (1, 3000), (3, 1000), (4, 0)])
@@ -25,7 +25,7 @@ def test_of_a_tenant_no_more_can_be_lost_than_it_borrows(promised, losable):
     for gpu in range(4):
         world.runs(f"j{gpu}", f"n0/{gpu}", "b")
     running = list(world.queue.state.running)
-    assert grounds_of(world).losable(running, [1000] * 4) == losable
+    assert grounds_of(world).max_preemptible(running, [1000] * 4) == losable
 
 
 @cases
@@ -41,6 +41,11 @@ def test_no_set_that_may_be_stopped_loses_more(promised, of_c, tenants):
     running = list(world.queue.state.running)
     lost = {one.job.id: 1000 * one.job.gang.request.gpus for one in running}
     grounds = grounds_of(world)
-    sets = [s for size in range(1, 6) for s in combinations(running, size) if grounds.tolerate(s)]
+    sets = [
+        s
+        for size in range(1, 6)
+        for s in combinations(running, size)
+        if grounds.may_preempt_together(s)
+    ]
     most = max((sum(lost[one.job.id] for one in subset) for subset in sets), default=0)
-    assert most <= grounds.losable(running, [lost[one.job.id] for one in running])
+    assert most <= grounds.max_preemptible(running, [lost[one.job.id] for one in running])

@@ -12,7 +12,7 @@ from queue_strategies import submitted
 from queue_world import World, with_rules
 
 from gpupack_core.queueing import NO_PREEMPTION, PreemptionReason
-from gpupack_core.queueing.census import Census
+from gpupack_core.queueing.running_table import RunningTable
 
 DELAY = 50.0
 RULES = with_rules(
@@ -87,11 +87,11 @@ def test_only_those_are_stopped_who_are_in_the_way():
 
 
 def test_who_takes_longer_than_was_estimated_is_expected_to_take_twice_as_long():
-    census = Census()
+    census = RunningTable()
     world = World(node("n1", 1)).runs("old", "n1/0", estimate=10.0)
     (running,) = world.queue.state.running
     census.add(running)
-    ends = [census.ends(now).times.tolist() for now in (0.0, 9.0, 10.0, 35.0, 40.0)]
+    ends = [census.expected_ends(now).times.tolist() for now in (0.0, 9.0, 10.0, 35.0, 40.0)]
     assert ends == [[10.0], [10.0], [20.0], [40.0], [80.0]]
 
 

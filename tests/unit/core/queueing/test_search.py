@@ -14,11 +14,11 @@ from queue_strategies import MODELS, TENANTS, quotas, submitted, worlds
 from queue_world import World, cohort, limit, quota
 
 from gpupack_core.queueing.candidates import Candidate
-from gpupack_core.queueing.census import Census
-from gpupack_core.queueing.grounds import Grounds
+from gpupack_core.queueing.preemption_policy import PreemptionPolicy
 from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.reservation import is_free
-from gpupack_core.queueing.search import Search
+from gpupack_core.queueing.running_table import RunningTable
+from gpupack_core.queueing.victim_search import VictimSearch
 
 NOW = 50.0
 
@@ -33,13 +33,17 @@ class Sought:
         world.queue.withdraw(self.job.id, world.cluster)
         state = world.queue.state
         keys = frozenset(state.quota.keys.allowed(world.cluster, self.job.gang.request))
-        own = any(r.job.priority < self.job.priority for r in state.running.of(self.job.tenant))
-        self.grounds = Grounds(state.quota, self.job, keys, relieved=own)
+        own = any(
+            r.job.priority < self.job.priority for r in state.running.of_tenant(self.job.tenant)
+        )
+        self.grounds = PreemptionPolicy(state.quota, self.job, keys, may_preempt_own=own)
         self.within = QuotaPlanner(state.quota, world.plan)
         assume(self.within.place(world.cluster, self.job) is None)
-        census = Census()
+        census = RunningTable()
         for running in state.running:
-            if self.grounds.against(running.job.tenant) and self.grounds.against_job(running):
+            if self.grounds.may_preempt_tenant(running.job.tenant) and self.grounds.may_preempt_job(
+                running
+            ):
                 census.add(running)
         unprotected = {number: 0.0 for _, kinds in census.kinds() for number in kinds}
         self.candidates, _ = census.candidates(unprotected, NOW)
@@ -50,14 +54,14 @@ class Sought:
         self.has_room = world.plan(world.cluster, self.job) is not None
 
     def found(self):
-        search = Search(self.grounds, self.candidates, self.world.cluster, self.within)
-        return search.run(anywhere=self.has_room)
+        search = VictimSearch(self.grounds, self.candidates, self.world.cluster, self.within)
+        return search.run(quota_only=self.has_room)
 
     def stands(self, found):
         """The places are free without the victims, and the books allow what they count."""
         sheet, running = self.without(found.victims), [one.running for one in found.victims]
         charge = self.world.queue.state.quota.charge(sheet, found.places)
-        return is_free(sheet, self.job, found.places) and self.grounds.allow(running, charge)
+        return is_free(sheet, self.job, found.places) and self.grounds.allows(running, charge)
 
     def without(self, subset):
         sheet = self.world.cluster.overlay()
@@ -71,7 +75,7 @@ class Sought:
         sheet = self.without(subset)
         victims = [one.running for one in subset]
         ways = self.within.placements(sheet, self.job)
-        return any(self.grounds.allow(victims, charge) for _, charge in ways)
+        return any(self.grounds.allows(victims, charge) for _, charge in ways)
 
     def cheapest(self):
         """The cost of the first set that suffices, in the order of their cost."""

@@ -35,37 +35,37 @@ from gpupack_core.queueing.usage import Usage
 _EQUAL: Final = 1e-9
 """Shares that differ by less are equal."""
 
-_Alike = tuple[Tenant, frozenset[tuple[ModelKey, int]]]
+_UsageKey = tuple[Tenant, frozenset[tuple[ModelKey, int]]]
 """The tenant of a job, and what it counts."""
 
 
 @dataclass(slots=True)
-class Grounds:
+class PreemptionPolicy:
     """The policies for one preemptor; each method leaves the quota usage as it was."""
 
-    books: QuotaUsage
+    quota: QuotaUsage
     job: Job
     keys: frozenset[ModelKey]
     """The keys of the GPUs that it may get."""
-    relieved: bool
+    may_preempt_own: bool
     """Whether jobs of its own tenant can be preempted, too."""
     _after: dict[tuple[NodeId, ModelKey], float] = field(init=False)
-    _tolerated: dict[frozenset[tuple[_Alike, int]], bool] = field(default_factory=dict)
+    _checked: dict[frozenset[tuple[_UsageKey, int]], bool] = field(default_factory=dict)
     _partings: dict[Tenant, tuple[TreeNode, TreeNode]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        tree = self.books.tree
+        tree = self.quota.tree
         path = [tree.node(of) for of in tree.tenant(self.job.tenant).path]
         self._after = {
             (node.id, key): self._share_after(node, key) for node in path for key in self.keys
         }
 
-    def against(self, tenant: Tenant) -> bool:
+    def may_preempt_tenant(self, tenant: Tenant) -> bool:
         """Tell whether any job of the tenant can be a victim."""
-        usage = self.books.usage
+        usage = self.quota.usage
         if tenant == self.job.tenant:
-            return self.relieved
-        ours, theirs = self._parting(tenant)
+            return self.may_preempt_own
+        ours, theirs = self._diverging_nodes(tenant)
         return any(
             usage.borrowed(theirs, key) and self._is_larger(theirs, key, self._after[ours.id, key])
             for key in self.keys
@@ -73,11 +73,11 @@ class Grounds:
 
     def _is_larger(self, theirs: TreeNode, key: ModelKey, ours: float) -> bool:
         """Tell whether their share is not smaller than ours, or ours is guaranteed."""
-        rules = self.books.rules.preemption
+        rules = self.quota.rules.preemption
         if rules.nominal and not ours:
             return True
         is_last = ours == inf  # two tenants of weight 0 would preempt each other in turn
-        of_theirs = self.books.usage.share_of(theirs, key)
+        of_theirs = self.quota.usage.share_of(theirs, key)
         return rules.fair_share and not is_last and ours <= of_theirs + _EQUAL
 
     def _share_after(self, node: TreeNode, key: ModelKey) -> float:
@@ -85,14 +85,14 @@ class Grounds:
         if len(self.keys) > 1 and self.job.gang.workers > 1:
             return 0.0  # the gang may be spread over several keys
         charge = {key: min_charge(self.job.gang)}
-        if self.relieved or not node.is_tenant:
-            alone = Usage(self.books.tree)  # as if all other jobs of the node were preempted
+        if self.may_preempt_own or not node.is_tenant:
+            alone = Usage(self.quota.tree)  # as if all other jobs of the node were preempted
             alone.add(self.job.tenant, charge)
             return alone.share_of(node, key)
         with self._with(charge):
-            return self.books.usage.share_of(node, key)
+            return self.quota.usage.share_of(node, key)
 
-    def against_job(self, running: RunningJob) -> bool:
+    def may_preempt_job(self, running: RunningJob) -> bool:
         """Tell whether this job of such a tenant can be a victim after its minimum run time."""
         job = running.job
         if job.extends is not None:
@@ -103,11 +103,11 @@ class Grounds:
             return job.priority < self.job.priority
         return any(running.charge.get(key) for key in self.keys)
 
-    def tolerate_one(self, running: RunningJob) -> bool:
+    def may_preempt_alone(self, running: RunningJob) -> bool:
         """Tell whether this job alone can be a victim, by the same rule as `tolerate`."""
-        return self._tolerate_together((running,))
+        return self._check_together((running,))
 
-    def tolerate(self, victims: Sequence[RunningJob]) -> bool:
+    def may_preempt_together(self, victims: Sequence[RunningJob]) -> bool:
         """Tell whether a set with these victims can be permitted.
 
         False: neither this set nor a larger one can be. Victims of the own tenant make our share
@@ -117,20 +117,20 @@ class Grounds:
         together: dict[NodeId, list[RunningJob]] = {}
         for running in victims:
             if running.job.tenant != self.job.tenant:
-                _, theirs = self._parting(running.job.tenant)
+                _, theirs = self._diverging_nodes(running.job.tenant)
                 together.setdefault(theirs.id, []).append(running)
-        return all(map(self._tolerate_together, together.values()))
+        return all(map(self._check_together, together.values()))
 
-    def _tolerate_together(self, victims: Sequence[RunningJob]) -> bool:
+    def _check_together(self, victims: Sequence[RunningJob]) -> bool:
         """Evaluate victims together, once for all sets that are alike in quota usage."""
-        asked = frozenset(Counter(map(_alike, victims)).items())
-        known = self._tolerated.get(asked)
+        key = frozenset(Counter(map(_usage_key, victims)).items())
+        known = self._checked.get(key)
         if known is None:
             with self._without(victims):
-                known = self._tolerated[asked] = all(map(self._is_tolerable, victims))
+                known = self._checked[key] = all(map(self._may_be_victim, victims))
         return known
 
-    def losable(self, running: Sequence[RunningJob], milli: Sequence[int]) -> int:
+    def max_preemptible(self, running: Sequence[RunningJob], milli: Sequence[int]) -> int:
         """Return the milli-GPU that these jobs may lose together at most, by `tolerate`.
 
         Each kind is evaluated as if no jobs of other kinds were preempted.
@@ -139,31 +139,31 @@ class Grounds:
             running: jobs that could be preempted.
             milli: what each of them would lose.
         """
-        alike: dict[_Alike, list[tuple[int, RunningJob]]] = {}
+        alike: dict[_UsageKey, list[tuple[int, RunningJob]]] = {}
         for one, lost in zip(running, milli, strict=True):
-            alike.setdefault(_alike(one), []).append((lost, one))
-        return sum(map(self._losable_of_kind, alike.values()))
+            alike.setdefault(_usage_key(one), []).append((lost, one))
+        return sum(map(self._max_of_kind, alike.values()))
 
-    def _losable_of_kind(self, kind: list[tuple[int, RunningJob]]) -> int:
+    def _max_of_kind(self, kind: list[tuple[int, RunningJob]]) -> int:
         total, together = 0, list[RunningJob]()
         for lost, one in sorted(kind, key=lambda each: each[0], reverse=True):
             together.append(one)
-            if not self.tolerate(together):
+            if not self.may_preempt_together(together):
                 break
             total += lost
         return total
 
-    def _is_tolerable(self, victim: RunningJob) -> bool:
+    def _may_be_victim(self, victim: RunningJob) -> bool:
         if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
-        ours, theirs = self._parting(victim.job.tenant)
+        ours, theirs = self._diverging_nodes(victim.job.tenant)
         return any(
             self._borrows_with(victim, theirs, key)
             and self._is_larger(theirs, key, self._after[ours.id, key])
             for key in self.keys
         )
 
-    def relieves(self, running: RunningJob, keys: frozenset[ModelKey]) -> bool:
+    def frees_quota_for(self, running: RunningJob, keys: frozenset[ModelKey]) -> bool:
         """Tell whether its end can leave the job more quota of these keys, or a smaller share.
 
         That is so where both count against one node of the tree that guarantees or limits
@@ -173,16 +173,18 @@ class Grounds:
             return False
         if running.job.tenant == self.job.tenant:
             return True
-        top = self.books.tree.top
-        ours, _ = self._parting(running.job.tenant)
+        top = self.quota.tree.top
+        ours, _ = self._diverging_nodes(running.job.tenant)
         return ours.parent is not top or any(top.guaranteed.get(key, 0) < UNBOUNDED for key in keys)
 
-    def may_pay(self, charge: Charge, gone: Iterable[tuple[RunningJob, int]]) -> bool:
+    def fits_quota_without(
+        self, charge: Charge, ended_jobs: Iterable[tuple[RunningJob, int]]
+    ) -> bool:
         """Tell whether the quota allows `charge` once these numbers of such jobs have ended."""
-        usage = self.books.usage
+        usage = self.quota.usage
         ended = [
             (one.job.tenant, {key: jobs * milli for key, milli in one.charge.items()})
-            for one, jobs in gone
+            for one, jobs in ended_jobs
         ]
         for tenant, all_of_kind in ended:
             usage.add(tenant, all_of_kind, sign=-1)
@@ -191,15 +193,15 @@ class Grounds:
             usage.add(tenant, all_of_kind)
         return found
 
-    def allow(self, victims: Sequence[RunningJob], charge: Charge) -> bool:
+    def allows(self, victims: Sequence[RunningJob], charge: Charge) -> bool:
         """Tell whether the job may take `charge` when all of these victims are preempted."""
         with self._without(victims):
-            if not self.books.usage.fits(self.job.tenant, charge):
+            if not self.quota.usage.fits(self.job.tenant, charge):
                 return False
             with self._with(charge):
                 return all(self._is_fair(victim, charge) for victim in victims)
 
-    def ground(
+    def reason_for(
         self, victim: RunningJob, victims: Sequence[RunningJob], charge: Charge
     ) -> PreemptionReason:
         """Return the policy by which this victim is preempted."""
@@ -207,59 +209,61 @@ class Grounds:
             return PreemptionReason.SHRINK
         if victim.job.tenant == self.job.tenant:
             return PreemptionReason.PRIORITY
-        ours, _ = self._parting(victim.job.tenant)
+        ours, _ = self._diverging_nodes(victim.job.tenant)
         with self._without(victims), self._with(charge):
-            borrows = any(self.books.usage.share_of(ours, key) for key in _both(victim, charge))
+            borrows = any(
+                self.quota.usage.share_of(ours, key) for key in _common_keys(victim, charge)
+            )
         return PreemptionReason.FAIR_SHARE if borrows else PreemptionReason.NOMINAL_QUOTA
 
     def _is_fair(self, victim: RunningJob, charge: Charge) -> bool:
         """Tell whether the victim is permitted; the quota usage already includes all changes."""
         if victim.job.tenant == self.job.tenant or victim.job.extends is not None:
             return True
-        ours, theirs = self._parting(victim.job.tenant)
-        keys = _both(victim, charge)
+        ours, theirs = self._diverging_nodes(victim.job.tenant)
+        keys = _common_keys(victim, charge)
         return bool(keys) and all(
             self._borrows_with(victim, theirs, key)
-            and self._is_larger(theirs, key, self.books.usage.share_of(ours, key))
+            and self._is_larger(theirs, key, self.quota.usage.share_of(ours, key))
             for key in keys
         )
 
     def _borrows_with(self, victim: RunningJob, theirs: TreeNode, key: ModelKey) -> bool:
         """Tell whether theirs would borrow the key if this victim, which holds it, were spared."""
-        milli, used = victim.charge.get(key, 0), self.books.usage.used_by(theirs).get(key, 0)
+        milli, used = victim.charge.get(key, 0), self.quota.usage.used_by(theirs).get(key, 0)
         return bool(milli) and used + milli > theirs.guaranteed.get(key, 0)
 
-    def _parting(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
+    def _diverging_nodes(self, other: Tenant) -> tuple[TreeNode, TreeNode]:
         """Return our node and theirs, where the paths part."""
         known = self._partings.get(other)
         if known is None:
-            known = self._partings[other] = self.books.tree.diverging_nodes(self.job.tenant, other)
+            known = self._partings[other] = self.quota.tree.diverging_nodes(self.job.tenant, other)
         return known
 
     @contextmanager
     def _without(self, victims: Iterable[RunningJob]) -> Iterator[None]:
-        usage, stopped = self.books.usage, tuple(victims)
-        for running in stopped:
+        usage, preempted = self.quota.usage, tuple(victims)
+        for running in preempted:
             usage.add(running.job.tenant, running.charge, sign=-1)
         try:
             yield
         finally:
-            for running in stopped:
+            for running in preempted:
                 usage.add(running.job.tenant, running.charge)
 
     @contextmanager
     def _with(self, charge: Charge) -> Iterator[None]:
-        self.books.usage.add(self.job.tenant, charge)
+        self.quota.usage.add(self.job.tenant, charge)
         try:
             yield
         finally:
-            self.books.usage.add(self.job.tenant, charge, sign=-1)
+            self.quota.usage.add(self.job.tenant, charge, sign=-1)
 
 
-def _alike(running: RunningJob) -> _Alike:
+def _usage_key(running: RunningJob) -> _UsageKey:
     return running.job.tenant, frozenset(running.charge.items())
 
 
-def _both(victim: RunningJob, charge: Charge) -> list[ModelKey]:
+def _common_keys(victim: RunningJob, charge: Charge) -> list[ModelKey]:
     """Return the keys that the victim holds and the job takes."""
     return [key for key, milli in victim.charge.items() if milli and charge.get(key)]

@@ -25,7 +25,7 @@ _ROUNDING: Final = 1 - 1e-12
 """A factor for rounding errors in the sum of a bound."""
 
 
-class Sets:
+class CandidateSets:
     """The sets of these candidates, which are in the order of their cost.
 
     Args:
@@ -77,10 +77,12 @@ class Sets:
         if self._following[last] < missing:
             return
         lost, milli, jobs = cost_of([self._candidates[number] for number in before])
-        least = max(self._candidates[last].cost[0], self._cover(missing, last) * _ROUNDING)
+        least = max(
+            self._candidates[last].cost[0], self._fractional_cost(missing, last) * _ROUNDING
+        )
         heappush(self._heap, ((lost + least, milli, jobs), numbers, False))
 
-    def _cover(self, missing: int, first: int) -> float:
+    def _fractional_cost(self, missing: int, first: int) -> float:
         """Return the cost to free so much with the candidates from `first` on, the last in part."""
         total = 0.0
         for number in self._by_density:

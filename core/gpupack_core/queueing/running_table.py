@@ -20,7 +20,7 @@ from gpupack_core.queueing.projected_cluster import JobEnds
 from gpupack_core.table import Table
 from gpupack_core.units import NodeName
 
-_FIRST_LINES = 64
+_INITIAL_LINES = 64
 
 
 class Kind(NamedTuple):
@@ -41,59 +41,59 @@ class Loss(NamedTuple):
     They count from the job's start, at most `most` seconds. `beside` seconds are added to that.
     """
 
-    most: float = inf
-    beside: float = 0.0
+    max_work_seconds: float = inf
+    added_seconds: float = 0.0
 
 
 _ALL: Final = Loss()
 
 
-class Lines:
+class Columns:
     """Columns of numbers; a line that was removed is used again."""
 
     def __init__(self, **columns: type[np.generic]) -> None:
         self.columns: dict[str, NDArray[Any]] = {
-            name: np.zeros(_FIRST_LINES, dtype)
+            name: np.zeros(_INITIAL_LINES, dtype)
             for name, dtype in (columns | {"live": np.bool_}).items()
         }
-        self._spare = list(range(_FIRST_LINES))[::-1]
+        self._free = list(range(_INITIAL_LINES))[::-1]
 
     def add(self, **values: float) -> int:
         """Store the values in a free line and return its number."""
-        if not self._spare:
+        if not self._free:
             self._grow()
-        line = self._spare.pop()
+        line = self._free.pop()
         for name, value in values.items():
             self.columns[name][line] = value
         self.columns["live"][line] = True
         return line
 
-    def copy(self) -> "Lines":
+    def copy(self) -> "Columns":
         """Return an independent copy."""
-        twin = Lines()
+        twin = Columns()
         twin.columns = {name: column.copy() for name, column in self.columns.items()}
-        twin._spare = self._spare.copy()
+        twin._free = self._free.copy()
         return twin
 
     def remove(self, line: int) -> None:
         """Mark the line as free."""
         self.columns["live"][line] = False
-        self._spare.append(line)
+        self._free.append(line)
 
     def _grow(self) -> None:
         size = len(self.columns["live"])
-        self._spare = list(range(size, 2 * size))[::-1]
+        self._free = list(range(size, 2 * size))[::-1]
         for name, column in self.columns.items():
             self.columns[name] = np.concatenate((column, np.zeros_like(column)))
 
 
-class Census:
+class RunningTable:
     """Columns with one line per running job, and one per job and node; mutable."""
 
     def __init__(self) -> None:
         self._kinds: Table[Kind] = Table()
         self._nodes: Table[NodeName] = Table()
-        self._jobs = Lines(
+        self._jobs = Columns(
             kind=np.int32,
             milli=np.int64,
             started=np.float64,
@@ -103,20 +103,22 @@ class Census:
             ends=np.bool_,
             loses=np.bool_,
         )
-        self._parts = Lines(
+        self._parts = Columns(
             job=np.int32, node=np.int32, milli=np.int64, cpu=np.int64, memory=np.int64
         )
-        self._at: dict[JobId, tuple[int, list[int]]] = {}
+        self._lines_by_job: dict[JobId, tuple[int, list[int]]] = {}
         self._running: dict[int, RunningJob] = {}
-        self._of: dict[Tenant, dict[int, RunningJob]] = {}
+        self._kinds_by_tenant: dict[Tenant, dict[int, RunningJob]] = {}
 
-    def copy(self) -> "Census":
+    def copy(self) -> "RunningTable":
         """Return an independent copy."""
-        twin = Census()
+        twin = RunningTable()
         twin._kinds, twin._nodes = self._kinds.copy(), self._nodes.copy()
         twin._jobs, twin._parts = self._jobs.copy(), self._parts.copy()
-        twin._at, twin._running = self._at.copy(), self._running.copy()
-        twin._of = {tenant: kinds.copy() for tenant, kinds in self._of.items()}
+        twin._lines_by_job, twin._running = self._lines_by_job.copy(), self._running.copy()
+        twin._kinds_by_tenant = {
+            tenant: kinds.copy() for tenant, kinds in self._kinds_by_tenant.items()
+        }
         return twin
 
     def add(self, running: RunningJob) -> None:
@@ -132,7 +134,7 @@ class Census:
                 job.movable,
             )
         )
-        self._of.setdefault(job.tenant, {})[kind] = running
+        self._kinds_by_tenant.setdefault(job.tenant, {})[kind] = running
         line = self._jobs.add(
             kind=kind,
             milli=sum(charge.values()),
@@ -156,32 +158,34 @@ class Census:
             )
             for node, (milli, cpu, memory) in here.items()
         ]
-        self._at[job.id] = line, parts
+        self._lines_by_job[job.id] = line, parts
 
     def remove(self, job: JobId) -> None:
         """Remove a job that no longer runs."""
-        line, parts = self._at.pop(job)
-        self._end_of_kind(int(self._jobs.columns["kind"][line]), self._running.pop(line).job.tenant)
+        line, parts = self._lines_by_job.pop(job)
+        self._release_kind(
+            int(self._jobs.columns["kind"][line]), self._running.pop(line).job.tenant
+        )
         self._jobs.remove(line)
         for part in parts:
             self._nodes.give_back(int(self._parts.columns["node"][part]))
             self._parts.remove(part)
 
-    def _end_of_kind(self, number: int, tenant: Tenant) -> None:
+    def _release_kind(self, number: int, tenant: Tenant) -> None:
         """Count one job fewer of the kind; forget the kind with its last job."""
-        of_tenant = self._of[tenant]
+        of_tenant = self._kinds_by_tenant[tenant]
         self._kinds.give_back(number)
         if not self._kinds.uses(number):
             del of_tenant[number]
             if not of_tenant:
-                del self._of[tenant]
+                del self._kinds_by_tenant[tenant]
 
     def kinds(self) -> ItemsView[Tenant, dict[int, RunningJob]]:
         """Return by tenant the numbers of the kinds that run, each with a sample job.
 
         The sample may have ended since. Only its kind counts.
         """
-        return self._of.items()
+        return self._kinds_by_tenant.items()
 
     def candidates(
         self,
@@ -206,9 +210,9 @@ class Census:
         until = self._protected_until(protected, without)
         lines = np.flatnonzero(until <= now)
         later = until[until > now].min(initial=inf)
-        return self._listed(lines, now, loss), float(later)
+        return self._candidates_on(lines, now, loss), float(later)
 
-    def unprotected_at(
+    def unprotected_times(
         self, protected: Mapping[int, float], now: float, without: Collection[JobId] = ()
     ) -> list[float]:
         """Return the later times at which more of these jobs become preemptible, in order."""
@@ -226,14 +230,14 @@ class Census:
             seconds[number] = least
         until: NDArray[np.float64] = jobs["since"] + seconds[jobs["kind"]]
         until[~jobs["live"]] = inf
-        until[[self._at[job][0] for job in without if job in self._at]] = inf
+        until[[self._lines_by_job[job][0] for job in without if job in self._lines_by_job]] = inf
         return until
 
-    def _listed(self, lines: NDArray[np.intp], now: float, loss: Loss) -> Candidates:
+    def _candidates_on(self, lines: NDArray[np.intp], now: float, loss: Loss) -> Candidates:
         jobs, parts = self._jobs.columns, self._parts.columns
         milli = jobs["milli"][lines]
-        had = np.clip(now - jobs["started"][lines], 0.0, loss.most)
-        lost = milli * (had + loss.beside) * jobs["loses"][lines]
+        had = np.clip(now - jobs["started"][lines], 0.0, loss.max_work_seconds)
+        lost = milli * (had + loss.added_seconds) * jobs["loses"][lines]
         ids = np.array([self._running[line].job.id for line in lines.tolist()], np.str_)
         order = np.lexsort((ids, milli, lost))
         ranks = np.full(len(jobs["live"]), -1)
@@ -249,7 +253,7 @@ class Census:
             self._nodes.values,
         )
 
-    def ends(
+    def expected_ends(
         self, now: float, also: Sequence[RunningJob] = (), without: Collection[JobId] = ()
     ) -> JobEnds:
         """Return the ends of running jobs and of the jobs in `also`, as they are expected now.
@@ -259,8 +263,8 @@ class Census:
         """
         for running in also:
             self.add(running)
-        left_out = [self._at[job][0] for job in without if job in self._at]
-        lines, end, times, guessed = self._in_order(now, left_out)
+        left_out = [self._lines_by_job[job][0] for job in without if job in self._lines_by_job]
+        lines, end, times, guessed = self._lines_by_end(now, left_out)
         parts = self._parts.columns
         end_of = np.full(len(self._jobs.columns["live"]), -1)
         end_of[lines] = end
@@ -271,7 +275,7 @@ class Census:
         found = JobEnds(
             times,
             self._running.copy(),
-            {job: line for job, (line, _) in self._at.items()},
+            {job: line for job, (line, _) in self._lines_by_job.items()},
             end_of,
             self._nodes.values.copy(),
             self._nodes.numbers(),
@@ -287,7 +291,7 @@ class Census:
             self.remove(running.job.id)
         return found
 
-    def _in_order(
+    def _lines_by_end(
         self, now: float, left_out: Sequence[int]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64], bool]:
         """Return the lines of jobs, the number of each end, the times, and if any is estimated.

@@ -21,7 +21,7 @@ import numpy as np
 from gpupack_core.cluster import Cluster
 from gpupack_core.feasibility import worker_slots
 from gpupack_core.queueing.bounds import Bounds
-from gpupack_core.queueing.candidates import Candidate, Candidates, order
+from gpupack_core.queueing.candidates import Candidate, Candidates, cost_key
 from gpupack_core.queueing.charge import Charge
 from gpupack_core.queueing.job import Job, Places, RunningJob, Tenant
 from gpupack_core.queueing.projected_cluster import adopt_job, allocate_job
@@ -29,16 +29,16 @@ from gpupack_core.queueing.quota_planner import QuotaPlanner
 from gpupack_core.queueing.quota_usage import QuotaUsage
 from gpupack_core.request import Gang
 
-ATTEMPTS: Final = 4
+MAX_ATTEMPTS: Final = 4
 """The maximum number of sets of jobs that are tried."""
-_ROWS: Final = 64
+_MAX_ROWS: Final = 64
 """The maximum number of nodes that are examined for one set."""
-_LOCAL: Final = 32
+_MAX_JOBS_PER_NODE: Final = 32
 """The maximum number of jobs that are examined on one node, the cheapest first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class MovingJob:
     """A job that moves, and its new places."""
 
     running: RunningJob
@@ -49,12 +49,12 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class ConsolidationPlan:
     """The places of the pending job once all of `leaving` have moved."""
 
     places: Places
     charge: Charge
-    leaving: tuple[Leaving, ...]
+    moving: tuple[MovingJob, ...]
 
 
 @dataclass(slots=True)
@@ -65,43 +65,43 @@ class _Chosen:
     candidates: list[Candidate]
 
 
-class Placing:
+class PlacementStatement:
     """Placement of several jobs within their quotas; each one is counted until `undo`."""
 
-    def __init__(self, books: QuotaUsage, within: QuotaPlanner) -> None:
-        self._books, self._within = books, within
+    def __init__(self, quota: QuotaUsage, planner: QuotaPlanner) -> None:
+        self._quota, self._planner = quota, planner
         self._counted: list[tuple[Tenant, Charge, int]] = []
 
     def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
         """Place a pending job; None: it does not fit."""
-        found = self._within.place(cluster, job)
+        found = self._planner.place(cluster, job)
         if found is not None:
             self._count(job.tenant, found[1], 1)
         return found
 
-    def place_again(self, sheet: Cluster, running: RunningJob) -> tuple[Places, Charge] | None:
+    def place_again(self, overlay: Cluster, running: RunningJob) -> tuple[Places, Charge] | None:
         """Place a running job as if it held nothing; None: it does not fit."""
-        job, cluster = running.job, sheet.overlay()
+        job, cluster = running.job, overlay.overlay()
         _free(cluster, running)
         self._count(job.tenant, running.charge, -1)
-        found = self._within.place(cluster, job)
-        if found is None or not self._books.fits_with_victims(job.tenant, found[1]):
+        found = self._planner.place(cluster, job)
+        if found is None or not self._quota.fits_with_victims(job.tenant, found[1]):
             return None
         self._count(job.tenant, found[1], 1)
         return found
 
-    def undo(self) -> None:
+    def discard(self) -> None:
         """Restore the quota usage."""
         for tenant, charge, sign in reversed(self._counted):
-            self._books.count(tenant, charge, sign=-sign)
+            self._quota.count(tenant, charge, sign=-sign)
         self._counted.clear()
 
     def _count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
-        self._books.count(tenant, charge, sign=sign)
+        self._quota.count(tenant, charge, sign=sign)
         self._counted.append((tenant, charge, sign))
 
 
-class Compaction:
+class ConsolidationSearch:
     """One search for one job; `cluster` is not changed.
 
     `most` is the maximum number of jobs that move. `budget` is in milli-GPU times seconds.
@@ -112,136 +112,142 @@ class Compaction:
         job: Job,
         cluster: Cluster,
         candidates: Candidates,
-        placing: Placing,
+        statement: PlacementStatement,
         *,
-        most: int,
+        max_moves: int,
         budget: float,
     ) -> None:
-        self._job, self._cluster, self._placing = job, cluster, placing
+        self._job, self._cluster, self._statement = job, cluster, statement
         self._candidates = candidates
-        self._most, self._budget = most, budget
+        self._max_moves, self._budget = max_moves, budget
         self._bounds = Bounds(cluster, job.gang, candidates)
-        self._elsewhere: dict[tuple[Gang, int], bool] = {}
+        self._fits_elsewhere: dict[tuple[Gang, int], bool] = {}
 
-    def run(self) -> Compacted | None:
+    def run(self) -> ConsolidationPlan | None:
         """Return the moves, or None if none were found."""
-        turns = self._bounds.hopeful(len(self._candidates))[:_ROWS]
-        for _ in range(ATTEMPTS):
-            chosen = self._choose(list(turns))
+        rows = self._bounds.feasible_rows(len(self._candidates))[:_MAX_ROWS]
+        for _ in range(MAX_ATTEMPTS):
+            chosen = self._choose(list(rows))
             if not chosen:
                 return None
             try:
                 found = self._attempt(chosen)
             finally:
-                self._placing.undo()
-            if isinstance(found, Compacted):
+                self._statement.discard()
+            if isinstance(found, ConsolidationPlan):
                 return found
-            turns = [(least, row) for least, row in turns if row != found]
+            rows = [(least, row) for least, row in rows if row != found]
         return None
 
-    def _choose(self, turns: list[tuple[float, int]]) -> list[_Chosen]:
+    def _choose(self, rows: list[tuple[float, int]]) -> list[_Chosen]:
         """Choose by row the jobs that leave, so that all workers could fit; empty: impossible.
 
-        `turns` is consumed.
+        `rows` is consumed.
         """
-        sheet, spent, jobs = self._cluster.overlay(), 0.0, 0
+        overlay, spent, jobs = self._cluster.overlay(), 0.0, 0
         chosen: list[_Chosen] = []
-        gone: set[int] = set()
-        while turns:
-            least, row = turns.pop(0)
+        moving_away: set[int] = set()
+        while rows:
+            least, row = rows.pop(0)
             if spent + least > self._budget:
                 break
-            local = [of for of in self._bounds.on(row, len(self._candidates)) if of not in gone]
-            movable = [of for of in local[:_LOCAL] if self._has_room_elsewhere(of, row)]
-            step = self._for_one_more(sheet, row, [self._candidates[of] for of in movable])
+            local = [
+                of
+                for of in self._bounds.candidates_on(row, len(self._candidates))
+                if of not in moving_away
+            ]
+            movable = [of for of in local[:_MAX_JOBS_PER_NODE] if self._may_fit_elsewhere(of, row)]
+            step = self._jobs_to_move(overlay, row, [self._candidates[of] for of in movable])
             cost = sum(one.cost[0] for one in step)
-            if not step or spent + cost > self._budget or jobs + len(step) > self._most:
+            if not step or spent + cost > self._budget or jobs + len(step) > self._max_moves:
                 continue
-            gone |= {of for of in movable if any(self._candidates[of] is one for one in step)}
+            moving_away |= {
+                of for of in movable if any(self._candidates[of] is one for one in step)
+            }
             spent, jobs = spent + cost, jobs + len(step)
             for one in step:
-                _free(sheet, one.running)
+                _free(overlay, one.running)
             chosen.append(_Chosen(row, list(step)))
-            if self._has_room(sheet):
+            if self._may_fit(overlay):
                 return chosen
-            rest = [of for of in local if of not in gone]
+            rest = [of for of in local if of not in moving_away]
             if rest:
-                insort(turns, (self._bounds.least(row, rest, sheet), row))
+                insort(rows, (self._bounds.lower_bound(row, rest, overlay), row))
         return []
 
-    def _for_one_more(
-        self, sheet: Cluster, row: int, local: Sequence[Candidate]
+    def _jobs_to_move(
+        self, overlay: Cluster, row: int, local: Sequence[Candidate]
     ) -> Sequence[Candidate]:
         """Return the jobs that have to leave the row for one more worker; spare the dearest.
 
         The result is empty if the worker does not fit without all of them.
         """
         request = self._job.gang.request
-        workers = int(worker_slots(sheet, request)[row]) + 1
+        workers = int(worker_slots(overlay, request)[row]) + 1
         for one in local:
-            _free(sheet, one.running)
-        kept = list(local)
-        if int(worker_slots(sheet, request)[row]) >= workers:
-            for one in sorted(local, key=order, reverse=True):
-                _hold(sheet, one.running)
-                if int(worker_slots(sheet, request)[row]) >= workers:
-                    kept = [other for other in kept if other is not one]
+            _free(overlay, one.running)
+        needed = list(local)
+        if int(worker_slots(overlay, request)[row]) >= workers:
+            for one in sorted(local, key=cost_key, reverse=True):
+                _hold(overlay, one.running)
+                if int(worker_slots(overlay, request)[row]) >= workers:
+                    needed = [other for other in needed if other is not one]
                 else:
-                    _free(sheet, one.running)
+                    _free(overlay, one.running)
             enough = True
         else:
             enough = False
-        for one in kept:
-            _hold(sheet, one.running)
-        return kept if enough else ()
+        for one in needed:
+            _hold(overlay, one.running)
+        return needed if enough else ()
 
-    def _has_room(self, sheet: Cluster) -> bool:
+    def _may_fit(self, overlay: Cluster) -> bool:
         """Tell whether all workers can fit; necessary, not sufficient."""
         gang = self._job.gang
-        slots = worker_slots(sheet, gang.request)
+        slots = worker_slots(overlay, gang.request)
         return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
 
-    def _has_room_elsewhere(self, of: int, row: int) -> bool:
+    def _may_fit_elsewhere(self, of: int, row: int) -> bool:
         """Tell whether the candidate can fit outside the row; necessary, not sufficient."""
         gang = self._candidates[of].running.job.gang
-        known = self._elsewhere.get((gang, row))
+        known = self._fits_elsewhere.get((gang, row))
         if known is None:
             slots = np.minimum(worker_slots(self._cluster, gang.request), gang.workers)
             known = bool(slots.sum() - slots[row] > 0)
-            self._elsewhere[gang, row] = known
+            self._fits_elsewhere[gang, row] = known
         return known
 
-    def _attempt(self, chosen: Sequence[_Chosen]) -> Compacted | int:
+    def _attempt(self, chosen: Sequence[_Chosen]) -> ConsolidationPlan | int:
         """Return all places, or a row from which a job cannot move."""
-        ways = [(one, of.row) for of in chosen for one in of.candidates]
+        in_the_way = [(one, of.row) for of in chosen for one in of.candidates]
         empty = self._cluster.overlay()
-        for one, _ in ways:
+        for one, _ in in_the_way:
             _free(empty, one.running)
-        found = self._placing.place(empty, self._job)
+        found = self._statement.place(empty, self._job)
         if found is None:
             return chosen[-1].row
         places, charge = found
         adopt_job(empty, self._job, places)
-        sheet = self._cluster.overlay()
-        adopt_job(sheet, self._job, places)
-        leaving: list[Leaving] = []
-        for one, row in sorted(ways, key=lambda way: -way[0].cost[1]):
+        overlay = self._cluster.overlay()
+        adopt_job(overlay, self._job, places)
+        leaving: list[MovingJob] = []
+        for one, row in sorted(in_the_way, key=lambda way: -way[0].cost[1]):
             running = one.running
             if allocate_job(empty, running.job, running.placements):
                 continue
-            goes = self._placing.place_again(sheet, running)
+            goes = self._statement.place_again(overlay, running)
             if goes is None:
                 return row
-            adopt_job(sheet, running.job, goes[0])
-            leaving.append(Leaving(running, one.cost[0], *goes))
-        return Compacted(places, charge, tuple(leaving))
+            adopt_job(overlay, running.job, goes[0])
+            leaving.append(MovingJob(running, one.cost[0], *goes))
+        return ConsolidationPlan(places, charge, tuple(leaving))
 
 
-def _free(sheet: Cluster, running: RunningJob) -> None:
+def _free(overlay: Cluster, running: RunningJob) -> None:
     for placement in running.placements:
-        sheet.suppose_free(placement)
+        overlay.suppose_free(placement)
 
 
-def _hold(sheet: Cluster, running: RunningJob) -> None:
+def _hold(overlay: Cluster, running: RunningJob) -> None:
     for placement in running.placements:
-        sheet.suppose_held(placement)
+        overlay.suppose_held(placement)
