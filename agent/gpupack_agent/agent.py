@@ -126,7 +126,7 @@ def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
             chosen.simulated_file,
             node=node,
             scan_seconds=chosen.scan_seconds,
-            layouts=chosen.simulated_cuts / f"{node}.json",
+            layouts=chosen.simulated_layouts / f"{node}.json",
         )
     return DriverInventory(
         chosen.driver, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds

@@ -21,7 +21,7 @@ Overrun = Literal["Event", "End"]
 MAX_WAIT_SECONDS = 29
 """The longest wait: the kubelet gives up a PreStartContainer call after 30 s."""
 SIMULATED_FILE = "/etc/gpupack/simulated.yaml"
-SIMULATED_CUTS = "/run/gpupack/simulated"
+SIMULATED_LAYOUTS = "/run/gpupack/simulated"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class InventorySettings:
     simulated_file: pathlib.Path = pathlib.Path(SIMULATED_FILE)
     """GPUPACK_SIMULATED_FILE: the file that lists the simulated GPUs of each node."""
 
-    simulated_cuts: pathlib.Path = pathlib.Path(SIMULATED_CUTS)
-    """GPUPACK_SIMULATED_CUTS: the folder that records changed MIG layouts of simulated GPUs."""
+    simulated_layouts: pathlib.Path = pathlib.Path(SIMULATED_LAYOUTS)
+    """GPUPACK_SIMULATED_LAYOUTS: the folder that records changed MIG layouts of simulated GPUs."""
 
     mig_layouts: bool = False
     """GPUPACK_MIG_LAYOUTS: whether GPUs in MIG mode are partitioned as GPUNode's spec requests,
@@ -103,7 +103,7 @@ class InventorySettings:
         return cls(
             backend=environment.choice("GPUPACK_INVENTORY", get_args(Backend), "nvml"),
             simulated_file=environment.path("GPUPACK_SIMULATED_FILE", SIMULATED_FILE),
-            simulated_cuts=environment.path("GPUPACK_SIMULATED_CUTS", SIMULATED_CUTS),
+            simulated_layouts=environment.path("GPUPACK_SIMULATED_LAYOUTS", SIMULATED_LAYOUTS),
             mig_layouts=environment.choice("GPUPACK_MIG_LAYOUTS", ("true", "false"), "false")
             == "true",
             scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),

@@ -165,7 +165,9 @@ class SimulatedInventory:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as error:
-            raise InventoryUnavailable(f"simulated cuts {self._layouts_path}: {error}") from error
+            raise InventoryUnavailable(
+                f"simulated layouts {self._layouts_path}: {error}"
+            ) from error
 
     def _valid_layouts(self, by_file: Mapping[str, tuple[str, ...]]) -> dict[str, SimulatedLayout]:
         """Return the changed layouts of GPUs whose layout in the file is the same as then.
@@ -199,7 +201,9 @@ class SimulatedInventory:
             temporary.write_bytes(msgspec.json.encode(layouts))
             temporary.replace(self._layouts_path)
         except OSError as error:
-            raise InventoryUnavailable(f"simulated cuts {self._layouts_path}: {error}") from error
+            raise InventoryUnavailable(
+                f"simulated layouts {self._layouts_path}: {error}"
+            ) from error
 
     def _layout_from_file(self, whole: GpuDevice, wanted: tuple[str, ...]) -> SimulatedLayout:
         # Core loads numpy, which an agent with real GPUs does not need.

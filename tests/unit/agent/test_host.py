@@ -20,7 +20,7 @@ def agent(tmp_path):
     made = {
         "GPUPACK_INVENTORY": "simulated",
         "GPUPACK_SIMULATED_FILE": str(tmp_path / "gpus.yaml"),
-        "GPUPACK_SIMULATED_CUTS": str(tmp_path),
+        "GPUPACK_SIMULATED_LAYOUTS": str(tmp_path),
         "GPUPACK_SCAN_SECONDS": "0.2",
         "GPUPACK_METRICS_PORT": str(free_port()),
         "GPUPACK_PROBE_FILE": str(tmp_path / "alive"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpupack_agent.mps.threads import NOTHING_KNOWN, parse_sound_threads
+from gpupack_agent.mps.threads import NO_SOUND_THREADS, parse_sound_threads
 from gpupack_api.accounts.settings import CostSettings, parse_cost
 from gpupack_api.config import ConfigFile
 from gpupack_crds import names
@@ -213,7 +213,7 @@ def test_a_model_of_any_name_has_the_sound_threads_that_the_chart_says(render):
 
 
 def test_an_administrator_can_say_that_nothing_is_known_of_any_model(render):
-    assert sound_threads(render, "null") == NOTHING_KNOWN
+    assert sound_threads(render, "null") == NO_SOUND_THREADS
 
 
 def test_a_vendor_of_ones_own_is_an_entry_more(render):
