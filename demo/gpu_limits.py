@@ -84,7 +84,11 @@ def check_overrun(bench: Bench) -> Json:
     seconds = round(time.monotonic() - began, 1)
     beside, said = bench.view("beside"), bench.events("double")
     reasons = {each["reason"] for each in said}
-    if ended["status"]["phase"] != "Failed" or "died" in beside or "GpuShareEnded" not in reasons:
+    if (
+        ended["status"]["phase"] != "Failed"
+        or "died" in beside
+        or "GpuShareTerminated" not in reasons
+    ):
         raise Broken(f"it ended as {ended['status']}; was told {said}; beside it {beside}")
     notes = [each["note"] for each in said if each["reason"].startswith("GpuShare")]
     seen = {"told": notes, "beside": beside, "seconds": seconds}

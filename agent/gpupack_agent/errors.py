@@ -3,7 +3,7 @@
 
 AgentError
 ├── InventoryUnavailable    the GPUs of this node cannot be listed
-│   └── DriverHangs         a call to their driver did not return
+│   └── DriverTimeout         a call to their driver did not return
 ├── LayoutInvalid           a GPU cannot be partitioned into these MIG slices
 ├── KubeletUnavailable      the kubelet did not answer; a retry may help
 ├── KubeletTooOld           the kubelet lacks a call that the agent needs
@@ -41,7 +41,7 @@ class InventoryUnavailable(AgentError):
         self.reason = reason or "DriverUnavailable"
 
 
-class DriverHangs(InventoryUnavailable):
+class DriverTimeout(InventoryUnavailable):
     """An error: a call to the driver did not return within `seconds`.
 
     Attributes:
@@ -50,7 +50,7 @@ class DriverHangs(InventoryUnavailable):
 
     def __init__(self, seconds: float, *, index: int | None, vendor: str = "NVIDIA") -> None:
         message = f"the {vendor} driver has not answered within {seconds:.0f} s"
-        super().__init__(message, reason="DriverHangs")
+        super().__init__(message, reason="DriverTimeout")
         self.index = index
 
 

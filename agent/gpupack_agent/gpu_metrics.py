@@ -267,7 +267,7 @@ class GpuMetrics(Collector):
 def _health(devices: tuple[GpuDevice, ...]) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_agent_gpu_health",
-        "1 for what the GPU is: Healthy, Degraded, Draining or Failed.",
+        "1 for what the GPU is: Healthy, Degraded, Cordoned or Failed.",
         labels=("gpu", "UUID", "modelName", "health"),
     )
     for device in devices:

@@ -232,7 +232,7 @@ def _conflict_reason(wanted: DeviceShare, held: list[DeviceShare], memory_mib: i
 
 
 def _isolation_group(share: DeviceShare) -> tuple[str, str]:
-    return share.isolation, share.only_with
+    return share.isolation, share.exclusive_to_namespace
 
 
 def annotated_devices(pod: PodView) -> tuple[DeviceShare, ...]:

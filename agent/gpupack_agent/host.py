@@ -19,7 +19,7 @@ import prometheus_client
 
 from gpupack_agent import liveness, watchdog
 from gpupack_agent.agent import boot_id, open_inventory
-from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.errors import DriverTimeout, InventoryUnavailable
 from gpupack_agent.gpu_metrics import GpuMetrics
 from gpupack_agent.inventory.base import Inventory
 from gpupack_agent.known_devices import KnownDevices
@@ -82,7 +82,7 @@ async def _serve(inventory: Inventory, settings: Settings) -> None:
     )
     try:
         known_devices.update(await inventory.scan())
-    except DriverHangs as error:
+    except DriverTimeout as error:
         known_devices.scan_failed(error)
     registry = prometheus_client.CollectorRegistry()
     registry.register(GpuMetrics(known_devices, PodStore(()), PodUse(), node=socket.gethostname()))

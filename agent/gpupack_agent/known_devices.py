@@ -34,8 +34,8 @@ GONE_CAUSE = (
     "the driver no longer lists this GPU; if it was removed from the host, delete this GPUNode"
 )
 
-GONE_RULE = "Gone"
-NOT_SEEN_RULE = "NotLookedAt"
+GONE_RULE = "GpuMissing"
+NOT_SEEN_RULE = "NotInspected"
 
 CAUSE_CHARACTERS = 256
 """The largest number of characters of a cause that GPUNode accepts."""
@@ -79,14 +79,14 @@ def cordon_unseen(
 ) -> tuple[GpuDevice, ...]:
     """Return the GPUs that no scan has reached since a time.
 
-    After STALE_SECONDS those that were Healthy or Degraded are cordoned (`Draining`), with the
+    After STALE_SECONDS those that were Healthy or Degraded become `Cordoned`, with the
     reason.
     """
     if (now - since).total_seconds() < STALE_SECONDS:
         return tuple(devices)
     cause = f"no successful scan since {format_time(since)}: {reason}"[:CAUSE_CHARACTERS]
     return tuple(
-        msgspec.structs.replace(device, health="Draining", cause=cause, causes=(NOT_SEEN_RULE,))
+        msgspec.structs.replace(device, health="Cordoned", cause=cause, causes=(NOT_SEEN_RULE,))
         if not is_worse(device.health, "Degraded")
         else device
         for device in devices
@@ -244,7 +244,7 @@ class KnownDevices:
             now=now,
             hold_seconds=self._hold_seconds,
         )
-        if shown.well_since is not None:
+        if shown.recovering_since is not None:
             self._worst_states[seen.uuid] = worst if is_worse(shown.health, worst.health) else seen
         return shown
 

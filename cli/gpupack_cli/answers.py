@@ -120,9 +120,9 @@ class WhatIf(msgspec.Struct):
     workers: list[Worker] = []
     position: int | None = None
     waiting: int = 0
-    foreseen_seconds: float | None = None
-    instead_of: list[JobName] = []
-    instead_of_hidden: int = 0
+    estimated_wait_seconds: float | None = None
+    preempts: list[JobName] = []
+    preempts_hidden: int = 0
     would_help: list[str] = []
     start: Start | None = None
 

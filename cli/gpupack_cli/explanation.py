@@ -63,7 +63,10 @@ def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
     """Yield the place in the queue, and what would help."""
     if waits:
         yield from queued(
-            more.position, more.waiting, foreseen_seconds=more.foreseen_seconds, ahead=more.ahead
+            more.position,
+            more.waiting,
+            estimated_wait_seconds=more.estimated_wait_seconds,
+            ahead=more.ahead,
         )
         if more.ahead_hidden:
             yield f"  {of_others(more.ahead_hidden)} {_is(more.ahead_hidden)} ahead of it"
@@ -75,7 +78,11 @@ def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
 
 
 def queued(
-    position: int | None, waiting: int, *, foreseen_seconds: float | None, ahead: list[JobName]
+    position: int | None,
+    waiting: int,
+    *,
+    estimated_wait_seconds: float | None,
+    ahead: list[JobName],
 ) -> Iterator[str]:
     """Yield a job's place in the queue, and its start estimate."""
     if position is not None:
@@ -84,8 +91,8 @@ def queued(
         names = ", ".join(each.text for each in ahead[:SHOWN_NAMES])
         more = f" and {len(ahead) - SHOWN_NAMES} more" if len(ahead) > SHOWN_NAMES else ""
         yield f"  Ahead of it: {plain(names)}{more}"
-    if foreseen_seconds is not None:
-        yield f"  Foreseen to start within {figures.duration(foreseen_seconds)}"
+    if estimated_wait_seconds is not None:
+        yield f"  Foreseen to start within {figures.duration(estimated_wait_seconds)}"
 
 
 def of_others(count: int) -> str:

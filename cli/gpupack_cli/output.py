@@ -36,7 +36,7 @@ STYLES: Final = {
     "ok": "green",
     "Failed": "red",
     "failed": "red",
-    "Draining": "yellow",
+    "Cordoned": "yellow",
     "Degraded": "yellow",
     "Maintenance": "yellow",
     "warning": "yellow",

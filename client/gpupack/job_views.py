@@ -96,7 +96,7 @@ class Explanation(msgspec.Struct, frozen=True):
         waiting: number of jobs and pods that wait in the cluster.
         ahead: jobs and pods before it that may be named.
         ahead_hidden: number of others before it.
-        foreseen_seconds: time to its latest start, where there is an estimate.
+        estimated_wait_seconds: time to its latest start, where there is an estimate.
         fits_now: whether it fits, whatever else waits; None: it is not in the queue.
         would_help: changes that would let it start.
         start: when it starts; None: it is not in the queue.
@@ -110,7 +110,7 @@ class Explanation(msgspec.Struct, frozen=True):
     waiting: int = 0
     ahead: list[JobName] = []
     ahead_hidden: int = 0
-    foreseen_seconds: float | None = None
+    estimated_wait_seconds: float | None = None
     fits_now: bool | None = None
     would_help: list[str] = []
     start: Start | None = None

@@ -268,12 +268,12 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
         return
     a, needed = cluster.arrays, request.devices
     yield Check(Reason.NO_GPUS, _nowhere(a.health != ABSENT))
-    yield Check(Reason.OTHER_RESOURCE, ~serving_nodes(cluster, request))
+    yield Check(Reason.RESOURCE_NAME_MISMATCH, ~serving_nodes(cluster, request))
     here: BoolArray = a.capacity > 0
     lacks, lacking = Reason.ONLY_MIG_SLICES, a.gpus == 0
     if request.slices is not None:
         here = _asked_profile(cluster, request.slices)[a.profile]
-        lacks, lacking = Reason.NO_SUCH_MIG_SLICES, _nowhere(here)
+        lacks, lacking = Reason.MIG_PROFILE_MISMATCH, _nowhere(here)
     serving = serving_devices(cluster, request)
     if serving is not None:
         here = here & serving
@@ -343,11 +343,11 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
         few = _too_few_free(request)
         yield Check(few, idle < request.devices, idle)
         yield Check(Reason.NVLINK_CLIQUE_BUSY, slots < 1)
-    yield Check(Reason.CPU_EXHAUSTED, a.free_cpu < request.cpu, a.free_cpu)
-    yield Check(Reason.MEMORY_EXHAUSTED, a.free_ram < request.memory, a.free_ram)
+    yield Check(Reason.INSUFFICIENT_CPU, a.free_cpu < request.cpu, a.free_cpu)
+    yield Check(Reason.INSUFFICIENT_MEMORY, a.free_ram < request.memory, a.free_ram)
     if request.extended:
         free = [a.extended.free(name, ALL, like=a.pods) for name, _ in request.extended]
-        yield _lacking(Reason.RESOURCE_EXHAUSTED, request, free)
+        yield _lacking(Reason.INSUFFICIENT_RESOURCE, request, free)
     yield Check(Reason.TOO_MANY_PODS, a.free_pods < 1, a.pods)
 
 

@@ -38,7 +38,7 @@ class Health(IntEnum):
 
     HEALTHY = 0
     DEGRADED = 1
-    DRAINING = 2
+    CORDONED = 2
     FAILED = 3
     MAINTENANCE = 4
 

@@ -28,10 +28,10 @@ class Reason(StrEnum):
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     SELECTOR_MISMATCH = "SelectorMismatch"
     NO_GPUS = "NoGpus"
-    OTHER_RESOURCE = "OtherResource"
+    RESOURCE_NAME_MISMATCH = "ResourceNameMismatch"
     ONLY_MIG_SLICES = "OnlyMigSlices"
     ONLY_REPLICAS = "OnlyReplicas"
-    NO_SUCH_MIG_SLICES = "NoSuchMigSlices"
+    MIG_PROFILE_MISMATCH = "MigProfileMismatch"
     MODEL_MISMATCH = "ModelMismatch"
     GPU_MEMORY_TOO_SMALL = "GpuMemoryTooSmall"
     TOO_FEW_GPUS = "TooFewGpus"
@@ -46,10 +46,10 @@ class Reason(StrEnum):
     SHARE_DOES_NOT_FIT = "ShareDoesNotFit"
     SHARED_BY_OTHERS = "SharedByOthers"
     TOO_MANY_SHARES = "TooManyShares"
-    CPU_EXHAUSTED = "CpuExhausted"
-    MEMORY_EXHAUSTED = "MemoryExhausted"
+    INSUFFICIENT_CPU = "InsufficientCpu"
+    INSUFFICIENT_MEMORY = "InsufficientMemory"
     NO_SUCH_RESOURCE = "NoSuchResource"
-    RESOURCE_EXHAUSTED = "ResourceExhausted"
+    INSUFFICIENT_RESOURCE = "InsufficientResource"
     TOO_MANY_PODS = "TooManyPods"
     SPREAD_LIMIT = "SpreadLimit"
     NO_NODES = "NoNodes"
@@ -88,7 +88,7 @@ class Reason(StrEnum):
         )
         if self is Reason.MODEL_MISMATCH and there:
             return f"{text} (nearest: {', '.join(there)})"
-        if self is Reason.OTHER_RESOURCE:
+        if self is Reason.RESOURCE_NAME_MISMATCH:
             return text + _renamed(request, there)
         if self is Reason.SHARE_DOES_NOT_FIT and there and request.share is not None:
             percent = f"{request.share.milli / 10:g}%"
@@ -101,7 +101,7 @@ class Reason(StrEnum):
 
     def _amount(self, nearest: int) -> str:
         """Return the amount `nearest` with its unit, if it has one."""
-        if self in {Reason.MEMORY_EXHAUSTED, Reason.GPU_MEMORY_TOO_SMALL}:
+        if self in {Reason.INSUFFICIENT_MEMORY, Reason.GPU_MEMORY_TOO_SMALL}:
             return memory_text(nearest)
         return f"{nearest / 10:g}" if self is Reason.SHARE_DOES_NOT_FIT else str(nearest)
 
@@ -118,10 +118,10 @@ _TEXTS = {
     Reason.TAINT_NOT_TOLERATED: "a taint is not tolerated",
     Reason.SELECTOR_MISMATCH: "node selector or affinity does not match",
     Reason.NO_GPUS: "node has no GPUs",
-    Reason.OTHER_RESOURCE: "its GPUs are requested by another resource name: {resources}",
+    Reason.RESOURCE_NAME_MISMATCH: "its GPUs are requested by another resource name: {resources}",
     Reason.ONLY_MIG_SLICES: "its GPUs are cut into MIG slices",
     Reason.ONLY_REPLICAS: "its GPUs are shared by time-slicing or MPS, none is allocated whole",
-    Reason.NO_SUCH_MIG_SLICES: "no {kinds} {profile}",
+    Reason.MIG_PROFILE_MISMATCH: "no {kinds} {profile}",
     Reason.MODEL_MISMATCH: "model is not {models}",
     Reason.GPU_MEMORY_TOO_SMALL: "GPU memory is below {gpu_memory}",
     Reason.TOO_FEW_GPUS: "fewer than {gpus} that match",
@@ -136,10 +136,10 @@ _TEXTS = {
     Reason.SHARE_DOES_NOT_FIT: "no GPU has {share} free",
     Reason.SHARED_BY_OTHERS: "GPUs with {share} free have shares of another group",
     Reason.TOO_MANY_SHARES: "GPUs with {share} free have their maximum number of shares",
-    Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU free",
-    Reason.MEMORY_EXHAUSTED: "less than {ram} of memory free",
+    Reason.INSUFFICIENT_CPU: "fewer than {cpu} milli-CPU free",
+    Reason.INSUFFICIENT_MEMORY: "less than {ram} of memory free",
     Reason.NO_SUCH_RESOURCE: "the node does not have the requested {extended}",
-    Reason.RESOURCE_EXHAUSTED: "too little is free of the requested {extended}",
+    Reason.INSUFFICIENT_RESOURCE: "too little is free of the requested {extended}",
     Reason.TOO_MANY_PODS: "the node runs its maximum number of pods",
     Reason.SPREAD_LIMIT: "the spread rule allows no more workers here",
     Reason.NO_NODES: "there are no nodes",
@@ -151,9 +151,9 @@ _TEXTS_OF_EMPTY = {
     Reason.TOO_FEW_FREE_REPLICAS: "fewer than {gpus}",
     Reason.NVLINK_CLIQUE_BUSY: "no NVLink clique with {gpus}",
     Reason.SHARE_DOES_NOT_FIT: "no GPU has {share}",
-    Reason.CPU_EXHAUSTED: "fewer than {cpu} milli-CPU",
-    Reason.MEMORY_EXHAUSTED: "less than {ram} of memory",
-    Reason.RESOURCE_EXHAUSTED: "too little of the requested {extended}",
+    Reason.INSUFFICIENT_CPU: "fewer than {cpu} milli-CPU",
+    Reason.INSUFFICIENT_MEMORY: "less than {ram} of memory",
+    Reason.INSUFFICIENT_RESOURCE: "too little of the requested {extended}",
 }
 """Texts for nodes that are considered as if they were empty."""
 
@@ -166,10 +166,10 @@ _NEAREST = {
     Reason.TOO_FEW_FREE_MIG_SLICES: "most free on one node: {}",
     Reason.TOO_FEW_FREE_REPLICAS: "most free on one node: {}",
     Reason.SHARE_DOES_NOT_FIT: "most free on one GPU: {}%",
-    Reason.CPU_EXHAUSTED: "most free on one node: {}",
-    Reason.MEMORY_EXHAUSTED: "most free on one node: {}",
+    Reason.INSUFFICIENT_CPU: "most free on one node: {}",
+    Reason.INSUFFICIENT_MEMORY: "most free on one node: {}",
     Reason.NO_SUCH_RESOURCE: "most on one node: {}",
-    Reason.RESOURCE_EXHAUSTED: "most free on one node: {}",
+    Reason.INSUFFICIENT_RESOURCE: "most free on one node: {}",
     Reason.TOO_MANY_PODS: "most on one node: {}",
 }
 

@@ -114,7 +114,7 @@ def _count(cluster: Cluster, request: Request, check: Check, rows: BoolArray) ->
     nodes = int(rows.sum())
     nearest = None if check.nearest is None or not nodes else int(check.nearest[rows].max())
     there: tuple[str, ...] = ()
-    if check.reason is Reason.OTHER_RESOURCE:
+    if check.reason is Reason.RESOURCE_NAME_MISMATCH:
         numbers = set(cluster.arrays.resource[rows].ravel().tolist()) - {ABSENT}
         there = tuple(sorted(cluster.resources.values[number] for number in numbers))
     elif check.reason is Reason.MODEL_MISMATCH:

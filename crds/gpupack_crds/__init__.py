@@ -5,7 +5,7 @@
 * `gpujob`, `template`, `gpujob_status`, `gpunode`, `kinds`: the kinds as types. The CRDs next to
   this package are generated from them.
 * `devices`: the annotation with the devices that a pod holds.
-* `outlook`: the demand forecast in the status of GPUCohort `cluster`.
+* `demand_forecast`: the demand forecast in the status of GPUCohort `cluster`.
 * `plan`: the messages of the plan API between operator and extender.
 * `results`: the result that a workload writes into its termination message.
 * `schema`, `generate`: conversion of types to CRDs.

@@ -55,7 +55,7 @@ class DeviceShare(Wire, frozen=True):
         ),
     ]
     isolation: HeldIsolation = "cooperative"
-    only_with: Annotated[
+    exclusive_to_namespace: Annotated[
         str,
         described(
             "The namespace whose shares alone may be on the GPU beside it; absent: anyone's.",

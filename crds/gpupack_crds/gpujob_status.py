@@ -144,24 +144,24 @@ class EndedWorkers(Wire, frozen=True):
     ] = ()
 
 
-Ground = Literal[
-    "ReclaimedNominalQuota",
-    "ReclaimedFairShare",
-    "LowerPriority",
-    "BackfilledOnEstimate",
-    "ElasticGangShrinks",
+PreemptionReason = Literal[
+    "InCohortReclamation",
+    "InCohortFairSharing",
+    "Priority",
+    "SpeculativeBackfill",
+    "ElasticScaleDown",
     "Maintenance",
     "Consolidation",
     "GpuFailed",
     "Revised",
 ]
 
-GROUNDS: Final[dict[Ground, str]] = {
-    "ReclaimedNominalQuota": "which takes back what a quota promises",
-    "ReclaimedFairShare": "whose namespace has the smaller share",
-    "LowerPriority": "which has a higher priority",
-    "ElasticGangShrinks": "which takes the place of a worker beyond the least",
-    "BackfilledOnEstimate": "past which it was let in on an estimate of how long jobs take",
+PREEMPTION_TEXTS: Final[dict[PreemptionReason, str]] = {
+    "InCohortReclamation": "which takes back what a quota promises",
+    "InCohortFairSharing": "whose namespace has the smaller share",
+    "Priority": "which has a higher priority",
+    "ElasticScaleDown": "which takes the place of a worker beyond the least",
+    "SpeculativeBackfill": "past which it was let in on an estimate of how long jobs take",
     "Maintenance": "for maintenance of node",
     "GpuFailed": "since a GPU failed on node",
     "Consolidation": "which has room once what is free comes together",
@@ -173,7 +173,7 @@ GROUNDS: Final[dict[Ground, str]] = {
 class Victims(Wire, frozen=True):
     """Attempts that are stopped with the same right."""
 
-    ground: Annotated[Ground, described("With which right.")]
+    reason: Annotated[PreemptionReason, described("With which right.")]
     attempts: Annotated[
         tuple[
             Annotated[
@@ -213,19 +213,19 @@ class Preemption(Wire, frozen=True):
         Annotated[int, described("What the job has earlier by them, as was foreseen.", ge=0)] | None
     ) = None
 
-    def names(self, job_uid: str, attempt: int) -> Ground | None:
+    def names(self, job_uid: str, attempt: int) -> PreemptionReason | None:
         """Return the reason for which the attempt is stopped; None: it is not."""
         name = f"{job_uid}/{attempt}"
-        return next((each.ground for each in self.victims if name in each.attempts), None)
+        return next((each.reason for each in self.victims if name in each.attempts), None)
 
 
-NodesState = Literal["", "Held", "Asking", "Asked", "Provisioned", "Failed", "Returned"]
+NodesState = Literal["", "Deferred", "Creating", "Requested", "Provisioned", "Failed", "Withdrawn"]
 
 
 class NodesRequest(Wire, frozen=True):
     """What the cluster's autoscaler was asked for this job."""
 
-    lacking_since: (
+    lacks_gpus_since: (
         Annotated[
             Timestamp,
             described("Since when the job waits for nothing but room; absent: it does not."),
@@ -254,7 +254,7 @@ class NodesRequest(Wire, frozen=True):
     @property
     def is_open(self) -> bool:
         """Whether nodes may still arrive for this request."""
-        return self.state in {"Asking", "Asked", "Provisioned"}
+        return self.state in {"Creating", "Requested", "Provisioned"}
 
 
 class Width(Wire, frozen=True):

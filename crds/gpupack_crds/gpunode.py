@@ -39,7 +39,7 @@ Resource = Annotated[
     str, described("A resource by which the kubelet hands out GPUs.", min_length=1, max_length=253)
 ]
 Mode = Literal["owned", "observed"]
-Health = Literal["Healthy", "Degraded", "Draining", "Failed"]
+Health = Literal["Healthy", "Degraded", "Cordoned", "Failed"]
 
 TAKES_WORK: Final[frozenset[Health]] = frozenset({"Healthy", "Degraded"})
 """Health states in which a GPU gets new work, unless another decision excludes it."""
@@ -77,7 +77,7 @@ class GpuDevice(Wire, frozen=True):
     health: Annotated[
         Health,
         described(
-            "Healthy; Degraded: it is used where no other could be; Draining: what holds it goes "
+            "Healthy; Degraded: it is used where no other could be; Cordoned: what holds it goes "
             "on, and it gets no new work; Failed: it does not work, and what holds it leaves."
         ),
     ] = "Healthy"
@@ -87,7 +87,7 @@ class GpuDevice(Wire, frozen=True):
         described("The rules that speak against it, the worst first.", max_length=MAX_CAUSES),
     ] = ()
     since: Annotated[Timestamp, described("Since when it is as unhealthy as that.")] | None = None
-    well_since: (
+    recovering_since: (
         Annotated[
             Timestamp,
             described(
@@ -459,7 +459,7 @@ class GpuNodeSpec(Wire, frozen=True):
     quarantine: Annotated[
         tuple[Quarantine, ...],
         described(
-            "GPUs that were Draining or Failed, or are tried out, written by the operator: what an "
+            "GPUs that were Cordoned or Failed, or are tried out, written by the operator: what an "
             "agent says after a restart heals none. Remove an entry to use its GPU again at once.",
             max_length=MAX_GPUS,
         ),

@@ -33,7 +33,7 @@ DEVICES_ANNOTATION: Final = f"{GROUP}/devices"
 """Annotation of a pod: its devices; only the Binding writes it."""
 QUEUE_GATE: Final = f"{GROUP}/queue"
 """Scheduling gate of a standalone pod from its creation on; the queue removes it."""
-PLACE_ANNOTATION: Final = f"{GROUP}/place"
+PLACEMENT_ANNOTATION: Final = f"{GROUP}/placement"
 """Annotation of a standalone pod: the place at which the queue admitted it.
 
 It is written as the gate is removed.

@@ -52,7 +52,7 @@ class NodePlacement(Wire, frozen=True):
         ),
     ] = ()
     isolation: HeldIsolation = "cooperative"
-    only_with: Annotated[
+    exclusive_to_namespace: Annotated[
         str,
         described(
             "The namespace whose shares alone may be on these GPUs; absent: anyone's.",
@@ -112,7 +112,7 @@ def _entry(node: str, percent: int, workers: list[WorkerPlacement]) -> NodePlace
         percent=percent,
         memory_mib=memory[:1] if len(set(memory)) == 1 else memory,
         isolation=devices[0].isolation if devices else "cooperative",
-        only_with=devices[0].only_with if devices else "",
+        exclusive_to_namespace=devices[0].exclusive_to_namespace if devices else "",
     )
 
 
@@ -126,7 +126,7 @@ def _workers(entry: NodePlacement) -> Iterator[WorkerPlacement]:
             percent=entry.percent,
             memory_mib=each,
             isolation=entry.isolation,
-            only_with=entry.only_with,
+            exclusive_to_namespace=entry.exclusive_to_namespace,
         )
         for uuid, each in zip(entry.gpus, memory, strict=False)
     ]

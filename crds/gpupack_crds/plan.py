@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_crds.gpujob_status import ATTEMPTS_KEPT, Ground, Preemption
+from gpupack_crds.gpujob_status import ATTEMPTS_KEPT, Preemption, PreemptionReason
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import Timestamp, Wire
 
@@ -67,7 +67,7 @@ class PlanResponse(Wire, frozen=True):
     expires_seconds: float
 
 
-class LacksRoom(Wire, frozen=True):
+class GpuShortage(Wire, frozen=True):
     """A job that its quota allows and that lacks free GPUs on the existing nodes.
 
     Attributes:
@@ -84,8 +84,8 @@ class PlanRefusal(Wire, frozen=True):
     """The reason why there is no plan now.
 
     Attributes:
-        reason: a typed reason of the queue, such as `BorrowingLimit`; where GPUs are lacking, the
-            reason that most nodes gave, such as `TooFewFreeGpus`.
+        reason: a typed reason of the queue, such as `BorrowingLimitExceeded`; where GPUs are
+            lacking, the reason that most nodes gave, such as `TooFewFreeGpus`.
         message: text for users.
         counts: where GPUs are lacking, nodes by typed reason.
         never: the job would not fit into an empty cluster whose GPUs are all healthy.
@@ -109,7 +109,7 @@ class PlanRefusal(Wire, frozen=True):
     lasting: str = ""
     preemption: Preemption | None = None
     expires_seconds: float = 0.0
-    lacks_room: LacksRoom | None = None
+    gpu_shortage: GpuShortage | None = None
     queued: bool = True
 
 
@@ -131,7 +131,7 @@ class Stop(Wire, frozen=True):
     """
 
     attempt: str
-    ground: Ground
+    reason: PreemptionReason
     namespace: str
     pod: str
 
@@ -148,7 +148,7 @@ class Drained(Wire, frozen=True):
 
     attempt: str
     node: str
-    why: str
+    cause: str
     failed: bool = False
 
 
@@ -166,7 +166,7 @@ class MoveOrder(Wire, frozen=True):
 
     attempt: str
     node: str
-    why: str
+    cause: str
     until: Timestamp
     preemption: Preemption
 
@@ -189,7 +189,7 @@ class TurnsResponse(Wire, frozen=True):
     queue: str
     number: int
     jobs: tuple[JobName, ...] = ()
-    anew: bool = False
+    all_jobs: bool = False
     stops: tuple[Stop, ...] = ()
     drained: tuple[Drained, ...] = ()
     moves: tuple[MoveOrder, ...] = ()

@@ -3,7 +3,7 @@
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from gpupack_crds.outlook import LearnedOutlook
+from gpupack_crds.demand_forecast import DemandForecast
 from gpupack_crds.wire import Rule, Timestamp, Wire, described
 
 ANY_MODEL: Final = "*"
@@ -171,9 +171,9 @@ class CohortStatus(QuotaStatus, frozen=True):
             schema={"x-kubernetes-list-type": "atomic"},
         ),
     ] = ()
-    outlook: (
+    demand_forecast: (
         Annotated[
-            LearnedOutlook,
+            DemandForecast,
             described(
                 "Of the cohort cluster: what requests are likely to come, by those that came. "
                 "Placement policies that look ahead go by it."

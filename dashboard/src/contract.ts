@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What the calls of gpupack-api answer, as far as the page shows it. GB are 10^9 bytes. */
 
-export type Health = "Healthy" | "Degraded" | "Draining" | "Failed" | "Maintenance";
+export type Health = "Healthy" | "Degraded" | "Cordoned" | "Failed" | "Maintenance";
 
 /** A GPU or MIG slice; what is null is not known. */
 export interface Device {
@@ -103,7 +103,7 @@ export interface Explanation {
   readonly waiting: number;
   readonly ahead: readonly JobName[];
   readonly ahead_hidden: number;
-  readonly foreseen_seconds: number | null;
+  readonly estimated_wait_seconds: number | null;
   readonly fits_now: boolean | null;
   readonly would_help: readonly string[];
   readonly start: Start | null;
@@ -116,9 +116,9 @@ export interface WhatIf {
   readonly workers: readonly Worker[];
   readonly position: number | null;
   readonly waiting: number;
-  readonly foreseen_seconds: number | null;
-  readonly instead_of: readonly JobName[];
-  readonly instead_of_hidden: number;
+  readonly estimated_wait_seconds: number | null;
+  readonly preempts: readonly JobName[];
+  readonly preempts_hidden: number;
   readonly would_help: readonly string[];
 }
 

@@ -47,9 +47,9 @@ EVICTING_HELPS = frozenset(
         core.Reason.SHARE_DOES_NOT_FIT,
         core.Reason.SHARED_BY_OTHERS,
         core.Reason.TOO_MANY_SHARES,
-        core.Reason.CPU_EXHAUSTED,
-        core.Reason.MEMORY_EXHAUSTED,
-        core.Reason.RESOURCE_EXHAUSTED,
+        core.Reason.INSUFFICIENT_CPU,
+        core.Reason.INSUFFICIENT_MEMORY,
+        core.Reason.INSUFFICIENT_RESOURCE,
         core.Reason.TOO_MANY_PODS,
     }
 )
@@ -187,7 +187,7 @@ class Filter:
         why = core.explain(cluster, request, candidates=nodes)
         for name, reason in why.items():
             group = failed if reason in EVICTING_HELPS else lasting
-            is_other = reason is core.Reason.OTHER_RESOURCE
+            is_other = reason is core.Reason.RESOURCE_NAME_MISMATCH
             resources = _resources(cluster.node(name)) if is_other else ()
             group[name] = text(reason, resources) + less * (name in near)
         failed |= dict.fromkeys((name for name in nodes if name not in why), RESERVED)

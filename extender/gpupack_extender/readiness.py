@@ -34,8 +34,8 @@ class Missing(enum.StrEnum):
     SYNC = "WatchNotSynced"
     FRESHNESS = "WatchStale"
     LEADERSHIP = "NotLeader"
-    SETTLING = "PlansOfPredecessorMayBePending"
-    LISTING = "WritesOfPredecessorMayBeUnseen"
+    SETTLING = "AwaitingPreviousPlans"
+    LISTING = "AwaitingPreviousWrites"
 
 
 WHY: Final[Mapping[str, str]] = {

@@ -85,7 +85,7 @@ class Children:
         problem = min(found, key=lambda each: isinstance(each, NotYet), default=None)
         is_open = seen.job.spec.pod_per_worker is None and shares_pods(seen.job.status)
         if isinstance(problem, NotCreated) and is_open and _is_of_shared_pods(problem):
-            reason = JobReason.SHARED_POD_REFUSED
+            reason = JobReason.SHARED_POD_REJECTED
             return dataclasses.replace(problem, reason=reason, for_good=False)
         return problem
 
@@ -166,7 +166,7 @@ class Children:
             f"{_kind_of(resource)} {name} exists and belongs to something else; "
             "delete it, or apply the GPUJob under another name"
         )
-        return NotCreated(reason=JobReason.NAME_TAKEN, message=message, for_good=False)
+        return NotCreated(reason=JobReason.NAME_CONFLICT, message=message, for_good=False)
 
 
 def _is_of_shared_pods(problem: NotCreated) -> bool:

@@ -178,7 +178,7 @@ def _ended_without_fault(status: GpuJobStatus) -> bool:
     """Tell whether the last attempt was preempted, or restarts with other pods."""
     last = status.attempts[-1] if status.attempts else None
     return last is not None and (
-        last.outcome == "Preempted" or last.reason == JobReason.SHARED_POD_REFUSED
+        last.outcome == "Preempted" or last.reason == JobReason.SHARED_POD_REJECTED
     )
 
 

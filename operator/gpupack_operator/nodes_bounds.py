@@ -108,7 +108,7 @@ class NodesBounds:
         self._reserved.pop(job.metadata.uid, None)
         self.saw(job, gone=False)
         request = job.status.nodes_request
-        if request is None or request.is_open or request.lacking_since is None:
+        if request is None or request.is_open or request.lacks_gpus_since is None:
             self._wants.pop(Key(*job.key), None)
         pause = dt.timedelta(seconds=self._bounds.between_seconds)
         self._asked_at = {of: at for of, at in self._asked_at.items() if now - at < pause}
@@ -119,7 +119,7 @@ class NodesBounds:
             self._open.pop(uid, None)
             return
         self._open[uid] = (namespace, gpus.number(job.spec))
-        if request.state == "Asking" and request.since is not None:
+        if request.state == "Creating" and request.since is not None:
             at = times.read(request.since)
             self._asked_at[namespace] = max(at, self._asked_at.get(namespace, at))
 

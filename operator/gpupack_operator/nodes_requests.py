@@ -69,7 +69,7 @@ class NodesRequests:
         if (
             self.settings is None
             or request is None
-            or request.state not in {"Asked", "Provisioned"}
+            or request.state not in {"Requested", "Provisioned"}
         ):
             return None
         name = names.nodes_request(job.metadata.name, number=request.number)

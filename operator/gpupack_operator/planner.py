@@ -248,6 +248,6 @@ def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
         position=answer.position,
         preemption=answer.preemption,
         seconds=seconds,
-        lacks_room=answer.lacks_room,
+        gpu_shortage=answer.gpu_shortage,
         queued=answer.queued,
     )

@@ -23,7 +23,7 @@ CALL_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
 """How long the next calls get the same error as one without an answer, without being made."""
 OK, BAD_REQUEST, CONFLICT, DENIED = 200, 400, 409, {401, 403}
-ASK_INVALID = "AskInvalid"
+ASK_INVALID = "RequestInvalid"
 """The plan API's reason for a spec or template that cannot be read. A call that it cannot decode is
 not the job's fault: the two sides have different versions during a rollout.
 """

@@ -294,7 +294,7 @@ def _limited(namespace: str, no: _No | None, yes: _Yes | None) -> AdmittedPod | 
     if yes is not None and not yes.in_doubt:
         return yes.pod
     return NotPlanned(
-        reason=JobReason.DRY_RUNS_LIMITED,
+        reason=JobReason.DRY_RUN_LIMIT_EXCEEDED,
         message=(
             f"jobs of namespace {namespace} whose pods all differ, or that are edited often, "
             f"use its {1 / DRY_RUN_SECONDS:.0f} dry runs of a pod in a second; tried again every "

@@ -62,21 +62,21 @@ class Preemptions:
         """Replace the orders to end for pods and nodes, to move and to grow; return what is new."""
         found = {
             stop.attempt: Preempted(
-                ground=stop.ground, beneficiary=(stop.namespace, stop.pod), kind="pod"
+                reason=stop.reason, beneficiary=(stop.namespace, stop.pod), kind="pod"
             )
             for stop in stops
         }
         left = {
             each.attempt: Preempted(
-                ground="GpuFailed" if each.failed else "Maintenance",
+                reason="GpuFailed" if each.failed else "Maintenance",
                 beneficiary=("", each.node),
                 kind="node",
-                why=each.why,
+                why=each.cause,
             )
             for each in drained
         }
         elsewhere = {
-            each.attempt: Moved(each.node, each.why, times.read(each.until), each.preemption)
+            each.attempt: Moved(each.node, each.cause, times.read(each.until), each.preemption)
             for each in moves
         }
         before = self._for_pods.keys() | self._drained.keys()
@@ -129,8 +129,8 @@ def _victims(job: GpuJob) -> dict[str, Preempted]:
     if preemption is None or leaves or job.spec.suspend or job.status.phase != "Pending":
         return {}
     return {
-        attempt: Preempted(ground=each.ground, beneficiary=job.key)
+        attempt: Preempted(reason=each.reason, beneficiary=job.key)
         for each in preemption.victims
-        if each.ground != "Consolidation"
+        if each.reason != "Consolidation"
         for attempt in each.attempts
     }

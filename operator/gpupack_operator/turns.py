@@ -60,7 +60,7 @@ class TurnListener:
 
     def _hear(self, heard: TurnsResponse) -> None:
         self._queue, self._number = heard.queue, heard.number
-        if heard.anew:
+        if heard.all_jobs:
             self._line.ask_anew()
         self._ordered(heard)
         for job in heard.jobs:

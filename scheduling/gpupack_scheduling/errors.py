@@ -6,7 +6,7 @@ SchedulingError
 ├── BindRefused          the ledger does not give this pod this node
 │   └── AskMismatch      the pod requests other GPUs than its worker's place has
 ├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
-│   └── GpusDisputed     another node's agent lists the same GPUs
+│   └── DuplicateGpus     another node's agent lists the same GPUs
 ├── NotReady             there is no leader, or the known state is too old to decide on
 └── QueueFull            a namespace has more pending jobs than it may have
 """
@@ -40,10 +40,10 @@ class InventoryInvalid(SchedulingError, ValueError):
     reason: ClassVar = "InventoryInvalid"
 
 
-class GpusDisputed(InventoryInvalid):
+class DuplicateGpus(InventoryInvalid):
     """Error: another node's agent lists the same GPUs."""
 
-    reason: ClassVar = "GpusDisputed"
+    reason: ClassVar = "DuplicateGpus"
 
 
 class NotReady(SchedulingError):

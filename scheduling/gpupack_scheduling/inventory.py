@@ -32,7 +32,7 @@ _UNKNOWN = ("unknown", 1)
 _HEALTH = {
     "Healthy": core.Health.HEALTHY,
     "Degraded": core.Health.DEGRADED,
-    "Draining": core.Health.DRAINING,
+    "Cordoned": core.Health.CORDONED,
     "Failed": core.Health.FAILED,
 }
 
@@ -131,7 +131,7 @@ def _decided(
             return core.Health.MAINTENANCE
         match phases.get(gpu):
             case "Quarantined":
-                return core.Health.DRAINING
+                return core.Health.CORDONED
             case "Probation" | "Slow":
                 return max(device.health, core.Health.DEGRADED)
             case _:

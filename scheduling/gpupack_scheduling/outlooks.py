@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The learned outlook (expected requests), as it is published to all processes that need it.
 
-    the scheduler ─ learns ─► status.outlook of GPUCohort `cluster` ─► Policies of every process
+    scheduler ─ learns ─► status.demandForecast of GPUCohort `cluster` ─► Policies of all processes
 
 The process that learned the outlook also reads it back from the watch. The published outlook is
 rounded, and two processes that differ in the last digit of a price may choose different nodes.
@@ -15,8 +15,8 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_core.outlook_document import SCHEMA
+from gpupack_crds.demand_forecast import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, DemandForecast
 from gpupack_crds.gpucohort import CLUSTER_NAME
-from gpupack_crds.outlook import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, LearnedOutlook
 from gpupack_scheduling.queueing.quotas import QuotaStores
 
 MAX_CHURN_PERCENT: Final = 10_000
@@ -40,7 +40,7 @@ async def servable(
     return core.Outlook(mix, outlook.churn)
 
 
-def written(outlook: core.Outlook) -> LearnedOutlook:
+def written(outlook: core.Outlook) -> DemandForecast:
     """Convert the outlook into its form in the status: the most frequent demands only.
 
     Requests for more than MAX_MODELS_ASKED models are left out.
@@ -49,13 +49,13 @@ def written(outlook: core.Outlook) -> LearnedOutlook:
     mix = core.Mix(tuple(few[:MAX_DEMANDS]))
     churn = min(outlook.churn, MAX_CHURN_PERCENT / 100)
     document = core.dump_outlook(core.Outlook(mix, churn))
-    return LearnedOutlook(
+    return DemandForecast(
         churn_percent=document["churnPercent"],
         demands=msgspec.convert(document["demands"], tuple[Demand, ...]),
     )
 
 
-def read(status: LearnedOutlook) -> core.Outlook:
+def read(status: DemandForecast) -> core.Outlook:
     """Convert the status into an outlook: the reverse of `written`.
 
     Raises:
@@ -71,7 +71,7 @@ class Published:
 
     def __init__(self, quotas: QuotaStores) -> None:
         self._cohorts = quotas.cohorts
-        self._read: LearnedOutlook | None = None
+        self._read: DemandForecast | None = None
 
     def due(self) -> bool:
         """Tell whether the status has another outlook than the one that was read last."""
@@ -87,6 +87,6 @@ class Published:
             return core.Outlook()
 
     @property
-    def _shown(self) -> LearnedOutlook | None:
+    def _shown(self) -> DemandForecast | None:
         cohort = self._cohorts.items.get(_COHORT)
-        return cohort.status.outlook if cohort else None
+        return cohort.status.demand_forecast if cohort else None

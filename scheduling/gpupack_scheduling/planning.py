@@ -15,7 +15,7 @@ import msgspec
 import gpupack_core as core
 from gpupack_core.queueing import Never, Wait, WaitReason, latest_start
 from gpupack_crds.placement import WorkerPlacement, by_node
-from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanRequest, PlanResponse
+from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.errors import AskInvalid, QueueFull
@@ -71,7 +71,7 @@ class Plan:
     def _submit(self, ask: GangAsk) -> PlanRefusal | None:
         """Add the attempt to the queue; return the refusal if it cannot wait there now."""
         if self.admissions.is_too_early(ask.attempt):
-            return PlanRefusal(reason=WaitReason.NEXT, message=TOO_EARLY, queued=False)
+            return PlanRefusal(reason=WaitReason.ADMISSION_PENDING, message=TOO_EARLY, queued=False)
         self.ledger.drop_plans(ask.attempt.job_uid)
         try:
             self.admissions.submit(ask)
@@ -88,7 +88,7 @@ class Plan:
         if held := self.ledger.plan_of(attempt):
             return self._response(held)
         message = f"no places are held for {attempt}"
-        return PlanRefusal(reason="NoPlaces", message=message, queued=False)
+        return PlanRefusal(reason="PlacesTaken", message=message, queued=False)
 
     def _ask(self, call: PlanRequest) -> GangAsk:
         return GangAsk(
@@ -146,7 +146,7 @@ def _attempt(call: PlanRequest) -> AttemptKey:
 
 def reason_of(wait: Wait) -> str:
     """Return the reason for a GPUJob's status: why it fits nowhere, or what else it waits for."""
-    if wait.refusal is not None and wait.reason is WaitReason.NO_ROOM:
+    if wait.refusal is not None and wait.reason is WaitReason.DOES_NOT_FIT:
         return wait.refusal.reason.value
     return wait.reason.value
 
@@ -161,13 +161,13 @@ def _refusal(wait: Wait, now: float) -> PlanRefusal:
         position=wait.position,
         waiting=wait.pending,
         lasting=wait.message_without_times,
-        lacks_room=_lacks_room(wait, now) if wait.lacks_only_gpus else None,
+        gpu_shortage=_lacks_room(wait, now) if wait.lacks_only_gpus else None,
     )
 
 
-def _lacks_room(wait: Wait, now: float) -> LacksRoom:
+def _lacks_room(wait: Wait, now: float) -> GpuShortage:
     by, left = latest_start(wait.start), wait.left / core.WHOLE_GPU
-    return LacksRoom(
+    return GpuShortage(
         starts_in_seconds=None if by is None else max(by.at - now, 0.0),
         quota_gpus=left if left < UNBOUNDED_GPUS else None,
     )

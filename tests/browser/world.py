@@ -153,7 +153,7 @@ def small():
     return world
 
 
-UNWELL = {3: {5: "Degraded"}, 6: {0: "Failed", 1: "Failed"}, 8: {2: "Draining"}}
+UNWELL = {3: {5: "Degraded"}, 6: {0: "Failed", 1: "Failed"}, 8: {2: "Cordoned"}}
 """GPUs by the number of their node."""
 
 
@@ -204,7 +204,7 @@ def _waiting(world):
         namespace="speech",
         age=300,
         phase="Pending",
-        reason="Behind",
+        reason="BlockedByQueueHead",
         message=f"waits behind 2 jobs; {HOSTILE}",
         gpus="1",
         priority=-5,

@@ -15,7 +15,7 @@ from typing import Any
 from harness import JOB_LABEL, Kube, StillWaiting, placed, pod_condition, wait_for
 from manifests import Manifest, on_node
 
-from gpupack_crds.gpujob_status import GROUNDS
+from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
 
 SECONDS = 60
 LASTS_SECONDS = 2
@@ -135,7 +135,9 @@ class World:
                 yield from self._of_job(each)
             case "Pod" if JOB_LABEL not in each["metadata"].get("labels", {}):
                 yield from self._of_pod(each)
-            case "Event" if each["involvedObject"]["kind"] == "Pod" and each["reason"] in GROUNDS:
+            case "Event" if (
+                each["involvedObject"]["kind"] == "Pod" and each["reason"] in PREEMPTION_TEXTS
+            ):
                 yield "stopped", workload_of(each["involvedObject"]["name"]), each["reason"]
 
     def _of_job(self, job: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

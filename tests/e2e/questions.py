@@ -26,12 +26,12 @@ LEARNING_SECONDS = 10.0
 """Until extender and API both decide by a mix of requests that was learned anew."""
 PASSING = {
     "",
-    "Next",
+    "AdmissionPending",
     "Queued",
     "Restarting",
     "SchedulerUnavailable",
-    "VictimsEnd",
-    "WorkersRemain",
+    "PreemptionPending",
+    "WorkersTerminating",
 }
 """Reasons of one that waits and whose state is about to change."""
 SHARES = (Share(30, 8192), Share(50, 16_384))
@@ -108,7 +108,7 @@ class Asker:
         answer = self.api.post("what-if", json=body, timeout=30)
         assert answer.status_code == 200, answer.text
         found = answer.json()
-        assert found["instead_of_hidden"] == 0, found
+        assert found["preempts_hidden"] == 0, found
         return Fate(
             found["outcome"],
             "" if found["workers"] else found["reason"],
@@ -117,7 +117,7 @@ class Asker:
                 for each in found["workers"]
             ),
             found["position"],
-            frozenset(each["name"] for each in found["instead_of"]),
+            frozenset(each["name"] for each in found["preempts"]),
         )
 
     def came(self, job: Manifest, expected: Fate) -> Fate:
@@ -146,7 +146,12 @@ class Asker:
     def learned(self) -> str:
         """The mix of requests that policies go by; of a new one all take notice at their time."""
         found = self.kube.insist(
-            "get", "gpucohort", "cluster", "--ignore-not-found", "-o", "jsonpath={.status.outlook}"
+            "get",
+            "gpucohort",
+            "cluster",
+            "--ignore-not-found",
+            "-o",
+            "jsonpath={.status.demandForecast}",
         )
         if found != self._learned:
             time.sleep(LEARNING_SECONDS)

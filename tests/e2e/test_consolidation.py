@@ -46,7 +46,7 @@ def test_one_of_two_half_full_nodes_is_emptied_for_who_needs_a_whole_one(fragmen
     kube.submit(judged.job("whole", gpus=8, seconds=600))
     written = wait_for(lambda: told(kube), seconds=60, what="it is written who moves")
     (victims,) = written["victims"]
-    assert victims["ground"] == "Consolidation"
+    assert victims["reason"] == "Consolidation"
     assert 0 < written["lostGpuSeconds"] <= written["gainedGpuSeconds"]
     jobs = wait_for(lambda: all_run(kube), seconds=60, what="all three run")
     (moved,) = moves(jobs)

@@ -22,7 +22,7 @@ def test_a_gang_takes_what_another_leaves_and_gives_it_back_without_an_attempt_m
 
     kube.delete("gpujob", OTHER)
     freed = time.monotonic()
-    assert wait_width(kube, 4)["status"]["width"]["reason"] == "Grew"
+    assert wait_width(kube, 4)["status"]["width"]["reason"] == "ScaledUp"
     grown = time.monotonic() - freed
 
     kube.submit(other(judged))
@@ -30,13 +30,13 @@ def test_a_gang_takes_what_another_leaves_and_gives_it_back_without_an_attempt_m
     kube.wait_phase(OTHER, "Running")
     served = time.monotonic() - asked
     shrunk = wait_width(kube, 2)["status"]["width"]
-    assert shrunk["reason"] == "ElasticGangShrinks"
+    assert shrunk["reason"] == "ElasticScaleDown"
     assert f"stopped for GPUJob {OTHER}, which takes the place" in shrunk["message"]
 
     kube.delete("gpujob", OTHER)
     wait_width(kube, 4)
     require_one_attempt(kube)
-    assert {"Grew", "Shrank"} <= set(kube.events(GANG))
+    assert {"ScaledUp", "ScaledDown"} <= set(kube.events(GANG))
     assert "Preempting" in kube.events(OTHER)
     assert refusals() == []
     tell(f"grown {grown:.1f} s after its GPUs were free; who took them back ran in {served:.1f} s")

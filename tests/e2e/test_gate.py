@@ -10,7 +10,7 @@ from manifests import Share
 from test_queue import limit, quota
 
 GATE = "gpupack.dev/queue"
-PLACE = "gpupack.dev/place"
+PLACE = "gpupack.dev/placement"
 SCHEDULER = "system:serviceaccount:gpupack-system:gpupack-scheduler"
 
 
@@ -72,7 +72,7 @@ def test_pods_and_jobs_stand_in_one_queue(one_gpu, judged):
     said(one_gpu, "second")
     time.sleep(1)
     one_gpu.submit(judged.job("job", seconds=1))
-    one_gpu.wait_reason("job", "BorrowingLimit")
+    one_gpu.wait_reason("job", "BorrowingLimitExceeded")
     one_gpu.submit(judged.pod("third"))
     said(one_gpu, "third")
     one_gpu.delete("pod", "first")
@@ -221,7 +221,7 @@ def test_a_pod_that_is_promised_gpus_has_a_job_stopped_for_it(kube, others, judg
         kube.submit(judged.pod("notebook", gpus=4))
         pod = kube.wait_pod("notebook", "Running", seconds=60)
         (attempt, *_) = guest.gpujob("borrower")["status"]["attempts"]
-        assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "ReclaimedNominalQuota")
+        assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "InCohortReclamation")
         assert "gpupack.dev/preemption" not in pod["metadata"]["annotations"]
     finally:
         kube.delete("gpucohort", kube.namespace)
@@ -249,7 +249,7 @@ def test_a_pod_whose_only_node_is_gone_before_its_binding_is_told_what_to_do(kub
         seconds=60,
         what="the pod is told",
     )
-    assert (condition["status"], condition["reason"]) == ("True", "NodeGone")
+    assert (condition["status"], condition["reason"]) == ("True", "NodeDeleted")
     assert f"node {gone}, to which the queue let the pod in, is gone" in condition["message"]
     assert "delete the pod and create it again" in condition["message"]
-    wait_for(lambda: "NodeGone" in kube.events("stranded"), seconds=30, what="an event says so")
+    wait_for(lambda: "NodeDeleted" in kube.events("stranded"), seconds=30, what="an event says so")

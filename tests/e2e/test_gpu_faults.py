@@ -106,7 +106,7 @@ def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_ke
     assert {pod["spec"]["nodeName"] for pod in pods} == {other}
     started = max(moment(pod["status"]["startTime"]) for pod in pods)
     _, causes, since = graded(kube, node, 7)
-    assert causes == ["Gone"]
+    assert causes == ["GpuMissing"]
     assert (started - moment(since)).total_seconds() <= GOES_ON_SECONDS
     assert kube.phase("most") == "Running"
     wait_for(lambda: quarantined(kube, node), seconds=60, what="the quarantine is written")

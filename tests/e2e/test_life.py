@@ -80,7 +80,7 @@ def test_a_wrong_image_gives_its_gpus_back_and_says_when_it_is_tried_again(kube,
     kube.submit(job)
     job = kube.wait_reason("typo", "Restarting", seconds=240)
     assert (job["status"]["phase"], job["status"].get("placement")) == ("Pending", None)
-    assert "(ImagePull)" in job["status"]["message"]
+    assert "(ImagePullFailed)" in job["status"]["message"]
     assert "the next one starts at " in job["status"]["message"]
 
 

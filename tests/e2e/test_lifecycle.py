@@ -55,7 +55,7 @@ def test_what_waits_for_a_deadline_says_when_it_starts_and_starts_by_then(
     kube.submit(judged.pod("notebook"))
     kube.wait_pod("notebook", "Pending")
     kube.submit(judged.job("train", seconds=1))
-    kube.wait_reason("train", "BorrowingLimit")
+    kube.wait_reason("train", "BorrowingLimitExceeded")
 
     def asked(*arguments):
         done = cli(*arguments, *cli.here, "-o", "json", **administrator)

@@ -12,8 +12,8 @@ from peer_world import World
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
-NOMINAL, FAIR, PRIORITY = "ReclaimedNominalQuota", "ReclaimedFairShare", "LowerPriority"
-NO_ROOM, VICTIMS_END, GATED = "TooFewFreeGpus", "VictimsEnd", "SchedulingGated"
+NOMINAL, FAIR, PRIORITY = "InCohortReclamation", "InCohortFairSharing", "Priority"
+NO_ROOM, VICTIMS_END, GATED = "TooFewFreeGpus", "PreemptionPending", "SchedulingGated"
 ENDING = "Restarting"
 """Its workers are not gone yet."""
 

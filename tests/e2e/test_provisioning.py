@@ -92,7 +92,7 @@ def test_where_the_cluster_has_no_such_kind_the_job_says_so_and_others_go_on(
     kube, system, impatient, judged
 ):
     kube.submit(large())
-    found = wait_nodes(kube, "NodesFailed")
+    found = wait_nodes(kube, "ProvisioningFailed")
     assert "the cluster has no ProvisioningRequests" in found["message"]
     assert kube.insist("get", "podtemplates", "--output=name") == ""
     kube.submit(judged.job("small", gpus=1))
@@ -102,7 +102,7 @@ def test_where_the_cluster_has_no_such_kind_the_job_says_so_and_others_go_on(
 def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tell):
     begin = time.monotonic()
     kube.submit(large())
-    asked = wait_nodes(kube, "NodesAsked")
+    asked = wait_nodes(kube, "ProvisioningRequested")
     assert asked["status"] == "True"
     seconds_asked = time.monotonic() - begin
     assert "asks for nodes for 16 GPUs" in kube.gpujob("train")["status"]["message"]
@@ -122,7 +122,7 @@ def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tel
         for pod in kube.pods("train")
     }
     assert annotations == '"train-nodes-1"'
-    wait_nodes(kube, "NodesGivenBack")
+    wait_nodes(kube, "ProvisioningWithdrawn")
     wait_for(lambda: not requests_of(kube), seconds=60, what="the request is deleted")
     kube.delete("gpujob", "train")
     wait_shrunk(system)
@@ -130,7 +130,7 @@ def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tel
 
 def test_a_job_that_is_deleted_meanwhile_gives_back_what_it_asked_for(kube, system, autoscaler):
     kube.submit(large())
-    wait_nodes(kube, "NodesAsked")
+    wait_nodes(kube, "ProvisioningRequested")
     kube.delete("gpujob", "train")
     wait_for(lambda: not requests_of(kube), seconds=60, what="both objects are gone")
     time.sleep(6)
@@ -139,7 +139,7 @@ def test_a_job_that_is_deleted_meanwhile_gives_back_what_it_asked_for(kube, syst
 
 def test_a_job_that_is_suspended_gives_back_what_it_asked_for(kube, autoscaler):
     kube.submit(large())
-    wait_nodes(kube, "NodesAsked")
+    wait_nodes(kube, "ProvisioningRequested")
     kube.insist("patch", "gpujob", "train", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     wait_for(lambda: not requests_of(kube), seconds=60, what="both objects are gone")
     assert kube.phase("train") == "Suspended"
@@ -155,7 +155,7 @@ def kill_operators(system):
 def test_nothing_is_asked_for_twice_when_the_operator_is_killed(kube, system, autoscaler, step):
     kube.submit(large())
     if step == "Provisioned":
-        wait_nodes(kube, "NodesProvisioned")
+        wait_nodes(kube, "Provisioned")
     else:
         wait_for(
             lambda: step.format(1) in requests_of(kube), seconds=60, every_seconds=0.05, what=step
@@ -178,7 +178,7 @@ def test_nothing_is_asked_for_twice_when_the_operator_is_killed(kube, system, au
 def test_a_request_that_fails_is_told_repeated_after_a_pause_and_given_up(kube, kind, kubeconfig):
     with answering(kubeconfig, "Failed", after_seconds=0):
         kube.submit(large())
-        found = wait_nodes(kube, "NodesGivenUp", seconds=90)
+        found = wait_nodes(kube, "ProvisioningStopped", seconds=90)
     assert (
         "Failed (StandIn): the stand-in was told to say so; 2 requests in a row" in found["message"]
     )
@@ -186,7 +186,7 @@ def test_a_request_that_fails_is_told_repeated_after_a_pause_and_given_up(kube, 
     assert status["message"].endswith(found["message"])
     assert (status["nodesRequest"]["number"], status["nodesRequest"]["failures"]) == (2, 2)
     assert requests_of(kube) == []
-    assert "NodesFailed" in kube.events("train")
+    assert "ProvisioningFailed" in kube.events("train")
 
 
 def test_no_more_is_asked_for_than_the_quota_allows_of_a_model_that_is_not_there_yet(
@@ -204,7 +204,7 @@ def test_no_more_is_asked_for_than_the_quota_allows_of_a_model_that_is_not_there
     )
     with answering(kubeconfig, after_seconds=0):
         kube.submit(large())
-        found = wait_nodes(kube, "NodesHeldBack")
+        found = wait_nodes(kube, "ProvisioningDeferred")
         assert "the quota does not allow it" in found["message"]
         time.sleep(AFTER_SECONDS + 3)
         assert requests_of(kube) == []

@@ -30,7 +30,7 @@ def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judge
     kube.submit(judged.job("first", seconds=120))
     kube.wait_phase("first", "Running")
     kube.submit(judged.job("second"))
-    job = kube.wait_reason("second", "BorrowingLimit")
+    job = kube.wait_reason("second", "BorrowingLimitExceeded")
     message = condition(job, "Admitted")["message"]
     assert f"namespace {kube.namespace} uses 1 GPU" in message
     # Jobs of other tests, which have no deadline either, may hold what it needs as well.
@@ -150,7 +150,7 @@ def test_who_is_promised_gpus_gets_them_back_and_the_borrower_runs_again(kube, g
     kube.wait_phase("owner", "Running", seconds=60)
     borrower = guest.gpujob("borrower")["status"]
     (attempt,) = borrower["attempts"]
-    assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "ReclaimedNominalQuota")
+    assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "InCohortReclamation")
     assert "a job of another namespace" in attempt["message"]
     assert (borrower["preemptions"], borrower.get("restarts", 0)) == (1, 0)
     owner = kube.gpujob("owner")["status"]

@@ -210,7 +210,7 @@ def test_it_is_preempted_as_a_whole_and_runs_again(kube, others, judged, cohort)
     kube.submit(judged.job("owner", gpus=4, seconds=5))
     kube.wait_phase("owner", "Running", seconds=SECONDS)
     (attempt,) = guest.gpujob("gang")["status"]["attempts"]
-    assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "ReclaimedNominalQuota")
+    assert (attempt["outcome"], attempt["reason"]) == ("Preempted", "InCohortReclamation")
     kube.wait_phase("owner", "Succeeded", seconds=SECONDS)
     assert [containers(each) for each in runs(guest)] == BOTH
     assert jobs_of(guest) == ["gang-2-p0", "gang-2-p2"]

@@ -122,7 +122,7 @@ CASES = (
         # Nobody waits for room.
         quiet={
             f"gpupack_extender_fragmentation_ratio{{{EXTENDER}}}": "0.75x60",
-            f'gpupack_operator_gpujobs{{{OPERATOR},phase="Pending",reason="QuotaUsed"}}': "2x60",
+            f'gpupack_operator_gpujobs{{{OPERATOR},phase="Pending",reason="Reserved"}}': "2x60",
         },
         summary="75% of the free GPUs lie in no free node, and jobs wait for room.",
         at=40,
@@ -251,7 +251,7 @@ CASES = (
             'gpupack_agent_gpu_health{node="n1",gpu="3",UUID="GPU-3",modelName="H200",'
             'health="Failed"}': "0x20",
             'gpupack_agent_gpu_health{node="n1",gpu="3",UUID="GPU-3",modelName="H200",'
-            'health="Draining"}': "1x20",
+            'health="Cordoned"}': "1x20",
         },
         labels={"node": "n1", "gpu": "3", "UUID": "GPU-3", "modelName": "H200"},
         summary="GPU 3 of node n1 failed.",

@@ -10,7 +10,7 @@ from service_rules import MAINTENANCE, MOVED
 from storm_views import SeenJob, SeenPod
 
 PREEMPTED: Final = "Preempted"
-SHRUNK: Final = "ElasticGangShrinks"
+SHRUNK: Final = "ElasticScaleDown"
 CONSOLIDATION: Final = "Consolidation"
 """The ground by which who moves makes room for another."""
 OTHER_WATCH_SECONDS: Final = 10.0

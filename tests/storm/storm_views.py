@@ -211,7 +211,7 @@ def _attempt(told: Json) -> SeenAttempt:
 
 def _victims(preemption: Json) -> dict[str, str]:
     return {
-        name: each.get("ground", "")
+        name: each.get("reason", "")
         for each in preemption.get("victims", ())
         for name in each["attempts"]
     }

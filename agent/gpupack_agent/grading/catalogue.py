@@ -40,9 +40,9 @@ CLASS_GRADES: Final[Mapping[XidClass, tuple[Health, str]]] = {
     XidClass.APPLICATION: ("Healthy", ""),
     XidClass.RECORD: ("Healthy", ""),
     XidClass.RECOVERY: ("Healthy", ""),
-    XidClass.CONTAINED: ("Draining", "reset the GPU when convenient"),
+    XidClass.CONTAINED: ("Cordoned", "reset the GPU when convenient"),
     XidClass.NVLINK: (
-        "Draining",
+        "Cordoned",
         "check its links; reset all GPUs of the node if it happens again",
     ),
     XidClass.MECHANICAL: ("Degraded", "check its power connectors and cooling"),

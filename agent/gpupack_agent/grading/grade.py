@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from gpupack_crds.gpunode import MAX_CAUSES, Health
 
-HEALTH_ORDER: tuple[Health, ...] = ("Healthy", "Degraded", "Draining", "Failed")
-"""The grades from the best to the worst. `Draining` means cordoned: nothing is evicted."""
+HEALTH_ORDER: tuple[Health, ...] = ("Healthy", "Degraded", "Cordoned", "Failed")
+"""The grades from the best to the worst. `Cordoned`: no new work; nothing is evicted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

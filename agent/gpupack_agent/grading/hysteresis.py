@@ -2,8 +2,8 @@
 """Hysteresis of grades: a worse grade is shown at once, a better one only after it has lasted.
 
 A device whose state alternates within that time keeps its worst grade, so placement does not
-alternate. GPUNode records since when the device is better (`GpuDevice.well_since`), and a restarted
-agent reads it: a restart improves no grade.
+alternate. GPUNode records since when the device is better (`GpuDevice.recovering_since`), and a
+restarted agent reads it: a restart improves no grade.
 """
 
 import datetime as dt
@@ -33,7 +33,7 @@ def apply_hysteresis(
     """
     if before is None or not is_worse(before.health, seen.health):
         return seen
-    since = parse_time(before.well_since) or now
+    since = parse_time(before.recovering_since) or now
     if (now - since).total_seconds() < hold_seconds:
         return _with_grade_of(seen, before, since)
     # It has been at least as good as `worst` for long enough, and is better only now.
@@ -48,7 +48,7 @@ def _with_grade_of(seen: GpuDevice, source: GpuDevice, since: dt.datetime) -> Gp
         health=source.health,
         cause=source.cause,
         causes=source.causes,
-        well_since=format_time(since),
+        recovering_since=format_time(since),
     )
 
 

@@ -44,9 +44,9 @@ _MEMORY: Final = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt"
 RECOVERY_ACTIONS: Final[dict[int, tuple[Health, str]]] = {
     1: ("Failed", "the driver requests a GPU reset"),
     2: ("Failed", "the driver requests a reboot of the node"),
-    3: ("Draining", "the driver requests to drain peer-to-peer work"),
-    4: ("Draining", "the driver requests to drain the GPU, then to reset it"),
-    5: ("Draining", "the driver requests a recovery of the IMEX domain"),
+    3: ("Cordoned", "the driver requests to drain peer-to-peer work"),
+    4: ("Cordoned", "the driver requests to drain the GPU, then to reset it"),
+    5: ("Cordoned", "the driver requests a recovery of the IMEX domain"),
     6: ("Failed", "the driver requests a bus reset"),
     7: ("Failed", "the driver requests a system reboot"),
 }
@@ -107,8 +107,8 @@ def _pcie_link_narrow(facts: GpuFacts) -> str:
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule("RowRemapFailed", "Failed", f"{_MEMORY}/row-remapping.html", _remap_failed),
-    Rule("RowRemapPending", "Draining", f"{_MEMORY}/row-remapping.html", _remap_pending),
-    Rule("EccUncorrected", "Draining", f"{_MEMORY}/error-containment.html", _uncorrected),
+    Rule("RowRemapPending", "Cordoned", f"{_MEMORY}/row-remapping.html", _remap_pending),
+    Rule("EccUncorrected", "Cordoned", f"{_MEMORY}/error-containment.html", _uncorrected),
     Rule("NvlinkDown", "Degraded", f"{_NVML}/group__NvLink.html", _links_down),
     Rule("PcieLinkNarrow", "Degraded", f"{_NVML}/group__nvmlDeviceQueries.html", _pcie_link_narrow),
     *(_slowdown_rule(reason) for reason in SLOWDOWNS),
@@ -125,7 +125,7 @@ def grade_gpu(facts: GpuFacts | None, xids: Iterable[int]) -> Grade:
 def _fact_findings(facts: GpuFacts) -> Iterator[Finding]:
     action = facts.errors.recovery_action
     if action:
-        unknown: tuple[Health, str] = ("Draining", f"the driver requests unknown action {action}")
+        unknown: tuple[Health, str] = ("Cordoned", f"the driver requests unknown action {action}")
         health, text = RECOVERY_ACTIONS.get(action, unknown)
         yield Finding("RecoveryAction", health, text)
     for rule in RULES:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import msgspec
 
-from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.errors import DriverTimeout, InventoryUnavailable
 from gpupack_agent.inventory import driver_files, mig_files
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.driver_process import DriverProcess, command
@@ -30,7 +30,7 @@ RETRY_SECONDS = 300.0
 MIN_SCAN_INTERVAL_SECONDS = 0.5
 """The least time between two scans, however many events there are: failing programs raise many."""
 
-HANGS_RULE = "DriverHangs"
+HANGS_RULE = "DriverTimeout"
 HANGS_CAUSE = "an NVML call for this GPU timed out; see the host's kernel log"
 
 
@@ -74,7 +74,7 @@ class DriverInventory:
                 await self._process.forget()
             try:
                 findings = await self._process.scan(self._indices_to_skip())
-            except DriverHangs as hang:
+            except DriverTimeout as hang:
                 if hang.index is None:
                     raise
                 log.error("GPU %d: %s", hang.index, hang)  # noqa: TRY400 - the text suffices

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.errors import DriverTimeout, InventoryUnavailable
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.driver_root import DriverSearch
 from gpupack_agent.inventory.layout import Place
@@ -89,7 +89,7 @@ class DriverProcess:
         """Scan all GPUs except those of the indices `skip`.
 
         Raises:
-            DriverHangs: a call did not return in time.
+            DriverTimeout: a call did not return in time.
             InventoryUnavailable: the answer contains no list of GPUs, or the process has ended.
         """
         try:
@@ -109,7 +109,7 @@ class DriverProcess:
         """Give a GPU these MIG slices.
 
         Raises:
-            DriverHangs: the driver did not finish in time.
+            DriverTimeout: the driver did not finish in time.
             InventoryUnavailable: the driver refuses.
         """
         await self._request(Partition(uuid, tuple(places)), PARTITION_SECONDS)
@@ -124,7 +124,7 @@ class DriverProcess:
                     reply = await self._replies.get()
             except TimeoutError:
                 await self._kill()
-                raise DriverHangs(seconds, index=reading, vendor=self._vendor) from None
+                raise DriverTimeout(seconds, index=reading, vendor=self._vendor) from None
             match reply:
                 case Reading(index=reading):
                     pass

@@ -8,8 +8,8 @@ from gpupack_agent.mps.excess import Excess
 from gpupack_kube.events import Said
 
 EXCEEDED = "GpuShareExceeded"
-ENDED = "GpuShareEnded"
-FAULT = "GpuNeighboursFault"
+ENDED = "GpuShareTerminated"
+FAULT = "GpuSharePeerFault"
 
 
 def exceeded(excess: Excess, *, seconds: float | None) -> Said:

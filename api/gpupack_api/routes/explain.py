@@ -11,7 +11,7 @@ from gpupack_api import problems
 from gpupack_api.errors import Missing
 from gpupack_api.holders import HolderView, holder_view, holds_of
 from gpupack_api.routes.jobs import OneName, OneNamespace
-from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
+from gpupack_api.routes.others import JobRef, estimated_wait_seconds, named_and_hidden, would_help
 from gpupack_api.routes.parts import PREFIX, Call, Parts, parts_of
 from gpupack_api.start_view import StartView, start_view
 from gpupack_core.queueing import JobId, Now
@@ -39,7 +39,7 @@ class Explanation(msgspec.Struct, frozen=True):
         start: when it starts; null: it is not in the queue.
         ahead: jobs and pods before it that may be named.
         ahead_hidden: number of others before it.
-        foreseen_seconds: time to its latest start, where there is an estimate.
+        estimated_wait_seconds: time to its latest start, where there is an estimate.
         fits_now: whether it fits, whatever else waits and whatever quotas allow; null: it is not in
             the queue.
         would_help: changes that would let it start; their further effects are not computed.
@@ -54,7 +54,7 @@ class Explanation(msgspec.Struct, frozen=True):
     waiting: int = 0
     ahead: list[JobRef] = []
     ahead_hidden: int = 0
-    foreseen_seconds: float | None = None
+    estimated_wait_seconds: float | None = None
     fits_now: bool | None = None
     would_help: list[str] = []
     start: StartView | None = None
@@ -149,13 +149,13 @@ async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) ->
     wait = found.wait
     return Explanation(
         phase=phase,
-        reason=reason_of(wait) if wait else "Next",
+        reason=reason_of(wait) if wait else "AdmissionPending",
         message=wait.message if wait else NEXT_CYCLE,
         position=found.position,
         waiting=found.waiting,
         ahead=named,
         ahead_hidden=hidden,
-        foreseen_seconds=foreseen_seconds(parts, found),
+        estimated_wait_seconds=estimated_wait_seconds(parts, found),
         fits_now=found.fits_now,
         would_help=await would_help(parts, user, own, found),
         start=start_view(wait.start if wait else Now()),

@@ -23,7 +23,7 @@ class JobRef(msgspec.Struct, frozen=True):
     kind: Literal["GPUJob", "Pod"] = "GPUJob"
 
 
-def foreseen_seconds(parts: Parts, found: Answer) -> float | None:
+def estimated_wait_seconds(parts: Parts, found: Answer) -> float | None:
     """Return the seconds until its latest start; None: unknown."""
     by = latest_start(found.wait.start) if found.wait else None
     if by is None:

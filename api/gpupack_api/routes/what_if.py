@@ -18,7 +18,7 @@ from gpupack_api.asked_job import Unaskable, ask_of, given
 from gpupack_api.errors import CallWrong, TokenNeeded
 from gpupack_api.job_views import WorkerView, held_device
 from gpupack_api.patterns import NAME
-from gpupack_api.routes.others import JobRef, foreseen_seconds, named_and_hidden, would_help
+from gpupack_api.routes.others import JobRef, estimated_wait_seconds, named_and_hidden, would_help
 from gpupack_api.routes.parts import PREFIX, Call, Parts, authorization_of, parts_of
 from gpupack_api.start_view import StartView, start_view
 from gpupack_core.policies import DEFAULT
@@ -80,9 +80,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """The outcome for the job if it were created now.
 
     Attributes:
-        outcome: Starts: it has places, once those in `instead_of` have ended. Waits. Never: the
+        outcome: Starts: it has places, once those in `preempts` have ended. Waits. Never: the
             present cluster could not run it, or it would fail at once.
-        reason: the reason that its status would have; Admitted, or VictimsEnd, where it starts.
+        reason: the reason that its status would have: Admitted or PreemptionPending if it starts.
         message: the reason in words.
         workers: places of its workers.
         position: position among all jobs and standalone pods that wait in the cluster, in the order
@@ -90,9 +90,9 @@ class Outcome(msgspec.Struct, frozen=True):
         waiting: number of jobs and pods that wait in the cluster, including this job where it
             waits.
         start: when it starts; null: now, or it is not in the queue.
-        foreseen_seconds: time to its latest start, where there is an estimate.
-        instead_of: jobs and pods that would be preempted or moved for it and that may be named.
-        instead_of_hidden: number of others.
+        estimated_wait_seconds: time to its latest start, where there is an estimate.
+        preempts: jobs and pods that would be preempted or moved for it and that may be named.
+        preempts_hidden: number of others.
         would_help: changes that would let it start; their further effects are not computed.
     """
 
@@ -102,9 +102,9 @@ class Outcome(msgspec.Struct, frozen=True):
     workers: list[WorkerView]
     position: int | None
     waiting: int
-    foreseen_seconds: float | None
-    instead_of: list[JobRef]
-    instead_of_hidden: int
+    estimated_wait_seconds: float | None
+    preempts: list[JobRef]
+    preempts_hidden: int
     would_help: list[str]
     start: StartView | None = None
 
@@ -202,9 +202,9 @@ def _unasked(parts: Parts, why: Unaskable) -> Outcome:
         workers=[],
         position=None,
         waiting=len(parts.model.onlooker.admissions.queue),
-        foreseen_seconds=None,
-        instead_of=[],
-        instead_of_hidden=0,
+        estimated_wait_seconds=None,
+        preempts=[],
+        preempts_hidden=0,
         would_help=[],
     )
 
@@ -216,14 +216,14 @@ async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Out
         workers = _workers(parts, found)
         return Outcome(
             outcome="Starts",
-            reason="VictimsEnd" if found.stopped else "Admitted",
+            reason="PreemptionPending" if found.stopped else "Admitted",
             message=_starts(workers, len(found.stopped)),
             workers=workers,
             position=None,
             waiting=found.waiting,
-            foreseen_seconds=None if found.stopped else 0.0,
-            instead_of=named,
-            instead_of_hidden=hidden,
+            estimated_wait_seconds=None if found.stopped else 0.0,
+            preempts=named,
+            preempts_hidden=hidden,
             would_help=[],
         )
     return Outcome(
@@ -233,9 +233,9 @@ async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Out
         workers=[],
         position=wait.position,
         waiting=found.waiting,
-        foreseen_seconds=foreseen_seconds(parts, found),
-        instead_of=[],
-        instead_of_hidden=0,
+        estimated_wait_seconds=estimated_wait_seconds(parts, found),
+        preempts=[],
+        preempts_hidden=0,
         would_help=await would_help(parts, user, ask.namespace, found),
         start=start_view(wait.start),
     )

@@ -97,11 +97,14 @@ def told(answer: WhatIf) -> list[str]:
         lines.append(f"  worker {each.worker}: {plain(each.node)}{on_it}")
     if answer.outcome == "Waits":
         lines += queued(
-            answer.position, answer.waiting, foreseen_seconds=answer.foreseen_seconds, ahead=[]
+            answer.position,
+            answer.waiting,
+            estimated_wait_seconds=answer.estimated_wait_seconds,
+            ahead=[],
         )
-    stopped = [plain(each.text) for each in answer.instead_of]
-    if answer.instead_of_hidden:
-        stopped.append(of_others(answer.instead_of_hidden))
+    stopped = [plain(each.text) for each in answer.preempts]
+    if answer.preempts_hidden:
+        stopped.append(of_others(answer.preempts_hidden))
     if stopped:
         lines.append(f"  Stopped for it: {', '.join(stopped)}")
     if answer.would_help:

@@ -94,10 +94,14 @@ class BackfillDelays:
     ) -> PlannedPreemption:
         extras = self._state.extra_workers_of(preempted)
         victims = tuple(
-            Victim(one.job.id, PreemptionReason.ESTIMATE, one.loss(self._now) / WHOLE_GPU)
+            Victim(
+                one.job.id, PreemptionReason.SPECULATIVE_BACKFILL, one.loss(self._now) / WHOLE_GPU
+            )
             for one in preempted
         )
-        victims += tuple(Victim(one.job.id, PreemptionReason.SHRINK, 0.0) for one in extras)
+        victims += tuple(
+            Victim(one.job.id, PreemptionReason.ELASTIC_SCALE_DOWN, 0.0) for one in extras
+        )
         return PlannedPreemption(Preempt(job.id, victims, places), (*preempted, *extras), charge)
 
 

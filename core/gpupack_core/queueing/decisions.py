@@ -11,12 +11,12 @@ from gpupack_core.queueing.job import JobId
 class PreemptionReason(StrEnum):
     """The policy by which a job is preempted for another one; events carry these names."""
 
-    NOMINAL_QUOTA = "ReclaimedNominalQuota"
-    FAIR_SHARE = "ReclaimedFairShare"
-    PRIORITY = "LowerPriority"
-    ESTIMATE = "BackfilledOnEstimate"
+    IN_COHORT_RECLAMATION = "InCohortReclamation"
+    IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
+    PRIORITY = "Priority"
+    SPECULATIVE_BACKFILL = "SpeculativeBackfill"
     """It was backfilled ahead of the job on an estimate, and its permitted delay is over."""
-    SHRINK = "ElasticGangShrinks"
+    ELASTIC_SCALE_DOWN = "ElasticScaleDown"
     """It is an extra worker of a gang that continues without it, or that is preempted, too."""
     MAINTENANCE = "Maintenance"
     """It holds devices that are to be drained. It is its own preemptor."""

@@ -34,7 +34,9 @@ from gpupack_core.reasons import Refusal
 _ANY_POLICY = POLICIES["first-fit"]
 """Any policy will do: why something fits nowhere does not depend on it."""
 
-_MAY_PREEMPT = frozenset({WaitReason.NO_ROOM, WaitReason.QUOTA_USED, WaitReason.BORROWING_LIMIT})
+_MAY_PREEMPT = frozenset(
+    {WaitReason.DOES_NOT_FIT, WaitReason.QUOTA_EXCEEDED, WaitReason.BORROWING_LIMIT_EXCEEDED}
+)
 """The reasons for which jobs can be preempted for the one that waits."""
 
 
@@ -126,7 +128,7 @@ class Explainer:
             return self._lacks_quota(job, cluster)
         if not self._quota.fits_with_victims(job.tenant, permitted[1]):
             ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
-            return _Cause(WaitReason.VICTIMS_END, reasons.WAITING_FOR_QUOTA, ending)
+            return _Cause(WaitReason.PREEMPTION_PENDING, reasons.WAITING_FOR_QUOTA, ending)
         return (
             self._blocked_by_head(entry, cluster)
             or self._blocked_by_reservation(entry)
@@ -143,7 +145,7 @@ class Explainer:
                 return None
             remain = is_held_by_last_attempt(cluster, reservation, running)
             return (
-                _Cause(WaitReason.VICTIMS_END, reasons.RESTARTING_IN_PLACE, ending)
+                _Cause(WaitReason.PREEMPTION_PENDING, reasons.RESTARTING_IN_PLACE, ending)
                 if remain
                 else None
             )
@@ -152,7 +154,7 @@ class Explainer:
         waited = self._now - reservation.since
         text, lasting = (reasons.preempting(len(alive), each) for each in (waited, None))
         return _Cause(
-            WaitReason.VICTIMS_END, text, ending, alive[0].job, text_without_times=lasting
+            WaitReason.PREEMPTION_PENDING, text, ending, alive[0].job, text_without_times=lasting
         )
 
     def _never_starts(self, job: Job, cluster: Cluster) -> _Cause | None:
@@ -176,7 +178,9 @@ class Explainer:
         refusal = why_not(cluster, entry.job.gang, _ANY_POLICY)
         text = reasons.does_not_fit(refusal.message if refusal else "")
         left = self._planner.left_on_any_model(cluster, entry.job)
-        return _Cause(WaitReason.NO_ROOM, text, refusal=refusal, left=left, lacks_only_gpus=True)
+        return _Cause(
+            WaitReason.DOES_NOT_FIT, text, refusal=refusal, left=left, lacks_only_gpus=True
+        )
 
     def _lacks_quota(self, job: Job, cluster: Cluster) -> _Cause:
         leaf, requested = self._quota.tree.tenant(job.tenant), min_charge(job.gang)
@@ -186,7 +190,7 @@ class Explainer:
         node, is_limit = _limiting_node(self._usage, leaf, key)
         used = self._usage.used_by(node).get(key, 0)
         text_of = reasons.borrowing_limit_reached if is_limit else reasons.insufficient_quota
-        reason = WaitReason.BORROWING_LIMIT if is_limit else WaitReason.QUOTA_USED
+        reason = WaitReason.BORROWING_LIMIT_EXCEEDED if is_limit else WaitReason.QUOTA_EXCEEDED
         return _Cause(reason, text_of(node, key, used=used, requested=requested, left=left))
 
     def _blocked_by_head(self, entry: PendingJob, cluster: Cluster) -> _Cause | None:
@@ -203,7 +207,7 @@ class Explainer:
             return None
         head_name = reasons.name_of(first.job, to=entry.job)
         text = reasons.blocked_by_head(head_name, self._quota.tree.node(scope))
-        return _Cause(WaitReason.BEHIND, text, blocked_by=first.job)
+        return _Cause(WaitReason.BLOCKED_BY_QUEUE_HEAD, text, blocked_by=first.job)
 
     def _blocked_by_reservation(self, entry: PendingJob) -> _Cause | None:
         """Return the queue head whose reservation it would delay; None: there is none."""
@@ -224,11 +228,11 @@ class Explainer:
         head_name = reasons.name_of(head.job, to=job)
         text = reasons.blocked_by_reservation(head_name, self._now - head.pending_since, within)
         lasting = reasons.blocked_by_reservation_of(head_name)
-        return _Cause(WaitReason.ROOM_KEPT, text, blocked_by=head.job, text_without_times=lasting)
+        return _Cause(WaitReason.RESERVED, text, blocked_by=head.job, text_without_times=lasting)
 
 
 def _admitted_next() -> _Cause:
-    return _Cause(WaitReason.NEXT, reasons.NEXT_CYCLE, Now())
+    return _Cause(WaitReason.ADMISSION_PENDING, reasons.NEXT_CYCLE, Now())
 
 
 def _limiting_node(usage: Usage, node: TreeNode, key: ModelKey) -> tuple[TreeNode, bool]:

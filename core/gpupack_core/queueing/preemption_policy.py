@@ -206,7 +206,7 @@ class PreemptionPolicy:
     ) -> PreemptionReason:
         """Return the policy by which this victim is preempted."""
         if victim.job.extends is not None:
-            return PreemptionReason.SHRINK
+            return PreemptionReason.ELASTIC_SCALE_DOWN
         if victim.job.tenant == self.job.tenant:
             return PreemptionReason.PRIORITY
         ours, _ = self._diverging_nodes(victim.job.tenant)
@@ -214,7 +214,11 @@ class PreemptionPolicy:
             borrows = any(
                 self.quota.usage.share_of(ours, key) for key in _common_keys(victim, charge)
             )
-        return PreemptionReason.FAIR_SHARE if borrows else PreemptionReason.NOMINAL_QUOTA
+        return (
+            PreemptionReason.IN_COHORT_FAIR_SHARING
+            if borrows
+            else PreemptionReason.IN_COHORT_RECLAMATION
+        )
 
     def _is_fair(self, victim: RunningJob, charge: Charge) -> bool:
         """Tell whether the victim is permitted; the quota usage already includes all changes."""

@@ -25,13 +25,13 @@ _DAY: Final = 24 * _HOUR
 class WaitReason(StrEnum):
     """The reason for which a job waits; conditions carry these names."""
 
-    NEXT = "Next"
-    NO_ROOM = "NoRoom"
-    ROOM_KEPT = "RoomKept"
-    VICTIMS_END = "VictimsEnd"
-    BORROWING_LIMIT = "BorrowingLimit"
-    QUOTA_USED = "QuotaUsed"
-    BEHIND = "Behind"
+    ADMISSION_PENDING = "AdmissionPending"
+    DOES_NOT_FIT = "DoesNotFit"
+    RESERVED = "Reserved"
+    PREEMPTION_PENDING = "PreemptionPending"
+    BORROWING_LIMIT_EXCEEDED = "BorrowingLimitExceeded"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    BLOCKED_BY_QUEUE_HEAD = "BlockedByQueueHead"
     UNSATISFIABLE = "Unsatisfiable"
     """It can never start on the cluster, or within the quota, as they are now."""
 

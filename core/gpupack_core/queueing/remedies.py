@@ -37,14 +37,14 @@ def find_remedies(state: State, cluster: Cluster, job: Job, wait: Wait, now: flo
     match wait.reason:
         case WaitReason.UNSATISFIABLE:
             return Remedies(tuple(_for_unsatisfiable(job, wait)))
-        case WaitReason.NO_ROOM if wait.refusal is not None:
+        case WaitReason.DOES_NOT_FIT if wait.refusal is not None:
             return Remedies((*_for_refusal(job, wait.refusal), *start.start_remedies(wait.start)))
-        case WaitReason.QUOTA_USED:
+        case WaitReason.QUOTA_EXCEEDED:
             found = _borrowed(state, cluster, job)
             return Remedies(tuple(_for_quota(state, cluster, job)), tuple(found))
-        case WaitReason.BORROWING_LIMIT:
+        case WaitReason.BORROWING_LIMIT_EXCEEDED:
             return Remedies(tuple(_for_quota(state, cluster, job)))
-        case WaitReason.ROOM_KEPT:
+        case WaitReason.RESERVED:
             return Remedies(tuple(_for_reservation(state, wait, now)))
         case _:
             return Remedies()

@@ -65,14 +65,14 @@ const HEALTH: Readonly<Record<Theme, Readonly<Record<Health, string>>>> = {
   light: {
     Healthy: "#c6d5e3",
     Degraded: "#f2c14e",
-    Draining: "#d48fbb",
+    Cordoned: "#d48fbb",
     Failed: "#d6602a",
     Maintenance: "#7fa8c9",
   },
   dark: {
     Healthy: "#33475a",
     Degraded: "#b8860b",
-    Draining: "#a3568a",
+    Cordoned: "#a3568a",
     Failed: "#cf5a24",
     Maintenance: "#3f7ea8",
   },
@@ -81,7 +81,7 @@ const HEALTH: Readonly<Record<Theme, Readonly<Record<Health, string>>>> = {
 export const HEALTHS: readonly Health[] = [
   "Healthy",
   "Degraded",
-  "Draining",
+  "Cordoned",
   "Maintenance",
   "Failed",
 ];

@@ -110,7 +110,7 @@ function outline(
   if (health === "Failed") {
     line([low, low], [high, high]);
     line([high, low], [low, high]);
-  } else if (health === "Draining") {
+  } else if (health === "Cordoned") {
     line([low, half], [high, half]);
   } else if (health === "Maintenance") {
     line([cell * 0.38, low], [cell * 0.38, high]);

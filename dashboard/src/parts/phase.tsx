@@ -13,7 +13,7 @@ const SHAPES: Readonly<Record<string, string>> = {
   Never: "✕",
   Healthy: "●",
   Degraded: "▲",
-  Draining: "▬",
+  Cordoned: "▬",
   Maintenance: "‖",
 };
 
@@ -26,7 +26,7 @@ const TONES: Readonly<Record<string, string>> = {
   Failed: "bad",
   Never: "bad",
   Degraded: "warn",
-  Draining: "warn",
+  Cordoned: "warn",
   Waits: "wait",
   Pending: "wait",
 };

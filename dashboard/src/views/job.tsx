@@ -121,8 +121,8 @@ function Explained({ path, before }: { path: string; before: string }) {
       <ul>
         {value.position !== null && <li>{queued(value.position, value.waiting)}</li>}
         {sentence && <li>{sentence}</li>}
-        {value.foreseen_seconds !== null && (
-          <li>It is foreseen to start within {duration(value.foreseen_seconds)}.</li>
+        {value.estimated_wait_seconds !== null && (
+          <li>It is foreseen to start within {duration(value.estimated_wait_seconds)}.</li>
         )}
         {value.ahead.length + others > 0 && (
           <li>

@@ -166,7 +166,7 @@ export function WhatIfView() {
 }
 
 function Told({ answer }: { answer: WhatIf }) {
-  const stopped = answer.instead_of.length + answer.instead_of_hidden;
+  const stopped = answer.preempts.length + answer.preempts_hidden;
   return (
     <>
       <p class="outcome">
@@ -175,20 +175,20 @@ function Told({ answer }: { answer: WhatIf }) {
       {answer.message && <p>{answer.message}</p>}
       <ul>
         {answer.position !== null && <li>{queued(answer.position, answer.waiting)}</li>}
-        {answer.foreseen_seconds !== null && (
-          <li>It is foreseen to start within {duration(answer.foreseen_seconds)}.</li>
+        {answer.estimated_wait_seconds !== null && (
+          <li>It is foreseen to start within {duration(answer.estimated_wait_seconds)}.</li>
         )}
         {stopped > 0 && (
           <li>
             Stopped for it:{" "}
-            {answer.instead_of.map((each, at) => (
+            {answer.preempts.map((each, at) => (
               <span key={keyOf(each)}>
                 {at > 0 && ", "}
                 <a href={format("jobs", each.namespace, each.name)}>{keyOf(each)}</a>
               </span>
             ))}
-            {answer.instead_of_hidden > 0 &&
-              `${answer.instead_of.length ? " and " : ""}${count(answer.instead_of_hidden, "job")} of others`}
+            {answer.preempts_hidden > 0 &&
+              `${answer.preempts.length ? " and " : ""}${count(answer.preempts_hidden, "job")} of others`}
           </li>
         )}
       </ul>

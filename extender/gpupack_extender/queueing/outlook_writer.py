@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 import gpupack_core as core
+from gpupack_crds.demand_forecast import DemandForecast
 from gpupack_crds.kinds import GPUCOHORTS, status_body
-from gpupack_crds.outlook import LearnedOutlook
 from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kube import errors
@@ -48,7 +48,7 @@ class OutlookWriter:
     ) -> None:
         self._api, self._stores, self._learner = api, stores, learner
         self._can_serve, self._decides = can_serve, decides
-        self._unwritten: LearnedOutlook | None = None
+        self._unwritten: DemandForecast | None = None
 
     async def run(self) -> None:
         """Check in an endless loop; a failed write is repeated in the next pass."""
@@ -68,12 +68,12 @@ class OutlookWriter:
         except errors.KubeError as error:
             log.warning("cannot write the outlook: %s", error)
 
-    async def _write(self, outlook: LearnedOutlook) -> None:
+    async def _write(self, outlook: DemandForecast) -> None:
         cohort = cluster_cohort.shown(self._stores)
         if cohort is None:
             await cluster_cohort.make(self._api)
             return
-        status = msgspec.structs.replace(cohort.status, outlook=outlook)
+        status = msgspec.structs.replace(cohort.status, demand_forecast=outlook)
         if status != cohort.status:
             body = status_body("GPUCohort", cohort.metadata, status)
             await self._api.replace(GPUCOHORTS, cohort.metadata.name, body, subresource="status")

@@ -79,7 +79,9 @@ class QuotaReporter:
             generation, problem = cohort.metadata.generation, problems.get(cohort.key, "")
             below = report.of_cohort(name, generation=generation, problem=problem)
             if below is not None:
-                below = msgspec.structs.replace(below, outlook=cohort.status.outlook)
+                below = msgspec.structs.replace(
+                    below, demand_forecast=cohort.status.demand_forecast
+                )
                 found.append((cohort, averages.of_cohort(name, below, cohort.status)))
         return [(item, status) for item, status in found if status != item.status]
 

@@ -37,14 +37,14 @@ LASTING_BACKOFF_SECONDS = 15.0
 missing image. Each attempt holds GPUs that other jobs could use, so the other jobs come first from
 the first pause on.
 """
-LASTING = {JobReason.CREATION_FORBIDDEN, JobReason.IMAGE_PULL}
+LASTING = {JobReason.CREATION_FORBIDDEN, JobReason.IMAGE_PULL_FAILED}
 NEVER_RAN = {
     JobReason.BIND_TIMEOUT,
     JobReason.CANNOT_START,
-    JobReason.NAME_TAKEN,
+    JobReason.NAME_CONFLICT,
     JobReason.CREATION_FORBIDDEN,
-    JobReason.SHARED_POD_REFUSED,
-    JobReason.IMAGE_PULL,
+    JobReason.SHARED_POD_REJECTED,
+    JobReason.IMAGE_PULL_FAILED,
 }
 """Ends of attempts that never ran. The more of them follow each other, the likelier it is that the
 job itself is the cause (such as a volume claim that is never bound), and each keeps GPUs from other

@@ -184,7 +184,7 @@ def _grown(observation: Observation, status: GpuJobStatus, answer: Grown) -> Gpu
         return status
     more = by_node((*placed.values(), *(offered[index] for index in new)))
     message = f"{_workers(new)} began: nobody else who waits could use their GPUs"
-    why = Why(JobReason.GREW, message)
+    why = Why(JobReason.SCALED_UP, message)
     grown = structs.replace(status, placement=more)
     return widened(spec, grown, why=why, at=observation.now)
 

@@ -50,7 +50,7 @@ class Writer:
         for kind in Type:
             if kind not in there and kind not in OCCASIONAL:
                 value: ConditionStatus = "False" if kind is Type.STALLED else "Unknown"
-                status = self.set(status, kind, value, JobReason.NOT_YET, "")
+                status = self.set(status, kind, value, JobReason.UNDETERMINED, "")
         return status
 
     def set(
@@ -114,7 +114,7 @@ def _with_more(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -
     message = deciding.message if deciding else ""
     kind = Type.NODES_REQUESTED if phase == "Pending" else Type.FAST_COMMUNICATION
     more = get(status, kind)
-    silent = {JobReason.NODES_GIVEN_BACK, JobReason.NVLINK_USED}
+    silent = {JobReason.PROVISIONING_WITHDRAWN, JobReason.NVLINK_USED}
     if more is None or more.reason in silent:
         return message
     return f"{message}; {more.message}" if message else more.message

@@ -31,7 +31,9 @@ TROUBLE: Final = frozenset({"ImagePullBackOff", "ErrImagePull", INVALID_NAME, NE
 def in_row(ended: Sequence[Attempt]) -> int:
     """Count the last attempts that could not pull an image."""
     newest_first = reversed(ended)
-    could_not = itertools.takewhile(lambda each: each.reason == JobReason.IMAGE_PULL, newest_first)
+    could_not = itertools.takewhile(
+        lambda each: each.reason == JobReason.IMAGE_PULL_FAILED, newest_first
+    )
     return sum(1 for _ in could_not)
 
 

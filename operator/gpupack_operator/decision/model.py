@@ -6,10 +6,10 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Literal
 
-from gpupack_crds.gpujob_status import GpuJobStatus, Ground, PlannedPod, Preemption
+from gpupack_crds.gpujob_status import GpuJobStatus, PlannedPod, Preemption, PreemptionReason
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
-from gpupack_crds.plan import LacksRoom
+from gpupack_crds.plan import GpuShortage
 from gpupack_kube.objects import Job, Pod
 from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, Provisioning, SeenRequest
 from gpupack_operator.decision.reasons import JobReason
@@ -98,7 +98,7 @@ class Waits:
     position: int = 0
     preemption: Preemption | None = None
     seconds: float | None = None
-    lacks_room: LacksRoom | None = None
+    gpu_shortage: GpuShortage | None = None
     queued: bool = True
     planned_pod: PlannedPod | None = None
 
@@ -202,7 +202,7 @@ class Preempted:
         why: the administrator's reason for the maintenance, or the GPU and how it failed.
     """
 
-    ground: Ground
+    reason: PreemptionReason
     beneficiary: tuple[str, str]
     kind: Literal["GPUJob", "pod", "node"] = "GPUJob"
     why: str = ""

@@ -15,32 +15,38 @@ def told(
     """Return a reason and a sentence for users; None: nodes were never requested."""
     name = names.nodes_request(job.metadata.name, number=request.number)
     match request.state:
-        case "Asking" | "Asked":
+        case "Creating" | "Requested":
             held = gpus.phrase(job.spec, workers=job.spec.least)
             asked = f"ProvisioningRequest {name} asks for nodes for {held}"
-            return JobReason.NODES_ASKED, f"{asked}; the cluster's autoscaler has not answered yet"
+            return (
+                JobReason.PROVISIONING_REQUESTED,
+                f"{asked}; the cluster's autoscaler has not answered yet",
+            )
         case "Provisioned":
             said = f"the cluster's autoscaler says that the nodes of {name} are there"
             then = "the job starts when their agents report their GPUs and its turn has come"
-            return JobReason.NODES_PROVISIONED, f"{said}; {then}"
+            return JobReason.PROVISIONED, f"{said}; {then}"
         case "Failed":
             return _failed(request, settings)
-        case "Held":
-            return JobReason.NODES_HELD_BACK, request.message
-        case "Returned":
-            return JobReason.NODES_GIVEN_BACK, f"{name} was given back: {request.message}"
+        case "Deferred":
+            return JobReason.PROVISIONING_DEFERRED, request.message
+        case "Withdrawn":
+            return JobReason.PROVISIONING_WITHDRAWN, f"{name} was given back: {request.message}"
         case _:
             return None
 
 
 def _failed(request: NodesRequest, settings: Provisioning | None) -> tuple[JobReason, str]:
     if settings is None or request.since is None:
-        return JobReason.NODES_FAILED, request.message
+        return JobReason.PROVISIONING_FAILED, request.message
     if request.failures >= settings.most_failures:
         vain = f"{request.failures} requests in a row brought no place"
         then = "nodes are not asked for again before the job is changed"
-        return JobReason.NODES_GIVEN_UP, f"{request.message}; {vain}: {then}"
+        return JobReason.PROVISIONING_STOPPED, f"{request.message}; {vain}: {then}"
     pause = settings.backoff_after(request.failures)
     retry_at = times.write(times.after(times.read(request.since), pause))
     count = f"failure {request.failures} of {settings.most_failures}"
-    return JobReason.NODES_FAILED, f"{request.message}; asked again not before {retry_at} ({count})"
+    return (
+        JobReason.PROVISIONING_FAILED,
+        f"{request.message}; asked again not before {retry_at} ({count})",
+    )

@@ -63,7 +63,7 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
 def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     if new.preemption is None or old.preemption is not None or new.moves > old.moves:
         return None
-    if any(each.ground == "Revised" for each in new.preemption.victims):
+    if any(each.reason == "Revised" for each in new.preemption.victims):
         return None
     victims = [name for each in new.preemption.victims for name in each.attempts]
     workers = sum("+" in name for name in victims)
@@ -73,7 +73,7 @@ def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     ]
     told = " and ".join(filter(None, whom))
     are = "is" if len(victims) == 1 else "are"
-    grounds = ", ".join(each.ground for each in new.preemption.victims)
+    grounds = ", ".join(each.reason for each in new.preemption.victims)
     if new.preemption.gained_gpu_seconds is not None:
         lost, gained = new.preemption.lost_gpu_seconds or 0, new.preemption.gained_gpu_seconds
         hours = f"{lost / _HOUR:.2f} GPU-hours at the most, and gains {gained / _HOUR:.2f}"
@@ -94,7 +94,7 @@ def _resized(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     before, after = old.width, new.width
     if before is None or after is None or old.attempt != new.attempt or before == after:
         return None
-    reason = "Grew" if after.workers > before.workers else "Shrank"
+    reason = "ScaledUp" if after.workers > before.workers else "ScaledDown"
     note = f"{after.column} workers ({after.reason}): {after.message}"
     return Notice(type="Normal", reason=reason, note=note)
 
@@ -115,7 +115,7 @@ def _phase_changed(old: GpuJobStatus, new: GpuJobStatus, *, is_alone: bool) -> N
 
 def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     """Report a new reason for waiting; counts in the message change often, which is no event."""
-    silent = {JobReason.RESTARTING, JobReason.QUEUED, JobReason.NOT_YET, old.reason}
+    silent = {JobReason.RESTARTING, JobReason.QUEUED, JobReason.UNDETERMINED, old.reason}
     if new.phase != "Pending" or new.reason in silent or is_stalled(new):
         return None
     note = f"waiting ({new.reason}): {new.message}"
@@ -125,10 +125,10 @@ def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | 
 def _nodes_requested(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     """Report the progress of a node request; a request that other jobs hold back is no event."""
     before, after = (get(status, Type.NODES_REQUESTED) for status in (old, new))
-    silent = {JobReason.NODES_HELD_BACK, before.reason if before else ""}
+    silent = {JobReason.PROVISIONING_DEFERRED, before.reason if before else ""}
     if after is None or after.reason in silent:
         return None
-    failed = after.reason in {JobReason.NODES_FAILED, JobReason.NODES_GIVEN_UP}
+    failed = after.reason in {JobReason.PROVISIONING_FAILED, JobReason.PROVISIONING_STOPPED}
     return Notice(type="Warning" if failed else "Normal", reason=after.reason, note=after.message)
 
 

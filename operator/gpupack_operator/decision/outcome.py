@@ -322,7 +322,7 @@ def _image_trouble(
     """
     namespace = worker.pod.metadata.namespace
     message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
-    broken = partial(_verdict, reason=JobReason.IMAGE_PULL, worker=worker.index)
+    broken = partial(_verdict, reason=JobReason.IMAGE_PULL_FAILED, worker=worker.index)
     if image_pulls.is_for_good(waiting.reason, view.earlier):
         return Finding(since, broken("Failed", message=message, for_good=True))
     due = times.after(since, image_pulls.seconds(view.earlier, view.limits.image_seconds))

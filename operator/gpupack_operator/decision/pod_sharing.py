@@ -21,6 +21,6 @@ def refusal(spec: GpuJobSpec, status: GpuJobStatus) -> str:
     if spec.pod_per_worker is not None or spec.revision > status.revision:
         return ""
     last = next((each for each in reversed(status.attempts) if each.shares_pods), None)
-    if last is None or last.reason != JobReason.SHARED_POD_REFUSED:
+    if last is None or last.reason != JobReason.SHARED_POD_REJECTED:
         return ""
     return f"the API server refused a Job whose workers share a pod in attempt {last.number}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdict of a preempted attempt, which ends through no fault of its own."""
 
-from gpupack_crds.gpujob_status import GROUNDS
+from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
 from gpupack_crds.placement import by_worker
 from gpupack_operator.decision.model import Observation, Preempted
 from gpupack_operator.decision.reasons import JobReason
@@ -11,19 +11,19 @@ from gpupack_operator.decision.view import Verdict
 def preempted(observation: Observation, by: Preempted) -> Verdict:
     """Return a verdict with preemptor and reason; names of other namespaces are omitted."""
     namespace, name = by.beneficiary
-    if by.ground == "GpuFailed":
+    if by.reason == "GpuFailed":
         message = f"a GPU of node {name} failed, {by.why}"
         worker = _first_on(observation, name)
         return Verdict(
             outcome="Infrastructure", reason=JobReason.GPU_FAILED, message=message, worker=worker
         )
     if by.kind == "node":
-        message = f"stopped {GROUNDS[by.ground]} {name}: {by.why}"
-        return Verdict(outcome="Preempted", reason=by.ground, message=message)
+        message = f"stopped {PREEMPTION_TEXTS[by.reason]} {name}: {by.why}"
+        return Verdict(outcome="Preempted", reason=by.reason, message=message)
     near = namespace == observation.job.metadata.namespace
     whom = f"{by.kind} {name}" if near else "a job of another namespace"
-    message = f"stopped for {whom}, {GROUNDS[by.ground]}"
-    return Verdict(outcome="Preempted", reason=by.ground, message=message)
+    message = f"stopped for {whom}, {PREEMPTION_TEXTS[by.reason]}"
+    return Verdict(outcome="Preempted", reason=by.reason, message=message)
 
 
 def _first_on(observation: Observation, node: str) -> int | None:

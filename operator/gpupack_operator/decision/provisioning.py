@@ -48,7 +48,7 @@ HELD_SECONDS = 600.0
 """How long the status may name a limit that holds a job back, although another one applies by now.
 """
 
-QUOTA_REASONS = frozenset({"BorrowingLimit", "QuotaUsed", "Unsatisfiable"})
+QUOTA_REASONS = frozenset({"BorrowingLimitExceeded", "QuotaExceeded", "Unsatisfiable"})
 """Reasons of the queue for which free GPUs are not what is lacking: more nodes would not help."""
 
 
@@ -94,22 +94,22 @@ def _brought(observation: Observation, request: NodesRequest) -> bool:
     """Tell whether the job may have been placed on the requested nodes."""
     seen = observation.nodes
     says_yes = seen is not None and seen.state == "Provisioned"
-    return request.state == "Provisioned" or (request.state == "Asked" and says_yes)
+    return request.state == "Provisioned" or (request.state == "Requested" and says_yes)
 
 
 def _not_waiting(
     observation: Observation, request: NodesRequest, status: GpuJobStatus
 ) -> NodesRequest:
-    request = structs.replace(request, lacking_since=None)
+    request = structs.replace(request, lacks_gpus_since=None)
     runs = status.phase in {"Admitted", "Running"}
-    if request.state == "Held" or (runs and request.state == "Failed"):
+    if request.state == "Deferred" or (runs and request.state == "Failed"):
         request = structs.replace(request, state="", message="", failures=0)
     if not request.is_open:
         return request
     why = "the job has its places" if runs else f"the job is {status.phase.lower()}"
     if status.phase == "Pending":
         why = "nodes are not asked for any more"
-    return _closed(observation, request, "Returned", why, failures=0)
+    return _closed(observation, request, "Withdrawn", why, failures=0)
 
 
 def _waiting(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
@@ -118,7 +118,7 @@ def _waiting(observation: Observation, request: NodesRequest, settings: Provisio
         request = _followed(observation, request, settings)
     if not request.is_open:
         return _to_ask(observation, request, settings)
-    actions = (AskNodes(request.number),) if request.state == "Asking" else ()
+    actions = (AskNodes(request.number),) if request.state == "Creating" else ()
     return _Step(request, actions, times.after(observation.now, LOOK_SECONDS))
 
 
@@ -128,8 +128,8 @@ def _of_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
     if request.generation == generation:
         return request
     if request.is_open:
-        request = _closed(observation, request, "Returned", "the job was changed")
-    return structs.replace(request, generation=generation, failures=0, lacking_since=None)
+        request = _closed(observation, request, "Withdrawn", "the job was changed")
+    return structs.replace(request, generation=generation, failures=0, lacks_gpus_since=None)
 
 
 def _lacking(
@@ -139,17 +139,17 @@ def _lacking(
     answer = observation.answer
     if not isinstance(answer, Waits) or not answer.queued:
         return request
-    lacks = answer.lacks_room if _is_of_whole_gpus(observation) else None
+    lacks = answer.gpu_shortage if _is_of_whole_gpus(observation) else None
     starts_in = lacks.starts_in_seconds if lacks else None
     if lacks and (starts_in is None or starts_in > settings.soon_seconds):
-        since = request.lacking_since or times.write(observation.now)
-        return structs.replace(request, lacking_since=since)
+        since = request.lacks_gpus_since or times.write(observation.now)
+        return structs.replace(request, lacks_gpus_since=since)
     if request.is_open and answer.reason in QUOTA_REASONS:
         why = "the namespace's quota does not allow the job any more"
-        request = _closed(observation, request, "Returned", why)
-    if request.state == "Held":
+        request = _closed(observation, request, "Withdrawn", why)
+    if request.state == "Deferred":
         request = structs.replace(request, state="", message="")
-    return structs.replace(request, lacking_since=None)
+    return structs.replace(request, lacks_gpus_since=None)
 
 
 def _followed(
@@ -157,15 +157,15 @@ def _followed(
 ) -> NodesRequest:
     """Record the progress of the open request."""
     match observation.answer:
-        case NodesAsked() if request.state == "Asking":
-            return _in_state(observation, request, "Asked")
-        case NodesNotAsked(message=message) if request.state == "Asking":
+        case NodesAsked() if request.state == "Creating":
+            return _in_state(observation, request, "Requested")
+        case NodesNotAsked(message=message) if request.state == "Creating":
             return _failed(observation, request, message)
     trouble = _trouble(observation, request, settings)
     if trouble:
         return _failed(observation, request, trouble)
     seen = observation.nodes
-    if request.state == "Asked" and seen is not None and seen.state == "Provisioned":
+    if request.state == "Requested" and seen is not None and seen.state == "Provisioned":
         return _in_state(observation, request, "Provisioned")
     return request
 
@@ -182,7 +182,7 @@ def _trouble(observation: Observation, request: NodesRequest, settings: Provisio
     since = times.read(request.since or times.write(observation.now))
     if observation.now < times.after(since, seconds):
         return ""
-    if request.state == "Asking":
+    if request.state == "Creating":
         return f"ProvisioningRequest {name} could not be created within {seconds:.0f} s"
     if waits and (seen is None or seen.state == "Open"):
         return f"no autoscaler answered ProvisioningRequest {name} within {seconds:.0f} s"
@@ -192,7 +192,7 @@ def _trouble(observation: Observation, request: NodesRequest, settings: Provisio
 
 def _to_ask(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
     """Request nodes now, or return when to do so."""
-    since = request.lacking_since
+    since = request.lacks_gpus_since
     if since is None or request.objects or request.failures >= settings.most_failures:
         return _Step(request)
     due_at = _due_at(request, settings, since)
@@ -207,16 +207,16 @@ def _due(observation: Observation, request: NodesRequest) -> _Step:
     actions: tuple[Action, ...] = ()
     match observation.answer:
         case MayAskNodes(is_fresh=True):
-            request = _in_state(observation, request, "Asking")
+            request = _in_state(observation, request, "Creating")
             request = structs.replace(request, number=request.number + 1, objects=True)
             actions = (AskNodes(request.number),)
         case MayAskNodes():
             actions = (_ask_plan(observation),)
         case MayNotAskNodes(message=message, retry_seconds=seconds):
             if message and _is_news(observation, request):
-                request = _in_state(observation, request, "Held", message)
+                request = _in_state(observation, request, "Deferred", message)
             again_at = times.after(observation.now, seconds)
-        case Waits(lacks_room=lacks, position=position) if lacks is not None:
+        case Waits(gpu_shortage=lacks, position=position) if lacks is not None:
             actions = (ReserveNodes(asked, position, lacks.quota_gpus, is_fresh=True),)
         case None | NodesReturned():
             position = observation.told.position if observation.told else 0
@@ -226,7 +226,7 @@ def _due(observation: Observation, request: NodesRequest) -> _Step:
 
 def _is_news(observation: Observation, request: NodesRequest) -> bool:
     """Tell whether the text may be written: limits change often, and each text is a write."""
-    if request.state != "Held" or request.since is None:
+    if request.state != "Deferred" or request.since is None:
         return True
     return observation.now >= times.after(times.read(request.since), HELD_SECONDS)
 
@@ -238,9 +238,9 @@ def _ask_plan(observation: Observation) -> AskPlan:
     return AskPlan(status.attempt + 1, avoid)
 
 
-def _due_at(request: NodesRequest, settings: Provisioning, lacking_since: str) -> dt.datetime:
-    due_at = times.after(times.read(lacking_since), settings.after_seconds)
-    if request.since is None or request.state not in {"Failed", "Returned"}:
+def _due_at(request: NodesRequest, settings: Provisioning, lacks_gpus_since: str) -> dt.datetime:
+    due_at = times.after(times.read(lacks_gpus_since), settings.after_seconds)
+    if request.since is None or request.state not in {"Failed", "Withdrawn"}:
         return due_at
     failed = request.state == "Failed" and request.failures
     pause = settings.backoff_after(request.failures) if failed else settings.again_seconds
@@ -274,7 +274,7 @@ def _in_state(
 def _written(
     observation: Observation, status: GpuJobStatus, request: NodesRequest, write: Writer
 ) -> GpuJobStatus:
-    is_used = request.number or request.lacking_since or request.state
+    is_used = request.number or request.lacks_gpus_since or request.state
     status = structs.replace(status, nodes_request=request if is_used else None)
     told = nodes_texts.told(request, observation.job, observation.provisioning)
     if told is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decision which GPUs of a node get no new work, from what its agent reports over time.
 
-    (not listed) ─ Draining, Failed ─► Quarantined ─ better ─► Probation ─ time ─► (not listed)
+    (not listed) ─ Cordoned, Failed ─► Quarantined ─ better ─► Probation ─ time ─► (not listed)
                                            ▲                       │
-                                           └── Draining, Failed ───┘ the next one is twice as long
+                                           └── Cordoned, Failed ───┘ the next one is twice as long
 
 Where GPUs are tested before they are used, a burn-in decides instead of time:
 
@@ -14,7 +14,7 @@ Where GPUs are tested before they are used, a burn-in decides instead of time:
 The agent reports the current state; the phase is stored here, so a restart of any component makes
 no GPU healthy. «Better» has already lasted for a while: the agent reports it late
 (agent.hysteresisSeconds). After an administrator removes an entry, the GPU is used at once, unless
-it is still Draining or Failed, or is new where new GPUs are tested: then set its phase to
+it is still Cordoned or Failed, or is new where new GPUs are tested: then set its phase to
 Probation. An administrator who deletes a GPUNode, so that its errors no longer count, has repaired
 GPUs: those that were kept out are tested as if they were new. If a GPUNode was deleted with its
 Node, no GPU was repaired: the entries continue wherever the GPUs appear again.
@@ -41,9 +41,9 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_operator.decision import acceptance, times
 from gpupack_operator.decision.fleet import Fleet
 
-ILL: Final = {"Draining", "Failed"}
+ILL: Final = {"Cordoned", "Failed"}
 
-NOT_LOOKED_AT: Final = ("NotLookedAt",)
+NOT_LOOKED_AT: Final = ("NotInspected",)
 """The agent's rule for a driver that hangs: it says nothing about the GPUs."""
 
 MAX_DOUBLINGS: Final = 8
@@ -141,7 +141,7 @@ class _Step:
 
     Attributes:
         device: the agent's description of the GPU; None: there is no scan yet.
-        ill: the GPU or a slice of it, if that is Draining or Failed.
+        ill: the GPU or a slice of it, if that is Cordoned or Failed.
     """
 
     node: GpuNode

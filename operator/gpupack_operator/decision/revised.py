@@ -46,7 +46,7 @@ def kept(job: GpuJob, now: dt.datetime) -> Preemption | None:
     )
     if not all(place.devices for place in places):
         return None
-    ends = Victims(ground=OUTCOME, attempts=(f"{job.metadata.uid}/{job.status.attempt}",))
+    ends = Victims(reason=OUTCOME, attempts=(f"{job.metadata.uid}/{job.status.attempt}",))
     return Preemption(since=times.write(now), victims=(ends,), placement=by_node(places))
 
 

@@ -130,7 +130,7 @@ def _verdict(
 
 def _moved(moved: Moved) -> Verdict:
     """Return the verdict of an attempt that continues on another node."""
-    ground = moved.preemption.victims[0].ground
+    ground = moved.preemption.victims[0].reason
     why = f"so that {moved.why} has room there"
     if ground == "Maintenance":
         why = f"for its maintenance: {moved.why}"
@@ -156,7 +156,7 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
             return write.set(status, Type.RUNNING, "False", JobReason.STARTING, message)
         verdict = trouble.verdict
         message = verdict.message
-        if verdict.reason == JobReason.IMAGE_PULL:
+        if verdict.reason == JobReason.IMAGE_PULL_FAILED:
             message += image_pulls.held_until(seen.earlier, times.write(trouble.due))
         return write.set(status, Type.RUNNING, "False", verdict.reason, message)
     message = f"attempt {seen.number} on {status.nodes}"

@@ -107,8 +107,8 @@ def _remaining(observation: Observation, status: GpuJobStatus, write: Writer) ->
         if is_overdue(pod, patience_over) and may_run(pod, observation.silent)
     ]
     if hanging:
-        return _set(status, JobReason.WORKERS_REMAIN, _hangs(hanging[0]), write)
-    if status.reason == JobReason.WORKERS_REMAIN:
+        return _set(status, JobReason.WORKERS_TERMINATING, _hangs(hanging[0]), write)
+    if status.reason == JobReason.WORKERS_TERMINATING:
         return _set(status, JobReason.RESTARTING, "the last attempt's workers are gone", write)
     return status
 
@@ -156,7 +156,7 @@ def _told(
 ) -> Decision:
     """Say why the job waits; a newer message for the same reason may be delayed."""
     newer, last = _set(status, reason, message, write), observation.told
-    is_next = reason == JobReason.NEXT
+    is_next = reason == JobReason.ADMISSION_PENDING
     is_another = newer.reason != status.reason and not is_next
     if is_another or newer.message == status.message or last is None:
         return Decision(status=newer, again_at=again_at)

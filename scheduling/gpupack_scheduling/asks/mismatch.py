@@ -45,9 +45,13 @@ def _held(allocation: Allocation) -> str:
 
 
 def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
-    isolation, only_with = sharing.held_as(group)
+    isolation, exclusive_to_namespace = sharing.held_as(group)
     kind = "" if isolation == "cooperative" else f"{isolation} "
-    alone = f" beside those of namespace {only_with} alone" if only_with else ""
+    alone = (
+        f" beside those of namespace {exclusive_to_namespace} alone"
+        if exclusive_to_namespace
+        else ""
+    )
     return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {core.memory_text(memory)}{alone}"
 
 

@@ -32,11 +32,11 @@ def grouped(
             "nothing isolates shares of a GPU strictly from each other; ask for whole GPUs, or for "
             "isolation limited"
         )
-    only_with = namespace if share_with == "namespace" else _ANYONE
+    exclusive_to_namespace = namespace if share_with == "namespace" else _ANYONE
     return core.Share(
         share.milli,
         share.memory,
-        group=_group(isolation, only_with),
+        group=_group(isolation, exclusive_to_namespace),
         limited=isolation == "limited",
     )
 
@@ -62,16 +62,16 @@ def of_annotations(
 
 def group_of(held: DeviceShare) -> str:
     """Return core's group of a held share."""
-    return _ANYONE if held.whole else _group(held.isolation, held.only_with)
+    return _ANYONE if held.whole else _group(held.isolation, held.exclusive_to_namespace)
 
 
 def held_as(group: str) -> tuple[str, str]:
     """Return the isolation of a group, and its one namespace; empty: all namespaces."""
-    isolation, _, only_with = group.partition(_SEPARATOR)
-    return ("limited" if isolation == "limited" else "cooperative"), only_with
+    isolation, _, exclusive_to_namespace = group.partition(_SEPARATOR)
+    return ("limited" if isolation == "limited" else "cooperative"), exclusive_to_namespace
 
 
-def _group(isolation: str, only_with: str) -> str:
-    if isolation == "cooperative" and not only_with:
+def _group(isolation: str, exclusive_to_namespace: str) -> str:
+    if isolation == "cooperative" and not exclusive_to_namespace:
         return _ANYONE
-    return f"{isolation}{_SEPARATOR}{only_with}"
+    return f"{isolation}{_SEPARATOR}{exclusive_to_namespace}"

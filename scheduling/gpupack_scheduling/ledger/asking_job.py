@@ -34,7 +34,7 @@ STANDS_IN_QUEUE: Final = frozenset({*WaitReason, *core.Reason})
 DOES_NOT_ASK: Final = frozenset(
     {
         "CreationForbidden",
-        "DryRunsLimited",
+        "DryRunLimitExceeded",
         "InvalidTemplate",
         "PlanDenied",
         "PriorityClassMissing",

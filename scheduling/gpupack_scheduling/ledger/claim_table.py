@@ -49,7 +49,7 @@ _NO_WORK: Final = {core.Health.FAILED: "failed"}
 
 _NO_NEW_WORK: Final = {
     **_NO_WORK,
-    core.Health.DRAINING: "gets no new work",
+    core.Health.CORDONED: "gets no new work",
     core.Health.MAINTENANCE: "is in maintenance",
 }
 

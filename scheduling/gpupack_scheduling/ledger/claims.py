@@ -146,13 +146,13 @@ def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
 
 
 def _share(grant: core.Grant) -> devices.DeviceShare:
-    isolation, only_with = sharing.held_as(grant.group)
+    isolation, exclusive_to_namespace = sharing.held_as(grant.group)
     return devices.DeviceShare(
         uuid=grant.uuid,
         percent=grant.milli // MILLI_PER_PERCENT,
         memory_mib=grant.memory,
         isolation=isolation,
-        only_with=only_with,
+        exclusive_to_namespace=exclusive_to_namespace,
     )
 
 

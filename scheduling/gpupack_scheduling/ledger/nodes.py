@@ -25,7 +25,7 @@ from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.gpunode import GpuNodeSpec
 from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
-from gpupack_scheduling.errors import GpusDisputed, InventoryInvalid
+from gpupack_scheduling.errors import DuplicateGpus, InventoryInvalid
 from gpupack_scheduling.inventory import core_node
 from gpupack_scheduling.ledger.claim_table import ClaimTable
 from gpupack_scheduling.ledger.lingering import lingering
@@ -151,7 +151,7 @@ class NodeStores:
             self._set(core_node(node, gpus, self._observed, self._acceptance, speeds=speeds))
             self.rejected.pop(name, None)
         except core.DuplicateDevice as error:
-            self._reject(name, GpusDisputed(str(error)))
+            self._reject(name, DuplicateGpus(str(error)))
         except InventoryInvalid as error:
             self._reject(name, error)
 
@@ -202,8 +202,8 @@ class NodeStores:
             self._claims.node_changed(core.NodeName(name))
 
 
-def _disputed(uuids: AbstractSet[str], *, rival: str) -> GpusDisputed:
-    return GpusDisputed(
+def _disputed(uuids: AbstractSet[str], *, rival: str) -> DuplicateGpus:
+    return DuplicateGpus(
         f"its agent lists {min(uuids)} ({len(uuids)} such GPUs), which the agent of node {rival} "
         f"lists too: one of the two is wrong; if node {rival} is gone, kubectl delete node {rival}"
     )

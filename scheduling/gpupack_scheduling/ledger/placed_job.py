@@ -135,7 +135,7 @@ class PlacedAttempt(objects.View, frozen=True):
 class PlacedVictims(objects.View, frozen=True):
     """Victims of a preemption with one reason."""
 
-    ground: str = ""
+    reason: str = ""
     attempts: tuple[str, ...] = ()
 
 

@@ -179,7 +179,9 @@ class Pods:
         elif is_gated(pod.spec):
             self.gated[uid] = bounded(pod)
             self._claims.changes.gate(uid)
-        elif not pod.spec.scheduling_gates and names.PLACE_ANNOTATION in pod.metadata.annotations:
+        elif (
+            not pod.spec.scheduling_gates and names.PLACEMENT_ANNOTATION in pod.metadata.annotations
+        ):
             self.gated.pop(uid, None)
             self.let_in[uid] = pod
             self._claims.changes.gate(uid)

@@ -15,7 +15,7 @@ from gpupack_scheduling.ledger.gated_pod import RawPodSpec
 _LABELS = (names.JOB_LABEL, names.JOB_UID_LABEL, names.ATTEMPT_LABEL, names.INDEX_LABEL)
 _ANNOTATIONS = (
     names.DEVICES_ANNOTATION,
-    names.PLACE_ANNOTATION,
+    names.PLACEMENT_ANNOTATION,
     names.PREEMPTION_ANNOTATION,
     names.RECLAIM_ANNOTATION,
     names.ISOLATION_ANNOTATION,

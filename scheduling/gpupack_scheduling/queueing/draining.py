@@ -47,7 +47,7 @@ class Draining:
         them.
         """
         return (
-            Drained(attempt=running.job.id, node=node, why=self._why(running, node, now))
+            Drained(attempt=running.job.id, node=node, cause=self._why(running, node, now))
             for running, node in self._to_stop(queue, now)
             if is_attempt(running.job.id)
             and not has_ended(self._ledger, running.job.id)

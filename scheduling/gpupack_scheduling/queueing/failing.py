@@ -45,7 +45,7 @@ class Failing:
                 continue
             if not has_ended(self._ledger, running.job.id):
                 why = self._why(running, node)
-                yield Drained(attempt=running.job.id, node=node, why=why, failed=True)
+                yield Drained(attempt=running.job.id, node=node, cause=why, failed=True)
 
     def notes(self, queue: Queue) -> Iterator[Note]:
         """Yield standalone pods that hold a failed GPU."""

@@ -6,7 +6,7 @@
                     ▼
     spec.schedulingGates: []
     spec.affinity: …requiredDuringScheduling… metadata.name In [NODE]     in every term
-    metadata.annotations[gpupack.dev/place]: {"node":"NODE","workers":"0","gpus":[…],"pinned":true}
+    metadata.annotations[gpupack.dev/placement]: {"node":"NODE","workers":"0","gpus":[…],…}
 
 kube-scheduler then considers that one node. A new leader holds the place by the annotation.
 """
@@ -125,12 +125,12 @@ def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
         if affinity is not None:
             spec["affinity"] = affinity
         told = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
-        annotations[names.PLACE_ANNOTATION] = msgspec.json.encode(told).decode()
+        annotations[names.PLACEMENT_ANNOTATION] = msgspec.json.encode(told).decode()
     return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
 
 
 def _place(pod: objects.Pod) -> PodPlace | None:
-    written = pod.metadata.annotations.get(names.PLACE_ANNOTATION, "")
+    written = pod.metadata.annotations.get(names.PLACEMENT_ANNOTATION, "")
     try:
         return msgspec.json.decode(written, type=PodPlace)
     except (msgspec.MsgspecError, RecursionError):

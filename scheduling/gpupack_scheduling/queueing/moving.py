@@ -119,7 +119,7 @@ class Moving:
         told = preemptions.told(Preempt(move.job, victims, move.placements), now)
         until = now + self._hold_seconds
         order = MoveOrder(
-            attempt=move.job, node=node, why=why, until=_moment(until), preemption=told
+            attempt=move.job, node=node, cause=why, until=_moment(until), preemption=told
         )
         self._made[move.job] = _Made(order, until)
 
@@ -199,7 +199,7 @@ class Moving:
         if job in self._made or self.is_over(uid, told):
             return
         owes = job in queue.state.running_victims() or job in queue.state.speculative
-        if owes and all(each.ground == PreemptionReason.REVISED for each in told.victims):
+        if owes and all(each.reason == PreemptionReason.REVISED for each in told.victims):
             self._over[uid] = told
             return
         placed = preemptions.places(told, shown.tickets, shown.needs)
@@ -208,7 +208,7 @@ class Moving:
         running = queue.state.running.get(job)
         places = tuple(each.placement for each in placed)
         found = running.job if running else holders.gang_job(shown.attempt, places, shown, None)
-        own = {each.ground for each in told.victims} == {PreemptionReason.REVISED}
+        own = {each.reason for each in told.victims} == {PreemptionReason.REVISED}
         queue.reserve_for_move(found, places, self._ledger.cluster, now, in_place=own)
         self._made[job] = _Made(None, math.inf)
 
@@ -229,7 +229,7 @@ def _own_move(shown: ShownJob) -> PlacedPreemption | None:
     named = (
         each
         for each in told.victims
-        if each.ground in _MOVES and job_id(shown.attempt) in each.attempts
+        if each.reason in _MOVES and job_id(shown.attempt) in each.attempts
     )
     return told if next(named, None) else None
 

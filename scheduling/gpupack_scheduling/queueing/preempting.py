@@ -16,7 +16,7 @@ import gpupack_core as core
 from gpupack_core.feasibility import usable
 from gpupack_core.queueing import CancelReservation, JobId, Preempt, Queue
 from gpupack_core.queueing.reasons import name_of
-from gpupack_crds.gpujob_status import GROUNDS, Preemption
+from gpupack_crds.gpujob_status import PREEMPTION_TEXTS, Preemption
 from gpupack_crds.plan import Stop
 from gpupack_scheduling.asks.mismatch import mismatch
 from gpupack_scheduling.asks.needs import Needs
@@ -159,7 +159,7 @@ class Preempting:
         return tuple(
             Stop(
                 attempt=victim.job,
-                ground=victim.reason.value,
+                reason=victim.reason.value,
                 namespace=ask.namespace,
                 pod=ask.pod.metadata.name,
             )
@@ -181,7 +181,7 @@ class Preempting:
                     continue
                 if claim.state is State.BOUND:
                     whom = name_of(waiting.ask.job, to=running.job)
-                    why = f"for {whom}, {GROUNDS[victim.reason.value]}"
+                    why = f"for {whom}, {PREEMPTION_TEXTS[victim.reason.value]}"
                     ground = str(victim.reason)
                     yield Eviction(claim.uid, claim.namespace, claim.name, ground, why)
 

@@ -128,9 +128,9 @@ def read(
     """Return victims and places from a status; unknown values of a newer release are ignored."""
     grounds = set(PreemptionReason)
     victims = tuple(
-        Victim(JobId(attempt), PreemptionReason(each.ground), 0.0)
+        Victim(JobId(attempt), PreemptionReason(each.reason), 0.0)
         for each in shown.victims
-        if each.ground in grounds
+        if each.reason in grounds
         for attempt in each.attempts
         if attempt != job
     )
@@ -151,8 +151,8 @@ def places(
 
 
 def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
-    ours = {each.ground: each.attempts for each in made.victims}
-    return shown.since == made.since and ours == {e.ground: e.attempts for e in shown.victims}
+    ours = {each.reason: each.attempts for each in made.victims}
+    return shown.since == made.since and ours == {e.reason: e.attempts for e in shown.victims}
 
 
 def told(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
@@ -164,7 +164,7 @@ def told(decision: Preempt, since: float, gained: float | None = None) -> Preemp
     return Preemption(
         since=dt.datetime.fromtimestamp(since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         victims=tuple(
-            Victims(ground=ground.value, attempts=tuple(sorted(attempts)))
+            Victims(reason=ground.value, attempts=tuple(sorted(attempts)))
             for ground, attempts in sorted(by_ground.items())
         ),
         placement=by_node(shares(decision.placements)),

@@ -10,7 +10,7 @@ from typing import Final
 from gpupack_kube import objects
 from gpupack_scheduling.queueing.conditions import Note
 
-NODE_GONE: Final = "NodeGone"
+NODE_GONE: Final = "NodeDeleted"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

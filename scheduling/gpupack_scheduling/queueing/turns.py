@@ -79,7 +79,7 @@ class Turns:
             queue=self._queue,
             number=self._number,
             jobs=jobs,
-            anew=anew,
+            all_jobs=anew,
             stops=self._orders.stops,
             drained=self._orders.drained,
             moves=self._orders.moves,

@@ -52,7 +52,7 @@ def test_with_the_kubelet_dead_and_the_agent_alive_workers_run_on_and_no_second_
 ):
     node = first_there["spec"]["nodeName"]
     with kubelet_down(cluster, node):
-        kube.wait_reason("job", "WorkersRemain", seconds=60)
+        kube.wait_reason("job", "WorkersTerminating", seconds=60)
         kube.submit(judged.job("big", gpus=8, seconds=15), on_node(judged.job("here"), node))
         elsewhere = kube.wait_phase("big", "Succeeded")
         assert elsewhere["status"]["nodes"] != node

@@ -13,7 +13,7 @@ import faked_driver
 import pytest
 from fake_nvml import gpu, mig_slice
 
-from gpupack_agent.errors import DriverHangs, InventoryUnavailable
+from gpupack_agent.errors import DriverTimeout, InventoryUnavailable
 from gpupack_agent.inventory import driver, driver_process
 from gpupack_agent.inventory.driver import DriverInventory
 from gpupack_agent.inventory.driver_root import DriverSearch
@@ -86,7 +86,7 @@ async def test_a_gpu_whose_call_hangs_is_failed_and_hides_no_other(host, call):
     found = await inventory.scan()
     assert health(found) == {0: "Healthy", 1: "Failed", 2: "Healthy"}
     (failed,) = (each for each in found.devices if each.index == 1)
-    assert (failed.cause, failed.causes) == (driver.HANGS_CAUSE, ("DriverHangs",))
+    assert (failed.cause, failed.causes) == (driver.HANGS_CAUSE, ("DriverTimeout",))
 
 
 async def ended(inventory):
@@ -157,7 +157,7 @@ async def test_a_partitioning_that_hangs_is_abandoned(host, monkeypatch):
     host.is_now(in_mig_mode(), hangs={"nvmlGpuInstanceDestroy": None})
     inventory = host.inventory(answer_seconds=HANGS_SECONDS)
     await inventory.scan()
-    with pytest.raises(DriverHangs):
+    with pytest.raises(DriverTimeout):
         await inventory.partition("GPU-0", [])
     host.is_now(in_mig_mode())
     assert [each.uuid for each in (await inventory.scan()).devices] == ["MIG-1"]
@@ -166,7 +166,7 @@ async def test_a_partitioning_that_hangs_is_abandoned(host, monkeypatch):
 async def test_a_hanging_call_of_no_single_gpu_fails_the_scan_and_the_next_scan_repeats_it(host):
     inventory = host.inventory(answer_seconds=HANGS_SECONDS)
     host.is_now(gpu(0), hangs={"nvmlDeviceGetCount": None})
-    with pytest.raises(DriverHangs, match="has not answered within 5 s"):
+    with pytest.raises(DriverTimeout, match="has not answered within 5 s"):
         await inventory.scan()
     host.is_now(gpu(0))
     assert health(await inventory.scan()) == {0: "Healthy"}

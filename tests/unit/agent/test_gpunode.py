@@ -134,7 +134,7 @@ async def test_a_gpunode_deleted_with_its_node_keeps_past_errors(cluster, writer
 
 async def test_measurements_of_other_components_stay_in_the_status(cluster, writer, node, build):
     await writer.restore()
-    condition = {"type": "InventoryRejected", "status": "True", "reason": "GpusDisputed"}
+    condition = {"type": "InventoryRejected", "status": "True", "reason": "DuplicateGpus"}
     condition |= {"message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     cluster.server.objects[PATH]["status"]["conditions"] = [condition]
     node.known_devices.update(Findings(devices=(build.device(1),)))

@@ -64,7 +64,7 @@ def test_the_drivers_recovery_action_counts(action):
 
 def test_an_unknown_recovery_action_cordons_the_gpu():
     grade = grade_gpu(dataclasses.replace(WELL, errors=Errors(recovery_action=99)), ())
-    assert (grade.health, grade.cause) == ("Draining", "the driver requests unknown action 99")
+    assert (grade.health, grade.cause) == ("Cordoned", "the driver requests unknown action 99")
 
 
 def test_links_that_are_all_down_lead_nowhere_and_say_nothing():
@@ -103,7 +103,7 @@ def test_the_worst_counts_and_all_of_them_are_named():
 
 
 def test_the_first_of_equal_findings_is_the_cause():
-    first, second = (Finding(rule, "Draining", rule) for rule in ("A", "B"))
+    first, second = (Finding(rule, "Cordoned", rule) for rule in ("A", "B"))
     assert worst_grade([first, second]).cause == "A"
 
 
@@ -116,7 +116,7 @@ def after(seconds):
 
 
 def test_a_gpu_gets_worse_at_once(build):
-    worse = build.device(0, health="Draining")
+    worse = build.device(0, health="Cordoned")
     before = build.device(0, health="Degraded")
     assert apply_hysteresis(worse, before, now=NOON, hold_seconds=HOLD) == worse
 
@@ -126,7 +126,7 @@ def test_it_gets_better_only_after_it_has_been_so_for_a_while(build):
     well = build.device(0)
     first = apply_hysteresis(well, ill, now=NOON, hold_seconds=HOLD)
     assert (first.health, first.cause, first.causes) == ("Failed", "hot", ("A",))
-    assert first.well_since == "2026-01-01T12:00:00Z"
+    assert first.recovering_since == "2026-01-01T12:00:00Z"
     later = apply_hysteresis(well, first, now=after(HOLD - 1), hold_seconds=HOLD)
     assert later == first
     assert apply_hysteresis(well, later, now=after(HOLD), hold_seconds=HOLD) == well
@@ -144,6 +144,6 @@ def test_a_gpu_that_comes_and_goes_within_that_time_changes_its_grade_once(build
 
 
 def test_an_invalid_time_starts_the_hysteresis_again(build):
-    ill = build.device(0, health="Failed", well_since="soon")
+    ill = build.device(0, health="Failed", recovering_since="soon")
     shown = apply_hysteresis(build.device(0), ill, now=NOON, hold_seconds=HOLD)
-    assert shown.well_since == "2026-01-01T12:00:00Z"
+    assert shown.recovering_since == "2026-01-01T12:00:00Z"

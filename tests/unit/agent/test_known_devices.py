@@ -144,7 +144,7 @@ def test_gpus_without_a_scan_for_a_while_get_no_new_work(build):
     well, failed = build.device(0), build.device(1, health="Failed", cause="broken")
     since = NOW - dt.timedelta(seconds=STALE_SECONDS)
     first, second = cordon_unseen([well, failed], since, now=NOW, reason="the driver hangs")
-    assert first.health == "Draining"
+    assert first.health == "Cordoned"
     assert first.cause == "no successful scan since 2025-12-31T23:59:30Z: the driver hangs"
     assert second == failed
 
@@ -233,7 +233,7 @@ def test_figures_of_a_hanging_driver_are_shown_for_a_while(build, monkeypatch):
     monkeypatch.setattr("gpupack_agent.known_devices.STALE_SECONDS", 0.0)
     known_devices.scan_failed(InventoryUnavailable("the driver hangs"))
     assert temperatures(known_devices) == []
-    assert [device.health for device in known_devices.findings.devices] == ["Draining"]
+    assert [device.health for device in known_devices.findings.devices] == ["Cordoned"]
 
 
 def test_a_partly_recovered_gpu_does_not_become_healthy_at_the_first_better_scan(

@@ -110,7 +110,7 @@ async def test_processes_of_a_pod_that_still_exceeds_its_share_are_stopped_then_
     await scenario.guard.round()
     stop, kill = signal.SIGSTOP, signal.SIGKILL
     assert scenario.killed == [(1, stop), (2, stop), (1, kill), (2, kill)]
-    assert scenario.reasons("a") == ["GpuShareExceeded", "GpuShareEnded"]
+    assert scenario.reasons("a") == ["GpuShareExceeded", "GpuShareTerminated"]
 
 
 async def test_a_pod_that_frees_memory_in_time_continues(scene, two):
@@ -202,7 +202,7 @@ async def test_clients_that_fail_together_get_an_event_without_a_culprit(scene, 
         await scenario.guard.round()
     ((_, to_a),) = scenario.notes("a")
     assert "with shares of the same GPU: pod b. A kernel of one of these pods caused it" in to_a
-    assert scenario.reasons("b") == ["GpuNeighboursFault"]
+    assert scenario.reasons("b") == ["GpuSharePeerFault"]
 
 
 async def test_clients_that_failed_together_and_ended_get_an_event_too(scene, two, build):
@@ -214,7 +214,7 @@ async def test_clients_that_failed_together_and_ended_get_an_event_too(scene, tw
     scenario.folder.record("GPU-0", Fault(time.time() + 1, (1, 2)))
     for _ in range(2):
         await scenario.guard.round()
-    assert scenario.reasons("a") == scenario.reasons("b") == ["GpuNeighboursFault"]
+    assert scenario.reasons("a") == scenario.reasons("b") == ["GpuSharePeerFault"]
 
 
 async def test_a_pod_that_ended_while_its_kernels_ran_is_named_in_both_events(scene, two):

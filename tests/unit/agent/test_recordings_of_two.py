@@ -146,7 +146,7 @@ def test_of_two_one_that_is_lost_fails_and_leaves_the_other_alone(tmp_path):
     nvml.faults["*", 0] = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
     known.update(read.scan())
     lost, other = known.devices[FIRST], known.devices[SECOND]
-    assert (lost.health, lost.causes) == ("Failed", ("Gone",))
+    assert (lost.health, lost.causes) == ("Failed", ("GpuMissing",))
     assert (other.health, other.nvlink_clique) == ("Healthy", None)
     assert [facts.uuid for facts in known.findings.facts] == [SECOND]
     nvml.faults.clear()

@@ -63,7 +63,7 @@ async def test_what_keeps_a_job_from_room_is_its_turn(explain, model, full, job)
     model.jobs.remove(model.jobs.by_key["other", "on-a"])
     found = await explain("first")
     assert found["fits_now"] is True
-    assert found["reason"] == "Next"
+    assert found["reason"] == "AdmissionPending"
 
 
 async def test_jobs_that_are_next_have_the_positions_that_the_queue_shows(call, explain, job):
@@ -72,7 +72,7 @@ async def test_jobs_that_are_next_have_the_positions_that_the_queue_shows(call, 
     listed = (await call("queue", user="tenant")).body["waiting"]
     for each in listed:
         found = await explain(each["name"])
-        assert found["reason"] == "Next"
+        assert found["reason"] == "AdmissionPending"
         assert (found["position"], found["waiting"]) == (each["position"], 2)
         assert len(found["ahead"]) == each["position"] - 1
 

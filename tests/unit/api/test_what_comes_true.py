@@ -89,7 +89,7 @@ class Both:
             Place(each["node"], tuple((d["uuid"], d["percent"]) for d in each["devices"]))
             for each in found["workers"]
         )
-        stopped = frozenset(each["name"] for each in found["instead_of"])
+        stopped = frozenset(each["name"] for each in found["preempts"])
         return Fate(places, "" if places else found["reason"], found["position"], stopped)
 
     def came(self, name, spec, *, broke_on=()):
@@ -247,7 +247,7 @@ async def test_room_is_kept_as_told_by_who_leads_anew(both):
     both.came("all", {"gpus": 4, "workers": 5})
     both.world.now += KEEP_SECONDS + 1
     told = await both.told({"gpus": 4})
-    assert told.reason == "RoomKept"
+    assert told.reason == "Reserved"
     both.restart()
     assert both.came("small", {"gpus": 4}) == told
 

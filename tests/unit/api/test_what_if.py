@@ -166,12 +166,12 @@ async def test_who_would_be_stopped_is_named_to_whoever_may_list_him(ask, runs, 
     runs("mine", "a", 0, 1, 2, 3, priority=-5)
     runs("theirs", "b", 0, 1, 2, 3, namespace="others")
     found = await ask(with_job(gpus=4))
-    assert (found["outcome"], found["reason"]) == ("Starts", "VictimsEnd")
-    assert found["instead_of"] == [{"namespace": "team", "name": "mine", "kind": "GPUJob"}]
+    assert (found["outcome"], found["reason"]) == ("Starts", "PreemptionPending")
+    assert found["preempts"] == [{"namespace": "team", "name": "mine", "kind": "GPUJob"}]
     assert [each["node"] for each in found["workers"]] == ["a"]
     named = await ask(with_job(gpus=4, workers=2))
-    assert named["instead_of"] == [{"namespace": "team", "name": "mine", "kind": "GPUJob"}]
-    assert named["instead_of_hidden"] == 1
+    assert named["preempts"] == [{"namespace": "team", "name": "mine", "kind": "GPUJob"}]
+    assert named["preempts_hidden"] == 1
     assert "theirs" not in str(named)
 
 
@@ -213,7 +213,7 @@ async def test_who_borrows_is_named_to_whoever_may_list_his_quota(
     )
     runs("theirs", "b", 0, 1, 2, 3, namespace="others")
     found = await ask()
-    assert (found["outcome"], found["reason"]) == ("Waits", "QuotaUsed")
+    assert (found["outcome"], found["reason"]) == ("Waits", "QuotaExceeded")
     assert found["would_help"] == [told]
 
 

@@ -424,7 +424,7 @@ def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(
     assert (policy["failurePolicy"], names.QUEUE_GATE in gated["expression"]) == ("Fail", True)
     assert "object.spec.containers == oldObject.spec.containers" in unchanged["expression"]
     (ours, *_) = policy["variables"]
-    assert ours["expression"] == str([names.PLACE_ANNOTATION, names.PREEMPTION_ANNOTATION])
+    assert ours["expression"] == str([names.PLACEMENT_ANNOTATION, names.PREEMPTION_ANNOTATION])
     assert "variables.ours" in annotations["expression"]
     binding = objects["ValidatingAdmissionPolicyBinding", "gpupack-scheduler"]["spec"]
     assert binding["validationActions"] == ["Deny"]
@@ -692,7 +692,7 @@ def test_the_policy_guards_the_annotations_that_the_code_reads(render):
         names.DEVICES_ANNOTATION,
         names.WORKERS_ANNOTATION,
         names.GANG_MEMORY_ANNOTATION,
-        names.PLACE_ANNOTATION,
+        names.PLACEMENT_ANNOTATION,
         names.PREEMPTION_ANNOTATION,
     ]
     assert changed["expression"].startswith(f"{ours}.filter(")

@@ -80,7 +80,7 @@ def gpu_node(name="a", health="Healthy", **status):
 REJECTED = {
     "type": "InventoryRejected",
     "status": "True",
-    "reason": "GpusDisputed",
+    "reason": "DuplicateGpus",
     "message": "the node gets no work: its agent lists GPU-0",
     "lastTransitionTime": "2026-11-25T00:00:00Z",
 }

@@ -24,7 +24,7 @@ def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
         waiting=7,
         ahead=[JobName("team", f"j{i}") for i in range(7)],
         ahead_hidden=2,
-        foreseen_seconds=600.0,
+        estimated_wait_seconds=600.0,
         would_help=["4 GPUs less per worker"],
     )
     waits = job(phase="Pending", reason="TooFewFreeGpus", message="16 GPUs are missing")
@@ -49,9 +49,9 @@ def test_what_the_queue_says_now_goes_before_what_the_status_said_some_time_ago(
     ]
 
 
-@pytest.mark.parametrize(("state", "shown"), [("", 1), ("Asked", 2)])
+@pytest.mark.parametrize(("state", "shown"), [("", 1), ("Requested", 2)])
 def test_nodes_are_called_requested_only_where_they_were(state, shown):
-    request = {"lackingSince": "2026-11-25T10:00:00Z", "state": state}
+    request = {"lacksGpusSince": "2026-11-25T10:00:00Z", "state": state}
     lines = list(explained(job(phase="Pending", nodesRequest=request), None))
     assert len(lines) == shown
 
@@ -112,7 +112,7 @@ def test_what_others_wrote_into_a_status_commands_no_terminal():
     waits = job(phase="Pending", reason=evil, message=evil)
     more = Explanation(ahead=[JobName(evil, evil)], would_help=[evil])
     assert "\x1b" not in "\n".join(explained(waits, more))
-    answer = WhatIf("Waits", reason=evil, message=evil, instead_of=[JobName(evil, evil)])
+    answer = WhatIf("Waits", reason=evil, message=evil, preempts=[JobName(evil, evil)])
     assert "\x1b" not in "\n".join(told(answer))
 
 
@@ -141,8 +141,8 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
                 },
                 {"worker": 1, "node": "b", "devices": []},
             ],
-            "instead_of": [{"namespace": "team", "name": "small"}],
-            "instead_of_hidden": 1,
+            "preempts": [{"namespace": "team", "name": "small"}],
+            "preempts_hidden": 1,
         },
         WhatIf,
     )
@@ -156,7 +156,7 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
 
 def test_a_pod_that_waits_says_why_and_where_it_stands():
     more = Explanation(
-        reason="NoRoom",
+        reason="DoesNotFit",
         message="no room",
         position=2,
         waiting=3,
@@ -164,7 +164,7 @@ def test_a_pod_that_waits_says_why_and_where_it_stands():
         would_help=["1 GPU less"],
     )
     assert list(explained_pod("team/notebook", "old", more)) == [
-        "pod team/notebook waits: NoRoom",
+        "pod team/notebook waits: DoesNotFit",
         "  no room",
         "  Number 2 of 3 that wait in the cluster.",
         "  Ahead of it: team/pod/web",

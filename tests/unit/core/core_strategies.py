@@ -43,7 +43,7 @@ def nodes(draw, name, most=4):
             numa_node=draw(st.sampled_from([None, 0, 1])),
             max_shares=draw(st.sampled_from([1, 2, 1000])),
             speed=draw(st.sampled_from([600, 980, 1000])),
-            health=draw(st.sampled_from([Health.HEALTHY] * 6 + [Health.DRAINING, Health.FAILED])),
+            health=draw(st.sampled_from([Health.HEALTHY] * 6 + [Health.CORDONED, Health.FAILED])),
             resource=draw(st.sampled_from(served)),
         )
         for device in base.devices

@@ -99,7 +99,7 @@ def test_minimum_memory_counts_per_device():
     assert place(cluster, whole(1, min_memory=40_000)) == "b/0"
 
 
-@pytest.mark.parametrize("health", [Health.DRAINING, Health.FAILED])
+@pytest.mark.parametrize("health", [Health.CORDONED, Health.FAILED])
 def test_sick_devices_get_no_work(health):
     cluster = cluster_of(with_health(node("a", 2), 0, health))
     assert place(cluster, whole(1)) == "a/1"

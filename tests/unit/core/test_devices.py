@@ -194,7 +194,7 @@ def test_slices_serve_neither_whole_gpus_nor_shares_and_gpus_serve_no_slices():
     assert decide(cluster_of(sliced), whole(1), BEST_FIT).reason is Reason.ONLY_MIG_SLICES
     assert decide(cluster_of(sliced), share(10), BEST_FIT).reason is Reason.ONLY_MIG_SLICES
     refusal = decide(cluster_of(uncut), slices("1g.10gb"), BEST_FIT)
-    assert (refusal.reason, refusal.never) == (Reason.NO_SUCH_MIG_SLICES, True)
+    assert (refusal.reason, refusal.never) == (Reason.MIG_PROFILE_MISMATCH, True)
 
 
 def test_free_gpus_of_a_node_do_not_count_its_slices():

@@ -55,7 +55,7 @@ def test_what_others_hold_is_lacking_for_now():
     cluster = two()
     cluster.take(Holder("x"), Placement("b", extended=NICS))
     refusal = decide(cluster, ONE_NIC, BEST_FIT, candidates=["b"])
-    assert (refusal.reason, refusal.never) == (Reason.RESOURCE_EXHAUSTED, False)
+    assert (refusal.reason, refusal.never) == (Reason.INSUFFICIENT_RESOURCE, False)
     assert refusal.message == (
         "0 of 1 node fits: 1 node: too little is free of the requested rdma/hca: 1 "
         "(most free on one node: 0)"
@@ -117,7 +117,7 @@ def test_what_a_plan_takes_is_taken_on_its_own_sheet_alone():
     fork.set_node(node("c", extended=NICS))
     assert place(cluster, ONE_NIC) == "b/0"
     assert place(fork, ONE_NIC, candidates=["c"]) == "c/0"
-    assert decide(sheet, ONE_NIC, BEST_FIT).counts[-1].reason is Reason.RESOURCE_EXHAUSTED
+    assert decide(sheet, ONE_NIC, BEST_FIT).counts[-1].reason is Reason.INSUFFICIENT_RESOURCE
 
 
 def test_a_node_that_goes_takes_its_resources_with_it():

@@ -79,7 +79,7 @@ def test_a_node_that_never_had_as_many_of_that_name_is_told_apart():
 def test_a_refusal_names_all_names_that_a_node_has():
     refused = decide(cluster_of(both("a", 2, 3, resource=AMD)), whole(1, resource=NVIDIA), BEST_FIT)
     text = f"its GPUs are requested by another resource name: gpupack.dev/gpu or {AMD}"
-    assert (refused.reason, text in refused.message) == (Reason.OTHER_RESOURCE, True)
+    assert (refused.reason, text in refused.message) == (Reason.RESOURCE_NAME_MISMATCH, True)
 
 
 def test_models_and_memory_are_those_of_the_gpus_of_that_name():
@@ -105,7 +105,7 @@ def test_mig_slices_have_names_of_their_own():
     there = both("a", 2, 2)
     cluster = cluster_of(replace(there, devices=(*there.devices, *cut)))
     assert place(cluster, slices("1g.10gb", 2, resource=f"{NVIDIA}.mig")) == "a/4 a/5"
-    assert explain(cluster, slices("1g.10gb")) == {"a": Reason.NO_SUCH_MIG_SLICES}
+    assert explain(cluster, slices("1g.10gb")) == {"a": Reason.MIG_PROFILE_MISMATCH}
     assert explain(cluster, whole(1, resource=f"{NVIDIA}.mig")) == {"a": Reason.ONLY_MIG_SLICES}
 
 

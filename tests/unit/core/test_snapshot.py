@@ -130,7 +130,7 @@ def test_facts_that_do_not_fit_are_kept_where_asked_for(gone):
         (
             "nodes 1 devices 0 health",
             "healthy",
-            "nodes[1].devices[0].health: 'healthy' is none of Healthy, Degraded, Draining",
+            "nodes[1].devices[0].health: 'healthy' is none of Healthy, Degraded, Cordoned",
         ),
         ("holders 0 holder", 7, "holders[0].holder: 7 is not a text"),
         ("holders 1 holder", "x", "holders[1]: x holds devices on a already"),

@@ -3,7 +3,7 @@ import gpu_limits
 import pytest
 from gpu_jobs import Broken
 
-TOLD = [{"reason": "GpuShareExceeded", "note": "a"}, {"reason": "GpuShareEnded", "note": "b"}]
+TOLD = [{"reason": "GpuShareExceeded", "note": "a"}, {"reason": "GpuShareTerminated", "note": "b"}]
 
 
 class Bench:

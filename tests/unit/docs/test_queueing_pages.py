@@ -45,7 +45,7 @@ def fields(struct, at=""):
 
 @pytest.mark.parametrize("reason", [*WaitReason, "QueueFull"])
 def test_every_reason_to_wait_has_a_row(reason):
-    shown = "TooFewFreeGpus" if reason is WaitReason.NO_ROOM else str(reason)
+    shown = "TooFewFreeGpus" if reason is WaitReason.DOES_NOT_FIT else str(reason)
     assert f"| `{shown}`" in OPERATIONS
 
 

@@ -56,7 +56,7 @@ async def test_who_waits_for_a_turn_does_not_keep_the_process_from_stopping():
     await asyncio.sleep(0.05)
     stop.set()
     await asyncio.wait_for(running, timeout=30)
-    assert (await asyncio.wait_for(waiting, timeout=30)).anew
+    assert (await asyncio.wait_for(waiting, timeout=30)).all_jobs
 
 
 async def test_a_watch_that_ends_ends_the_process():

@@ -558,7 +558,7 @@ async def test_who_is_not_the_leader_makes_no_plan_and_is_ready_to_lead(plans, h
 
 async def test_an_unreadable_pod_spec_is_a_bad_request(plans):
     status, answer = await ask(plans, pod_spec={"containers": 3})
-    assert (status, answer["reason"]) == (400, "AskInvalid")
+    assert (status, answer["reason"]) == (400, "RequestInvalid")
 
 
 async def test_health_is_for_anyone_and_metrics_are_not(plans, health):
@@ -623,7 +623,7 @@ async def test_whose_turn_it_is_is_for_those_with_the_right(plans, server):
 
 async def test_who_waits_hears_when_his_turn_has_come(plans, world):
     _, begun = await turns(plans, queue="", number="0")
-    assert begun["anew"]
+    assert begun["allJobs"]
     known = {"queue": begun["queue"], "number": str(begun.get("number", 0))}
     waiting = asyncio.create_task(turns(plans, **known))
     await asyncio.sleep(0.05)

@@ -64,7 +64,7 @@ async def test_a_rejected_node_is_told_why_once(cluster, world, notes):
     await notes.look()
     (condition,) = said(cluster, "b")
     assert (condition["type"], condition["status"]) == ("InventoryRejected", "True")
-    assert condition["reason"] == "GpusDisputed"
+    assert condition["reason"] == "DuplicateGpus"
     assert "the agent of node a lists too" in condition["message"]
     assert said(cluster, "a") == []
     seen(world, cluster, "b")

@@ -52,7 +52,7 @@ def test_what_is_held_by_a_pod_without_gpus_is_lacking_until_it_is_gone(fabric):
     holder = pod("nics", gpus=0, asking={NIC: "2"}, on="b")
     fabric.ledger.pods.upsert(holder)
     refusal = fabric.asks("j", pod_spec=asking(**{NIC: "1"}))
-    assert (refusal.counts["ResourceExhausted"], refusal.never) == (1, False)
+    assert (refusal.counts["InsufficientResource"], refusal.never) == (1, False)
     assert f"too little is free of the requested {NIC}: 1" in refusal.message
     fabric.ledger.pods.remove(holder)
     fabric.decide()
@@ -61,14 +61,14 @@ def test_what_is_held_by_a_pod_without_gpus_is_lacking_until_it_is_gone(fabric):
 
 def test_a_plan_holds_what_its_workers_asked_for(fabric):
     assert nodes_of(fabric.asks("j", workers=2, pod_spec=asking(**{NIC: "1"}))) == ["b", "b"]
-    assert "ResourceExhausted" in fabric.asks("k", pod_spec=asking(**{NIC: "1"})).counts
+    assert "InsufficientResource" in fabric.asks("k", pod_spec=asking(**{NIC: "1"})).counts
 
 
 def test_after_a_restart_it_is_held_as_the_template_says(fabric):
     shown = msgspec.to_builtins(job("j", attempt=1, phase="Admitted", placed=[("b", ())]))
     shown["spec"] = {"gpus": 1, "template": {"spec": asking(**{NIC: "2", GPU: "1"})}}
     fabric.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(shown), type=PlacedJob))
-    assert "ResourceExhausted" in fabric.asks("k", pod_spec=asking(**{NIC: "1"})).counts
+    assert "InsufficientResource" in fabric.asks("k", pod_spec=asking(**{NIC: "1"})).counts
 
 
 def test_a_pod_of_its_own_is_told_and_evicting_helps_only_where_the_resource_is(fabric):

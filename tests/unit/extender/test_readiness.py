@@ -110,9 +110,9 @@ def test_a_new_leader_lists_when_its_predecessors_plans_are_over(readiness, sour
     readiness.leadership.upsert(lease("s-1_0c7a"))
     timers.pass_(9)
     source.listed_at = 109.0
-    assert (readiness.missing_to_decide(), source.asked) == ("PlansOfPredecessorMayBePending", 0)
+    assert (readiness.missing_to_decide(), source.asked) == ("AwaitingPreviousPlans", 0)
     timers.pass_(1)
-    assert (readiness.missing_to_decide(), source.asked) == ("WritesOfPredecessorMayBeUnseen", 1)
+    assert (readiness.missing_to_decide(), source.asked) == ("AwaitingPreviousWrites", 1)
     source.listed_at = 110.0
     assert readiness.missing_to_decide() == ""
 

@@ -175,7 +175,7 @@ def test_where_gpus_are_tried_no_more_time_decides(build, accepting):
 
 
 def test_a_driver_that_hangs_changes_no_phase(after, accepting):
-    silent = device(0, "Draining", causes=["NotLookedAt"])
+    silent = device(0, "Cordoned", causes=["NotInspected"])
     assert after(5, node(silent, quarantine=[accepting(0)]))[0] == (accepting(0),)
 
 

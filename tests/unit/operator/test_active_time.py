@@ -21,7 +21,7 @@ def suspended(job, *, suspend=True):
 def preempted(build, job, *, at):
     """Its first attempt ends for another job at that second, and its pod is gone."""
     seen = build.see(job, jobs=[build.job()], pods=[build.pod()], now=at)
-    by = Preempted("LowerPriority", ("other", "urgent"))
+    by = Preempted("Priority", ("other", "urgent"))
     return build.after(job, decide(dataclasses.replace(seen, preempted=by)))
 
 

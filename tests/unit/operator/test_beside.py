@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from gpupack_crds import names
-from gpupack_crds.gpujob_status import GROUNDS
+from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
 from gpupack_crds.placement import by_node, by_worker
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
@@ -26,7 +26,7 @@ from gpupack_operator.decision.model import (
 from gpupack_operator.decision.notices import notices
 from gpupack_operator.decision.reasons import JobReason
 
-URGENT = Preempted(ground="ElasticGangShrinks", beneficiary=("team", "urgent"))
+URGENT = Preempted(reason="ElasticScaleDown", beneficiary=("team", "urgent"))
 
 
 def job_of(build, index, *, attempt=1, **changes):
@@ -130,11 +130,11 @@ def test_held_places_are_asked_for_and_written_before_anything_is_created(build,
     decision = runs.look(answer=Grown(build.placement("a", "b", "c"), 9), grows=True)
     assert runs.placed == [0, 1, 2]
     assert decision.actions == (CreateBeside(attempt=1, worker=2, node="c"),)
-    assert decision.status.width.reason == JobReason.GREW
+    assert decision.status.width.reason == JobReason.SCALED_UP
     (news,) = runs.news
     assert (news.reason, news.note) == (
-        "Grew",
-        "3 of 2-4 workers (Grew): worker 2 began: nobody else who waits could use their GPUs",
+        "ScaledUp",
+        "3 of 2-4 workers (ScaledUp): worker 2 began: nobody else who waits could use their GPUs",
     )
 
 
@@ -175,9 +175,9 @@ def test_the_event_says_for_whom_it_shrank_and_with_which_right(wide):
     wide.look(jobs=wide.jobs, pods=wide.pods, shrinks={2: URGENT, 3: URGENT})
     (news,) = wide.news
     assert (news.reason, news.note) == (
-        "Shrank",
-        "2 of 2-4 workers (ElasticGangShrinks): workers 2,3 ended: stopped for GPUJob urgent, "
-        + GROUNDS["ElasticGangShrinks"],
+        "ScaledDown",
+        "2 of 2-4 workers (ElasticScaleDown): workers 2,3 ended: stopped for GPUJob urgent, "
+        + PREEMPTION_TEXTS["ElasticScaleDown"],
     )
 
 

@@ -118,7 +118,7 @@ def test_how_it_ended_makes_no_difference(gangs, outcome):
 
 
 def test_a_gang_that_was_stopped_for_another_before_all_its_pods_exist_pauses_nobody(gangs):
-    stopped = ended("Preempted", "ReclaimedNominalQuota")
+    stopped = ended("Preempted", "InCohortReclamation")
     gangs.see(gangs.gang("victim"), STARTING, stopped)
     assert gangs.left() is None
     gangs.see(gangs.gang("victim"), STARTING, ended(), before=stopped)
@@ -126,7 +126,7 @@ def test_a_gang_that_was_stopped_for_another_before_all_its_pods_exist_pauses_no
 
 
 def test_a_gang_whose_shared_pods_are_refused_pauses_nobody(gangs):
-    gangs.see(gangs.gang("shared"), STARTING, ended(reason="SharedPodRefused"))
+    gangs.see(gangs.gang("shared"), STARTING, ended(reason="SharedPodRejected"))
     assert gangs.left() is None
 
 

@@ -196,7 +196,7 @@ def test_a_deleted_pod_is_not_waited_for_once_its_node_is_silent(build):
 
 def test_a_pod_that_its_node_does_not_end_is_waited_for_while_the_node_gives_signs_of_life(build):
     decision = decide(build.see(_restarting(build), pods=[build.pod(deleted=10)], now=999))
-    assert (decision.actions, decision.status.reason) == ((), JobReason.WORKERS_REMAIN)
+    assert (decision.actions, decision.status.reason) == ((), JobReason.WORKERS_TERMINATING)
     assert "node a does not end it" in decision.status.message
 
 
@@ -259,7 +259,9 @@ def test_a_template_that_the_api_refuses_fails_the_job_with_its_message(build):
 
 
 def test_a_taken_name_is_tried_again_later_without_counting(build):
-    taken = NotCreated(reason=JobReason.NAME_TAKEN, message="Service train exists", for_good=False)
+    taken = NotCreated(
+        reason=JobReason.NAME_CONFLICT, message="Service train exists", for_good=False
+    )
     decision = decide(build.see(build.admitted(), answer=taken))
     assert (decision.status.phase, decision.status.restarts) == ("Pending", 0)
     assert "Service train exists" in decision.status.message
@@ -280,7 +282,10 @@ def test_an_edited_deadline_is_passed_on_to_the_running_job(build):
 def test_the_running_condition_says_what_keeps_an_admitted_job(build):
     pods = [build.pod(phase="Pending", waiting="ImagePullBackOff")]
     decision = decide(build.see(build.admitted(), jobs=[build.job()], pods=pods))
-    assert (decision.status.phase, decision.status.reason) == ("Admitted", JobReason.IMAGE_PULL)
+    assert (decision.status.phase, decision.status.reason) == (
+        "Admitted",
+        JobReason.IMAGE_PULL_FAILED,
+    )
     assert "ImagePullBackOff" in decision.status.message
     assert decision.status.message.endswith(
         f"its GPUs are held until {build.stamp(121)}, by attempt 1 of 8 that may wait for the "

@@ -204,7 +204,7 @@ def test_the_next_attempt_begins_without_it(gang, build):
     train = gang()
     ended = build.pod(0, phase="Succeeded", exit_code=0, ended=20, message=message("SHM"))
     train.decides([ended, build.pod(1)], now=40)
-    lost = build.pod(1, phase="Failed", exit_code=1, ended=50, disrupted=(49, "NodeGone"))
+    lost = build.pod(1, phase="Failed", exit_code=1, ended=50, disrupted=(49, "NodeDeleted"))
     assert train.decides([ended, lost], now=51) is None
     assert train.job.status.phase == "Pending"
 

@@ -51,14 +51,18 @@ def test_attempts_for_an_image_that_is_missing_hold_gpus_for_less_and_less_and_e
         assert again.status.attempt == number + 1, decision
         job = build.after(job, again)
     assert held == [120] + [30] * (MAX_ATTEMPTS - 1)
-    assert (job.status.phase, job.status.reason) == ("Failed", JobReason.IMAGE_PULL)
+    assert (job.status.phase, job.status.reason) == ("Failed", JobReason.IMAGE_PULL_FAILED)
     assert "8 attempts in a row could not pull it" in job.status.message
 
 
 @pytest.mark.parametrize("waiting", ["InvalidImageName", "ErrImageNeverPull"])
 def test_an_image_that_can_never_be_there_fails_the_job_at_once(build, attempt, waiting):
     job, ended, _ = attempt(build.admitted(), 1, 0, waiting=waiting)
-    assert (job.status.phase, job.status.reason, ended) == ("Failed", JobReason.IMAGE_PULL, 0)
+    assert (job.status.phase, job.status.reason, ended) == (
+        "Failed",
+        JobReason.IMAGE_PULL_FAILED,
+        0,
+    )
 
 
 def test_a_job_that_ran_before_is_tried_on_another_node_where_one_lacks_its_image(build, attempt):

@@ -108,12 +108,12 @@ def shown(build):
 def test_jobs_are_told_by_phase_and_those_that_wait_by_reason(shown):
     value = shown(
         status("Pending", reason="TooFewFreeGpus"),
-        status("Pending", reason="QuotaUsed"),
+        status("Pending", reason="QuotaExceeded"),
         status("Pending", reason="made up by somebody"),
         status("Running", reason="AllWorkersRunning"),
         status("Succeeded", reason="Completed"),
     )
-    for why in ("TooFewFreeGpus", "QuotaUsed", "Other"):
+    for why in ("TooFewFreeGpus", "QuotaExceeded", "Other"):
         assert value("gpujobs", phase="Pending", reason=why) == 1
     assert value("gpujobs", phase="Running", reason="") == 1
     assert value("gpujobs", phase="Succeeded", reason="") is None

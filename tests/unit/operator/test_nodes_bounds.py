@@ -29,7 +29,7 @@ class Tenants:
         )
         stamp = self.build.stamp(since)
         lacking = stamp if lacks else None
-        request = NodesRequest(lacking_since=lacking, state=state, since=stamp, number=1)
+        request = NodesRequest(lacks_gpus_since=lacking, state=state, since=stamp, number=1)
         return structs.replace(fresh, metadata=meta, status=GpuJobStatus(nodes_request=request))
 
     def ask(self, name, namespace="team", *, gpus=8, position=0, quota=None, now=0):
@@ -40,7 +40,7 @@ class Tenants:
         )
         return "" if isinstance(answer, MayAskNodes) else answer.message or "not the first"
 
-    def asks(self, name, namespace="team", *, gpus=8, state="Asked", now=0):
+    def asks(self, name, namespace="team", *, gpus=8, state="Requested", now=0):
         """It asked, and its status says so."""
         assert self.ask(name, namespace, gpus=gpus, now=now) == ""
         job = self.job(name, namespace, state=state, gpus=gpus, since=now)
@@ -91,7 +91,7 @@ def test_what_a_pass_reserved_and_did_not_ask_for_is_free_again(tenants):
 def test_what_is_given_back_or_gone_is_free_again(tenants):
     tenants.asks("a", gpus=12)
     last = tenants.asks("b", gpus=12)
-    tenants.bounds.saw(tenants.job("a", state="Returned"), gone=False)
+    tenants.bounds.saw(tenants.job("a", state="Withdrawn"), gone=False)
     assert tenants.ask("c", gpus=12) == ""
     tenants.bounds.settle(tenants.job("c", lacks=False), tenants.build.at(0))
     tenants.bounds.saw(last, gone=True)
@@ -118,7 +118,7 @@ def test_the_quota_is_left_enough_for_all_that_was_asked_for(tenants):
 
 def test_a_namespace_pauses_between_two_requests_even_where_the_first_is_gone(build):
     tenants = Tenants(build, Bounds(between_seconds=60))
-    job = tenants.asks("a", state="Asking", now=10)
+    job = tenants.asks("a", state="Creating", now=10)
     tenants.bounds.saw(job, gone=True)
     assert "another job of the namespace just now" in tenants.ask("b", now=69)
     assert tenants.ask("b", now=70) == ""
@@ -129,7 +129,7 @@ def test_the_first_in_the_queue_asks_first_and_is_woken_for_that(tenants):
         tenants.asks(name)
     tenants.ask("early", position=3)
     tenants.ask("late", position=9)
-    tenants.bounds.saw(tenants.job("full-1", state="Returned"), gone=False)
+    tenants.bounds.saw(tenants.job("full-1", state="Withdrawn"), gone=False)
     assert tenants.ask("late", position=9) == "not the first"
     assert [key.name for key in tenants.woken] == ["early"]
     assert tenants.ask("early", position=3) == ""
@@ -139,5 +139,5 @@ def test_one_who_was_not_heard_of_for_long_keeps_nobody_back(tenants):
     tenants.asks("full-1")
     tenants.asks("full-2")
     tenants.ask("early", position=3)
-    tenants.bounds.saw(tenants.job("full-1", state="Returned"), gone=False)
+    tenants.bounds.saw(tenants.job("full-1", state="Withdrawn"), gone=False)
     assert tenants.ask("late", position=9, now=121) == ""

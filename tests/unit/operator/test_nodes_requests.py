@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from gpujobs import read_gpujob
 
-from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanResponse
+from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanResponse
 from gpupack_kube.errors import Unreachable
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
@@ -27,7 +27,7 @@ REQUESTS = "/apis/autoscaling.x-k8s.io/v1/namespaces/team/provisioningrequests"
 TEMPLATES = "/api/v1/namespaces/team/podtemplates"
 JOB = "/apis/batch/v1/namespaces/team/jobs/train-1"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
-NO_ROOM = PlanRefusal(reason="TooFewFreeGpus", message="full", lacks_room=LacksRoom())
+NO_ROOM = PlanRefusal(reason="TooFewFreeGpus", message="full", gpu_shortage=GpuShortage())
 
 
 class Cluster:
@@ -101,7 +101,7 @@ async def test_the_status_comes_before_the_template_and_the_template_before_the_
     await cluster.reconcile()
     paths = [path for _, path in cluster.server.writes if "/events" not in path]
     assert paths[:4] == [f"{GPUJOB}/status", f"{GPUJOB}/status", TEMPLATES, REQUESTS]
-    assert cluster.status["nodesRequest"]["state"] == "Asked"
+    assert cluster.status["nodesRequest"]["state"] == "Requested"
 
 
 async def test_the_request_is_for_all_workers_as_they_will_be_and_belongs_to_the_job(cluster):
@@ -186,7 +186,7 @@ async def test_a_request_whose_reply_was_lost_is_found_again_after_a_restart(clu
     monkeypatch.undo()
     cluster.restart()
     await cluster.reconcile()
-    assert cluster.status["nodesRequest"]["state"] == "Asked"
+    assert cluster.status["nodesRequest"]["state"] == "Requested"
     assert cluster.asked == [TEMPLATES, REQUESTS, TEMPLATES, REQUESTS]
     assert len([name for name in cluster.server.objects if name.startswith(REQUESTS)]) == 1
 
@@ -279,5 +279,5 @@ async def test_rights_that_were_taken_away_do_not_keep_a_job_from_going_on(clust
     cluster.settings = None
     cluster.restart()
     await cluster.reconcile()
-    assert cluster.status["nodesRequest"]["state"] == "Returned"
+    assert cluster.status["nodesRequest"]["state"] == "Withdrawn"
     assert not [name for name in cluster.server.objects if "-nodes-" in name]

@@ -323,7 +323,7 @@ def test_an_init_container_whose_image_is_missing_is_not_hidden_by_those_behind_
     behind = build.pod(1, phase="Pending", waiting="PodInitializing", bound=1)
     pods = (build.pod(0), prepared(behind, waiting={"reason": "ErrImagePull", "message": "no"}))
     assert verdict(*pods, running=False, now=120) == (None, build.at(121))
-    assert verdict(*pods, running=False, now=121)[0].reason == JobReason.IMAGE_PULL
+    assert verdict(*pods, running=False, now=121)[0].reason == JobReason.IMAGE_PULL_FAILED
 
 
 def test_an_image_has_its_time_after_a_long_init_container_too(verdict, build):

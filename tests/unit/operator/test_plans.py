@@ -86,7 +86,7 @@ async def test_anything_else_is_no_answer(plan_api, request_, status, body, deni
 
 
 async def test_what_cannot_be_read_is_invalid_with_the_api_s_message(plan_api, request_):
-    body = {"reason": "AskInvalid", "message": "cpu: 'many' is no quantity"}
+    body = {"reason": "RequestInvalid", "message": "cpu: 'many' is no quantity"}
     async with plan_api(400, body) as (client, _):
         with pytest.raises(PlanInvalid, match=r"^cpu: 'many' is no quantity$"):
             await client.ask(request_)

@@ -153,7 +153,7 @@ async def test_a_namespace_whose_pods_all_differ_waits_and_the_others_do_not(rev
     for number in range(DRY_RUNS_BURST):
         assert await reviews.ask(kind=str(number)) is None
     refusal = await reviews.ask(kind="more")
-    assert (refusal.reason, refusal.retry_seconds) == ("DryRunsLimited", LIMITED_SECONDS)
+    assert (refusal.reason, refusal.retry_seconds) == ("DryRunLimitExceeded", LIMITED_SECONDS)
     assert reviews.server.dry_runs == []
     assert await reviews.ask(job=reviews.other(namespace="rivals"), kind="more") is None
     reviews.now += DRY_RUN_SECONDS

@@ -12,7 +12,7 @@ from gpupack_operator.decision.pod_sharing import refusal
 from gpupack_operator.decision.reasons import JobReason
 
 BEGUN = "2026-11-21T12:00:00Z"
-REFUSED, FORBIDDEN, LOST = "SharedPodRefused", "CreationForbidden", "PodLost"
+REFUSED, FORBIDDEN, LOST = "SharedPodRejected", "CreationForbidden", "PodLost"
 TOGETHER, APART = True, False
 
 
@@ -52,7 +52,7 @@ def test_the_next_plan_is_asked_for_with_what_the_attempts_say(build):
     fresh = build.gpujob(workers=2)
     begun = build.after(fresh, decide(build.see(fresh, answer=shared, now=0)))
     assert begun.status.attempts[-1].shares_pods
-    no = NotCreated(JobReason.SHARED_POD_REFUSED, "too large", for_good=False)
+    no = NotCreated(JobReason.SHARED_POD_REJECTED, "too large", for_good=False)
     ended = build.after(begun, decide(build.see(begun, answer=no, now=1)))
     (ask,) = decide(build.see(ended, now=60)).actions
     why = "the API server refused a Job whose workers share a pod in attempt 1"

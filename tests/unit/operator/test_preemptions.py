@@ -24,8 +24,8 @@ from gpupack_operator.plan_line import Key
 from gpupack_operator.preemptions import Preemptions
 
 
-def preemption(build, *attempts, ground="ReclaimedNominalQuota"):
-    victims = (Victims(ground=ground, attempts=attempts),)
+def preemption(build, *attempts, reason="InCohortReclamation"):
+    victims = (Victims(reason=reason, attempts=attempts),)
     return Preemption(since=build.stamp(0), victims=victims, placement=build.placement("a"))
 
 
@@ -41,7 +41,7 @@ def stopped(build):
 
     def look(namespace="team", **observed):
         job = build.admitted()
-        by = Preempted(ground="ReclaimedNominalQuota", beneficiary=(namespace, "urgent"))
+        by = Preempted(reason="InCohortReclamation", beneficiary=(namespace, "urgent"))
         seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),), **observed)
         return decide(dataclasses.replace(seen, preempted=by))
 
@@ -54,7 +54,7 @@ def test_a_victim_s_job_is_deleted_and_the_attempt_counts_as_no_restart(stopped)
     assert [type(action) for action in decision.actions] == [DeleteJob]
     assert (status.phase, status.restarts, status.preemptions) == ("Pending", 0, 1)
     (attempt,) = status.attempts
-    assert (attempt.outcome, attempt.reason) == ("Preempted", "ReclaimedNominalQuota")
+    assert (attempt.outcome, attempt.reason) == ("Preempted", "InCohortReclamation")
     assert attempt.message == "stopped for GPUJob urgent, which takes back what a quota promises"
 
 
@@ -64,7 +64,7 @@ def test_a_victim_is_not_told_the_names_of_another_namespace(stopped):
 
 
 def test_a_victim_that_has_succeeded_by_then_has_succeeded(build):
-    by = Preempted(ground="LowerPriority", beneficiary=("team", "urgent"))
+    by = Preempted(reason="Priority", beneficiary=("team", "urgent"))
     seen = build.see(
         build.admitted(), jobs=(build.job(),), pods=(build.pod(phase="Succeeded", exit_code=0),)
     )
@@ -74,10 +74,10 @@ def test_a_victim_that_has_succeeded_by_then_has_succeeded(build):
 
 def test_who_is_stopped_is_written_with_the_reason_and_at_once(build):
     job = build.gpujob()
-    waits = Waits("NoRoom", "full")
+    waits = Waits("DoesNotFit", "full")
     told = build.after(job, decide(build.see(job, answer=waits, now=10, asked_until=build.at(25))))
     found = preemption(build, "uid-v/1")
-    answer = Waits("NoRoom", "full, still", preemption=found, seconds=9)
+    answer = Waits("DoesNotFit", "full, still", preemption=found, seconds=9)
     decision = decide(build.see(told, answer=answer, now=11, told=10, asked_until=build.at(25)))
     assert decision.status.preemption == found
     events = [notice.reason for notice in notices(told, decision.status)]
@@ -88,7 +88,10 @@ def test_who_is_stopped_is_written_with_the_reason_and_at_once(build):
 def test_nobody_is_stopped_any_longer_for_who_does_not_wait_for_it(build, ending):
     waiting = GpuJobStatus(preemption=preemption(build, "uid-v/1"))
     job = build.gpujob(status=waiting, suspend=ending == "suspended")
-    answers = {"admitted": Planned(build.placement("a"), 9), "given up": Waits("NoRoom", "full")}
+    answers = {
+        "admitted": Planned(build.placement("a"), 9),
+        "given up": Waits("DoesNotFit", "full"),
+    }
     answer = answers.get(ending)
     status = decide(build.see(job, answer=answer, asked_until=build.at(25))).status
     assert status.preemption is None
@@ -158,7 +161,7 @@ def test_an_attempt_that_ends_for_a_pod_is_told_its_name(build):
     known = Preemptions()
     job = named(build, "victim", uid="uid-v")
     known.saw(job, gone=False)
-    stop = Stop(attempt="uid-v/1", ground="ReclaimedFairShare", namespace="team", pod="notebook")
+    stop = Stop(attempt="uid-v/1", reason="InCohortFairSharing", namespace="team", pod="notebook")
     assert known.told((stop,)) == (Key("team", "victim"),)
     assert known.told((stop,)) == ()
     by = known.of(job, 1)
@@ -169,7 +172,7 @@ def test_an_attempt_that_ends_for_a_pod_is_told_its_name(build):
 
 def test_a_victim_of_a_pod_says_for_whom_it_was_stopped(build):
     job = build.admitted()
-    by = Preempted(ground="LowerPriority", beneficiary=("team", "notebook"), kind="pod")
+    by = Preempted(reason="Priority", beneficiary=("team", "notebook"), kind="pod")
     seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),))
     (attempt,) = decide(dataclasses.replace(seen, preempted=by)).status.attempts
     assert attempt.message == "stopped for pod notebook, which has a higher priority"
@@ -179,7 +182,7 @@ def test_an_attempt_on_gpus_in_maintenance_is_told_once_and_until_that_is_over(b
     known = Preemptions()
     job = named(build, "victim", uid="uid-v")
     known.saw(job, gone=False)
-    drained = Drained(attempt="uid-v/1", node="a", why="fan")
+    drained = Drained(attempt="uid-v/1", node="a", cause="fan")
     assert known.told((), (drained,)) == (Key("team", "victim"),)
     assert known.told((), (drained,)) == ()
     assert known.of(job, 1).why == "fan"
@@ -188,7 +191,7 @@ def test_an_attempt_on_gpus_in_maintenance_is_told_once_and_until_that_is_over(b
 
 
 def test_an_attempt_whose_gpu_failed_starts_elsewhere_and_names_node_and_gpu(build):
-    by = Preempted(ground="GpuFailed", beneficiary=("", "a"), kind="node", why="GPU-1: XID 79")
+    by = Preempted(reason="GpuFailed", beneficiary=("", "a"), kind="node", why="GPU-1: XID 79")
     seen = build.see(build.admitted(), jobs=(build.job(),), pods=(build.pod(),))
     decision = decide(dataclasses.replace(seen, preempted=by))
     assert [type(action) for action in decision.actions] == [DeleteJob]
@@ -201,7 +204,7 @@ def test_an_attempt_whose_gpu_failed_starts_elsewhere_and_names_node_and_gpu(bui
 
 def test_a_job_that_is_drained_says_of_which_node_and_why(build):
     job = build.admitted()
-    by = Preempted(ground="Maintenance", beneficiary=("", "a"), kind="node", why="fan is broken")
+    by = Preempted(reason="Maintenance", beneficiary=("", "a"), kind="node", why="fan is broken")
     seen = build.see(job, jobs=(build.job(),), pods=(build.pod(),))
     status = decide(dataclasses.replace(seen, preempted=by)).status
     (attempt,) = status.attempts
@@ -214,9 +217,9 @@ def order(build, until=60):
     return MoveOrder(
         attempt=f"{build.UID}/1",
         node="a",
-        why="fan",
+        cause="fan",
         until=build.stamp(until),
-        preemption=preemption(build, f"{build.UID}/1", ground="Maintenance"),
+        preemption=preemption(build, f"{build.UID}/1", reason="Maintenance"),
     )
 
 
@@ -277,13 +280,13 @@ def test_who_is_to_be_moved_for_a_job_does_not_end_by_its_status(build):
     known = Preemptions()
     victim = named(build, "victim")
     known.saw(victim, gone=False)
-    told = preemption(build, "uid-victim/1", ground="Consolidation")
+    told = preemption(build, "uid-victim/1", reason="Consolidation")
     assert known.saw(named(build, "large", preemption=told), gone=False) == ()
     assert known.of(victim, 1) is None
 
 
 def test_who_is_moved_so_that_another_has_room_says_so(build):
-    own = preemption(build, f"{build.UID}/1", ground="Consolidation")
+    own = preemption(build, f"{build.UID}/1", reason="Consolidation")
     by = Moved("a", "large", build.at(60), own)
     seen = build.see(build.admitted(), jobs=(build.job(),), pods=(build.pod(),), now=5)
     status = decide(dataclasses.replace(seen, moved=by)).status
@@ -295,11 +298,11 @@ def test_who_is_moved_so_that_another_has_room_says_so(build):
 
 def test_for_whom_others_are_moved_an_event_says_what_it_costs_and_gains(build):
     told = structs.replace(
-        preemption(build, "uid-one/1", "uid-two/1", ground="Consolidation"),
+        preemption(build, "uid-one/1", "uid-two/1", reason="Consolidation"),
         lost_gpu_seconds=720,
         gained_gpu_seconds=14400,
     )
-    waits = Waits("VictimsEnd", "preempting 1 job", preemption=told, seconds=10)
+    waits = Waits("PreemptionPending", "preempting 1 job", preemption=told, seconds=10)
     job = build.gpujob()
     told_of = notices(job, decide(build.see(job, answer=waits)).status)
     (notice,) = [each for each in told_of if each.reason == "Consolidating"]
@@ -313,10 +316,10 @@ def test_workers_beyond_the_least_end_by_themselves_and_their_attempt_goes_on(bu
     known, job = Preemptions(), build.gpujob(workers=4, minWorkers=2)
     known.saw(job, gone=False)
     names = tuple(f"{build.UID}/1+{number}" for number in (1, 2))
-    stopped = preemption(build, names[1], ground="ElasticGangShrinks")
+    stopped = preemption(build, names[1], reason="ElasticScaleDown")
     urgent = named(build, "urgent", preemption=stopped)
     assert known.saw(urgent, gone=False) == (Key("team", "train"),)
-    drained = Drained(attempt=names[0], node="a", why="fan")
+    drained = Drained(attempt=names[0], node="a", cause="fan")
     assert known.told((), (drained,)) == (Key("team", "train"),)
     found = known.shrinks(job, 1)
     assert {index: by.beneficiary for index, by in found.items()} == {

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 from msgspec import structs
 
-from gpupack_crds.plan import LacksRoom
+from gpupack_crds.plan import GpuShortage
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import AskPlan, CreateChildren, Planned, Waits
 from gpupack_operator.decision.nodes import (
@@ -24,8 +24,8 @@ from gpupack_operator.decision.nodes import (
 from gpupack_operator.decision.notices import notices
 
 ON = Provisioning(class_name="atomic", after_seconds=30, again_seconds=60)
-NO_ROOM = Waits("TooFewFreeGpus", "no room", position=2, lacks_room=LacksRoom(quota_gpus=16))
-NO_QUOTA = Waits("BorrowingLimit", "the quota allows no more")
+NO_ROOM = Waits("TooFewFreeGpus", "no room", position=2, gpu_shortage=GpuShortage(quota_gpus=16))
+NO_QUOTA = Waits("BorrowingLimitExceeded", "the quota allows no more")
 
 
 class Life:
@@ -46,7 +46,7 @@ class Life:
         """Have it asked for nodes."""
         for answer in (NO_ROOM, MayAskNodes(is_fresh=True), NodesAsked()):
             self.look(now, answer)
-        assert self.request.state == "Asked"
+        assert self.request.state == "Requested"
         return self
 
     def lack(self, now=0):
@@ -95,11 +95,11 @@ def test_the_queue_s_fresh_word_comes_before_the_request_and_the_status_before_b
     assert life.look(30, NO_ROOM).actions == (ReserveNodes(16, 2, 16, is_fresh=True),)
     decision = life.look(30, MayAskNodes(is_fresh=True))
     assert decision.actions == (AskNodes(1),)
-    assert (life.request.state, life.request.number, life.request.objects) == ("Asking", 1, True)
+    assert (life.request.state, life.request.number, life.request.objects) == ("Creating", 1, True)
 
 
 def test_what_it_waits_for_stands_in_the_condition_and_in_the_message(asked):
-    assert (asked.condition.status, asked.condition.reason) == ("True", "NodesAsked")
+    assert (asked.condition.status, asked.condition.reason) == ("True", "ProvisioningRequested")
     assert "ProvisioningRequest train-nodes-1 asks for nodes for 16 GPUs" in asked.condition.message
     assert asked.job.status.message.startswith("no room; ProvisioningRequest")
     assert (asked.job.status.phase, asked.job.status.reason) == ("Pending", "TooFewFreeGpus")
@@ -109,8 +109,8 @@ def test_what_it_waits_for_stands_in_the_condition_and_in_the_message(asked):
     "answer",
     [
         NO_QUOTA,
-        Waits("RoomKept", "blocked by the reservation of another"),
-        dataclasses.replace(NO_ROOM, lacks_room=LacksRoom(starts_in_seconds=300)),
+        Waits("Reserved", "blocked by the reservation of another"),
+        dataclasses.replace(NO_ROOM, gpu_shortage=GpuShortage(starts_in_seconds=300)),
     ],
     ids=["quota", "order", "starts soon"],
 )
@@ -145,12 +145,12 @@ def test_an_operator_that_starts_anew_while_asking_creates_under_the_same_number
     assert life.look(31, asked_until=None).actions == (AskPlan(1),)
     assert life.look(32).actions == (AskNodes(1),)
     assert life.look(32, NodesAsked()).actions == ()
-    assert (life.request.state, life.request.number) == ("Asked", 1)
+    assert (life.request.state, life.request.number) == ("Requested", 1)
 
 
 def test_the_yes_of_the_autoscaler_is_told_and_the_job_waits_for_its_turn(asked):
     asked.look(35, nodes=SeenRequest("Provisioned"))
-    assert (asked.condition.status, asked.condition.reason) == ("True", "NodesProvisioned")
+    assert (asked.condition.status, asked.condition.reason) == ("True", "Provisioned")
     assert asked.look(36, nodes=SeenRequest("Provisioned")).actions == ()
 
 
@@ -167,13 +167,13 @@ def test_the_request_stays_until_the_pods_run_on_its_nodes_and_is_deleted_then(a
     assert asked.look(50, jobs=[job], pods=pods).actions == (ReturnNodes(1),)
     assert asked.job.status.phase == "Running"
     asked.look(50, NodesReturned(), jobs=[job], pods=pods)
-    assert (asked.request.state, asked.request.objects) == ("Returned", False)
-    assert asked.condition.reason == "NodesGivenBack"
+    assert (asked.request.state, asked.request.objects) == ("Withdrawn", False)
+    assert asked.condition.reason == "ProvisioningWithdrawn"
 
 
 def test_a_job_that_finds_places_before_the_autoscaler_answers_gives_its_request_back(asked):
     asked.look(33, Planned(asked.build.placement("a", "b"), seconds=9))
-    assert asked.request.state == "Returned"
+    assert asked.request.state == "Withdrawn"
     job, pods = (
         asked.build.job(),
         [asked.build.pod(i, limits={"gpupack.dev/gpu": "8"}) for i in (0, 1)],
@@ -190,7 +190,7 @@ def test_a_job_that_is_placed_as_the_autoscaler_says_yes_keeps_its_request_until
 def test_a_suspended_job_gives_its_request_back(asked):
     asked.edit(suspend=True)
     assert asked.look(40).actions == (ReturnNodes(1),)
-    assert (asked.job.status.phase, asked.request.state) == ("Suspended", "Returned")
+    assert (asked.job.status.phase, asked.request.state) == ("Suspended", "Withdrawn")
 
 
 def test_a_job_that_was_changed_gives_its_request_back_and_may_ask_again_later(asked):
@@ -209,14 +209,14 @@ def test_a_job_that_its_quota_does_not_allow_any_more_gives_its_request_back(ask
 
 
 def test_a_job_that_has_others_before_it_for_a_while_keeps_its_request(asked):
-    asked.look(40, Waits("RoomKept", "room is kept"))
-    assert asked.request.state == "Asked"
+    asked.look(40, Waits("Reserved", "room is kept"))
+    assert asked.request.state == "Requested"
 
 
 def test_a_failed_request_says_why_and_is_followed_by_another_after_a_pause(asked):
     failed = SeenRequest("Failed", "Failed (QuotaExceeded): no more machines")
     assert asked.look(40, nodes=failed).actions == (ReturnNodes(1),)
-    assert (asked.condition.status, asked.condition.reason) == ("False", "NodesFailed")
+    assert (asked.condition.status, asked.condition.reason) == ("False", "ProvisioningFailed")
     assert "QuotaExceeded): no more machines; asked again not before" in asked.job.status.message
     assert asked.look(40, NodesReturned()).again_at == asked.build.at(100)
     assert asked.look(100, NO_ROOM).actions == (ReserveNodes(16, 2, 16, is_fresh=True),)
@@ -229,7 +229,7 @@ def test_pauses_double_and_end_with_the_last_try(asked):
         asked.look(now, nodes=SeenRequest("Failed", "no"))
         asked.look(now, NodesReturned())
         assert asked.request.failures == number
-    assert asked.condition.reason == "NodesGivenUp"
+    assert asked.condition.reason == "ProvisioningStopped"
     assert asked.look(99999, NO_ROOM).actions == ()
     asked.edit(workers=3)
     asked.look(99999, NO_ROOM)
@@ -273,13 +273,13 @@ def test_a_bound_is_told_once_and_looked_at_again(life):
     life.look(30, NO_ROOM)
     decision = life.look(30, MayNotAskNodes("as many as may be at once", 60))
     assert decision.again_at == life.build.at(90)
-    assert (life.condition.status, life.condition.reason) == ("False", "NodesHeldBack")
+    assert (life.condition.status, life.condition.reason) == ("False", "ProvisioningDeferred")
     life.look(90, NO_ROOM)
     life.look(90, MayNotAskNodes("another bound", 60))
     assert life.condition.message == "as many as may be at once"
     life.look(150, NO_ROOM)
     life.look(150, MayAskNodes(is_fresh=True))
-    assert life.request.state == "Asking"
+    assert life.request.state == "Creating"
 
 
 def test_what_was_asked_for_is_given_back_when_it_is_turned_off(asked):
@@ -301,7 +301,7 @@ def test_what_becomes_of_asking_is_an_event_each_and_a_failure_a_warning(life):
         failed = SeenRequest("Failed", "no machines") if number == 4 else None
         life.look(30 + number, answer, nodes=failed)
         told += [(each.type, each.reason) for each in notices(before, life.job.status)]
-    assert told == [("Normal", "NodesAsked"), ("Warning", "NodesFailed")]
+    assert told == [("Normal", "ProvisioningRequested"), ("Warning", "ProvisioningFailed")]
 
 
 def test_a_request_that_something_old_keeps_from_being_created_is_a_failure_in_the_end(life):

@@ -55,7 +55,7 @@ def phases(entries):
     return [(each.gpu, each.phase, each.relapses) for each in entries]
 
 
-@pytest.mark.parametrize("health", ["Draining", "Failed"])
+@pytest.mark.parametrize("health", ["Cordoned", "Failed"])
 def test_a_gpu_that_falls_ill_is_quarantined_with_its_cause(look, build, health):
     (entry,), again = look(0, "Healthy", health)
     assert (entry.gpu, entry.phase, entry.cause) == ("GPU-1", "Quarantined", "XID 79")
@@ -69,7 +69,7 @@ def test_one_that_is_but_degraded_is_not(look):
 def test_it_stays_so_for_as_long_as_its_agent_says_that_it_is_ill(look):
     first, _ = look(0, "Failed")
     assert look(99_999, "Failed", before=first) == (first, None)
-    assert look(99_999, "Draining", before=first) == (first, None)
+    assert look(99_999, "Cordoned", before=first) == (first, None)
 
 
 def test_once_better_it_is_on_probation_and_then_used_as_others_are(look):
@@ -111,7 +111,7 @@ def test_a_gpu_that_its_agent_does_not_list_any_more_is_forgotten(look):
 
 
 def test_a_driver_that_hangs_puts_no_gpu_in_quarantine(look):
-    assert look(0, "Draining", causes=["NotLookedAt"]) == ((), None)
+    assert look(0, "Cordoned", causes=["NotInspected"]) == ((), None)
 
 
 def test_of_mig_slices_it_is_the_gpu_that_they_are_part_of(look):

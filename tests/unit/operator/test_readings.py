@@ -159,7 +159,7 @@ def test_an_attempt_that_is_repeated_leaves_no_result_beside_the_next_one_s(buil
     job = build.admitted(maxRestarts=1)
     first = decide(build.see(job, jobs=[build.job()], pods=[failed_pod(build, UNHEALTHY)])).status
     assert (first.phase, first.results, first.headline) == ("Pending", (), "")
-    assert valid(first) == ("Unknown", "NotYet")
+    assert valid(first) == ("Unknown", "Undetermined")
     job = structs.replace(job, status=first)
     answer = Planned(build.placement("a"), seconds=9)
     job = build.after(job, decide(build.see(job, answer=answer, now=12)))

@@ -299,7 +299,7 @@ async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(unde
     undecided.server.refuse["jobs"] = answer
     await undecided.reconcile()
     attempt = undecided.status["attempts"][-1]
-    assert (attempt["reason"], attempt["outcome"]) == ("SharedPodRefused", "Infrastructure")
+    assert (attempt["reason"], attempt["outcome"]) == ("SharedPodRejected", "Infrastructure")
     undecided.server.refuse.clear()
     undecided.restart()
     seen = undecided.cache.gpujob(KEY)
@@ -744,7 +744,7 @@ async def test_a_plan_that_came_too_late_is_asked_for_again(scene, build):
 async def test_a_service_of_somebody_else_is_not_taken(gang):
     gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
     await gang.reconcile()
-    assert gang.status["attempts"][0]["reason"] == "NameTaken"
+    assert gang.status["attempts"][0]["reason"] == "NameConflict"
     assert gang.status["attempts"][0]["outcome"] == "Infrastructure"
 
 
@@ -819,7 +819,7 @@ async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits
     await gang.reconciler.reconcile(second)
     status = gang.server.objects[GPUJOB.replace("train", "second")]["status"]
     assert status["reason"] == "CreationForbidden"
-    assert "train: NameTaken: " in status["message"]
+    assert "train: NameConflict: " in status["message"]
 
 
 async def test_a_bug_in_a_pass_stands_in_the_status_until_a_pass_succeeds(scene):

@@ -36,7 +36,7 @@ def test_a_higher_revision_ends_the_attempt_and_keeps_its_places_in_the_same_wri
     assert (status.restarts, status.moves, status.preemptions) == (0, 0, 0)
     assert status.preemption.placement == seen.job.status.placement
     (victims,) = status.preemption.victims
-    assert (victims.ground, victims.attempts) == ("Revised", (f"{seen.job.metadata.uid}/1",))
+    assert (victims.reason, victims.attempts) == ("Revised", (f"{seen.job.metadata.uid}/1",))
 
 
 def test_it_starts_again_at_once_by_that_revision_and_counts_no_restart(build):
@@ -67,7 +67,7 @@ def test_a_job_of_whatever_revision_begins_by_it(build):
 
 
 def test_who_is_to_end_for_another_keeps_no_places_by_a_revision(build):
-    seen = dataclasses.replace(running(build), preempted=Preempted("LowerPriority", ("x", "y")))
+    seen = dataclasses.replace(running(build), preempted=Preempted("Priority", ("x", "y")))
     status = decide(seen).status
     assert (status.attempts[-1].outcome, status.preemption) == ("Preempted", None)
 

@@ -94,7 +94,7 @@ async def test_a_job_whose_turn_has_come_is_called_and_the_next_is_asked_for(lis
 
 
 async def test_a_queue_that_begins_anew_has_all_ask(listening):
-    async with listening((200, {"queue": "q2", "number": 0, "anew": True})) as (line, _):
+    async with listening((200, {"queue": "q2", "number": 0, "allJobs": True})) as (line, _):
         assert await heard(line, 1) == ["anew"]
 
 
@@ -108,8 +108,8 @@ async def test_no_answer_and_nonsense_are_outlived(listening, caplog):
 
 
 async def test_attempts_that_are_to_end_are_told_each_time_all_of_them(listening):
-    stop = {"attempt": "uid/1", "ground": "ReclaimedFairShare", "namespace": "team", "pod": "p"}
-    drained = {"attempt": "uid/2", "node": "a", "why": "fan"}
+    stop = {"attempt": "uid/1", "reason": "InCohortFairSharing", "namespace": "team", "pod": "p"}
+    drained = {"attempt": "uid/2", "node": "a", "cause": "fan"}
     orders = CALL | {"stops": [stop], "drained": [drained]}
     async with listening((200, orders), (200, CALL)) as (line, asked):
         async with asyncio.timeout(30):

@@ -48,10 +48,10 @@ def test_a_job_that_could_not_ask_waits_for_its_turn_and_writes_nothing(build):
 
 
 def test_a_job_in_the_queue_says_why_and_looks_again_when_it_is_to(build):
-    answer = Waits("BorrowingLimit", "namespace team uses 8 GPUs")
+    answer = Waits("BorrowingLimitExceeded", "namespace team uses 8 GPUs")
     seen = build.see(build.gpujob(), answer=answer, asked_until=build.at(40))
     decision = decide(seen)
-    assert (decision.status.phase, decision.status.reason) == ("Pending", "BorrowingLimit")
+    assert (decision.status.phase, decision.status.reason) == ("Pending", "BorrowingLimitExceeded")
     assert (decision.status.message, decision.again_at) == (answer.message, build.at(40))
 
 
@@ -112,11 +112,11 @@ def test_a_text_that_says_something_else_is_written_soon(in_line):
 
 
 def test_that_it_goes_in_next_is_not_written_over_why_it_waits(in_line):
-    answer = Waits("Next", "its turn comes", lasting="its turn comes", position=1)
+    answer = Waits("AdmissionPending", "its turn comes", lasting="its turn comes", position=1)
     assert not in_line.is_written(answer, after=60)
     assert in_line.is_written(answer, after=600)
 
 
 def test_a_job_of_which_nothing_is_told_yet_says_that_it_goes_in_next(build):
-    answer = Waits("Next", "its turn comes", lasting="its turn comes", position=1)
-    assert decide(build.see(build.gpujob(), answer=answer)).status.reason == "Next"
+    answer = Waits("AdmissionPending", "its turn comes", lasting="its turn comes", position=1)
+    assert decide(build.see(build.gpujob(), answer=answer)).status.reason == "AdmissionPending"

@@ -9,7 +9,7 @@ import pytest
 from extender_builders import gpu_node, job, node, part, places, plan_request, pod, whole
 
 from gpupack_crds import names
-from gpupack_crds.plan import LacksRoom, PlanRefusal
+from gpupack_crds.plan import GpuShortage, PlanRefusal
 from gpupack_scheduling.errors import AskInvalid, BindRefused
 from gpupack_scheduling.ledger.ledger import Outcome
 
@@ -356,4 +356,4 @@ def test_a_job_that_asks_for_memory_beyond_any_gpu_is_refused(world):
 
 
 def test_a_gang_that_lacks_nothing_but_room_says_so_for_whoever_could_ask_for_nodes(world):
-    assert world.plan(plan_request("train", workers=9)).lacks_room == LacksRoom()
+    assert world.plan(plan_request("train", workers=9)).gpu_shortage == GpuShortage()

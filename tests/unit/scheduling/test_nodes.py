@@ -198,6 +198,6 @@ def test_of_two_silent_nodes_the_first_keeps_the_gpus(renamed):
 def test_a_dispute_names_the_other_node_and_what_to_do(renamed):
     renamed.ledger.gpus.upsert(RENAMED)
     why = renamed.ledger.rejected["b2"]
-    assert why.reason == "GpusDisputed"
+    assert why.reason == "DuplicateGpus"
     assert "the agent of node b lists too" in str(why)
     assert "kubectl delete node b" in str(why)

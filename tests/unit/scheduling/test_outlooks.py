@@ -3,8 +3,8 @@ import msgspec
 import pytest
 
 import gpupack_core as core
+from gpupack_crds.demand_forecast import MAX_DEMANDS, Demand, DemandForecast
 from gpupack_crds.kinds import GpuCohort
-from gpupack_crds.outlook import MAX_DEMANDS, Demand, LearnedOutlook
 from gpupack_scheduling import outlooks
 from gpupack_scheduling.outlooks import Published
 from gpupack_scheduling.queueing.quotas import QuotaStores
@@ -17,7 +17,7 @@ def outlook(*counts, churn=0.5):
 
 
 def shown(stores, status, name="cluster"):
-    told = {"metadata": {"name": name}, "status": {"outlook": msgspec.to_builtins(status)}}
+    told = {"metadata": {"name": name}, "status": {"demandForecast": msgspec.to_builtins(status)}}
     stores.cohorts.upsert(msgspec.json.decode(msgspec.json.encode(told), type=GpuCohort))
 
 
@@ -78,7 +78,7 @@ def test_no_other_cohort_is_believed():
 def test_what_cannot_be_read_says_nothing():
     stores = QuotaStores()
     both = Demand(count=1, gpus=1, share_milli=500)
-    shown(stores, LearnedOutlook(demands=(both,)))
+    shown(stores, DemandForecast(demands=(both,)))
     subject = Published(stores)
     assert subject.due()
     assert subject.outlook() == core.Outlook()

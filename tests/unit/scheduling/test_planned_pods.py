@@ -61,7 +61,7 @@ def test_a_plan_for_another_pod_than_is_asked_for_now_is_made_again(world):
     assert places(again) == before
     refused = world.plan(plan_request("train", pod_spec=pod_spec("1000")))
     assert isinstance(refused, PlanRefusal)
-    assert (refused.reason, *refused.counts) == ("Unsatisfiable", "CpuExhausted")
+    assert (refused.reason, *refused.counts) == ("Unsatisfiable", "InsufficientCpu")
     assert world.ledger.claims.workers == {}
     assert places(world.plan(plan_request("train", pod_spec=pod_spec("1")))) == before
 

@@ -85,4 +85,4 @@ def test_a_bound_pod_that_asked_as_a_whole_takes_as_much(world):
 def test_a_gang_whose_pods_ask_as_a_whole_is_planned_by_that(world):
     pod_spec = {"containers": [{"name": "worker"}], "resources": {"limits": {"cpu": "64"}}}
     refusal = world.plan(plan_request("train", pod_spec=pod_spec))
-    assert refusal.counts == {"CpuExhausted": 2}
+    assert refusal.counts == {"InsufficientCpu": 2}

@@ -108,7 +108,7 @@ def test_a_shrink_that_has_happened_gives_what_it_freed_to_others():
     world.add_node("a")
     world.ledger.pods.upsert(watched("1", "30", "30"))
     spec = {"containers": [{"name": "worker", "resources": {"requests": {"cpu": "4"}}}]}
-    assert "CpuExhausted" in world.asks("j", pod_spec=spec).counts
+    assert "InsufficientCpu" in world.asks("j", pod_spec=spec).counts
     world.ledger.pods.upsert(watched("1", "1", "1"))
     world.decide()
     assert world.called() == ["j"]

@@ -156,7 +156,11 @@ def limiting(world, name, limits="MPS"):
 def test_a_limited_share_is_said_to_be_one_in_its_binding(world):
     limiting(world, "b")
     (share,) = placed(world, annotated("p", isolation="limited"))
-    assert (share.uuid, share.isolation, share.only_with) == (uuid("b", 0), "limited", "")
+    assert (share.uuid, share.isolation, share.exclusive_to_namespace) == (
+        uuid("b", 0),
+        "limited",
+        "",
+    )
 
 
 def test_a_limited_share_goes_nowhere_where_nothing_limits_it(world):
@@ -176,7 +180,7 @@ def test_limited_and_cooperative_shares_are_not_on_one_gpu(world):
 
 def test_a_namespace_that_shares_with_nobody_else_is_alone_on_its_gpus(world):
     first = placed(world, annotated("p", share_with="namespace", namespace="team-a"))
-    assert first[0].only_with == "team-a"
+    assert first[0].exclusive_to_namespace == "team-a"
     for name, changes in {
         "q": {"share_with": "namespace", "namespace": "team-b"},
         "r": {"namespace": "team-a"},
@@ -189,7 +193,10 @@ def test_a_namespace_that_shares_with_nobody_else_is_alone_on_its_gpus(world):
 def test_who_shares_with_whom_is_known_after_a_restart(world):
     spec = {"percent": 30, "memory": "8Gi", "shareWith": "namespace"}
     (worker,) = places(world.plan(plan_request("train", share=spec, namespace="team-a")))
-    assert (worker.devices[0].uuid, worker.devices[0].only_with) == (uuid("a", 0), "team-a")
+    assert (worker.devices[0].uuid, worker.devices[0].exclusive_to_namespace) == (
+        uuid("a", 0),
+        "team-a",
+    )
     written = job("train", attempt=1, phase="Admitted", placed=[("a", worker.devices)])
     world.use(world.new_ledger())
     for name in ("a", "b"):

@@ -61,7 +61,7 @@ def test_a_job_that_is_stopped_starts_again_and_ends_well_is_no_violation(judge)
     judge.pod(worker(0, 1, *whole("a")), 1)
     judge.pod(worker(1, 1, *whole("b")), 1)
     judge.tick(500)
-    judge.job(job("k", namespace="y", phase="Pending", victims={"j/1": "LowerPriority"}), 501)
+    judge.job(job("k", namespace="y", phase="Pending", victims={"j/1": "Priority"}), 501)
     judge.job(job("j", "Preempted", phase="Pending", workers=2), 502)
     for index, uuid in enumerate("ab"):
         judge.pod(worker(index, 1, *whole(uuid), ended=True), 503)
@@ -192,7 +192,7 @@ def test_a_victim_that_nobody_names_is_seen(judge):
 
 def test_a_victim_that_a_job_names_only_afterwards_is_seen(judge):
     judge.job(job("j", "Preempted", phase="Pending"), 1)
-    judge.job(job("k", namespace="y", victims={"j/1": "LowerPriority"}), 2)
+    judge.job(job("k", namespace="y", victims={"j/1": "Priority"}), 2)
     judge.tick(11)
     assert "nobody named its attempt j/1" in wrong(judge)
 
@@ -200,7 +200,7 @@ def test_a_victim_that_a_job_names_only_afterwards_is_seen(judge):
 @pytest.mark.parametrize("at", [0, 5])
 def test_a_victim_that_a_pod_names_is_named_whichever_watch_tells_first(judge, at):
     events = {
-        at: lambda: judge.pod(pod("p", node="", victims={"j/1": "ReclaimedNominalQuota"}), at),
+        at: lambda: judge.pod(pod("p", node="", victims={"j/1": "InCohortReclamation"}), at),
         2: lambda: judge.job(job("j", "Preempted", phase="Pending"), 2),
     }
     for _, event in sorted(events.items()):
@@ -224,7 +224,7 @@ def test_a_preemption_that_the_watch_could_not_show_is_counted(judge):
 @pytest.mark.parametrize("priority", [0, 5])
 def test_a_victim_of_no_lower_priority_in_the_same_namespace_is_seen(judge, priority):
     judge.job(job("j", "", phase="Running", priority=priority), 0)
-    judge.job(job("k", victims={"j/1": "LowerPriority"}), 1)
+    judge.job(job("k", victims={"j/1": "Priority"}), 1)
     assert wrong(judge) == f"x/j of priority {priority} is to end for x/k of priority 0"
 
 
@@ -233,12 +233,12 @@ def test_two_that_are_stopped_for_each_other_again_and_again_are_seen(judge, tur
     outcomes = {"j": [], "k": []}
     for turn in range(turns):
         loser, winner = ("j", "k") if turn % 2 == 0 else ("k", "j")
-        victims = {f"{loser}/{len(outcomes[loser]) + 1}": "ReclaimedFairShare"}
+        victims = {f"{loser}/{len(outcomes[loser]) + 1}": "InCohortFairSharing"}
         judge.job(job(winner, *outcomes[winner], namespace=winner, victims=victims), turn)
         outcomes[loser].append("Preempted")
         judge.job(job(loser, *outcomes[loser], namespace=loser, phase="Pending"), turn)
     told = "k/k and j/j were stopped for each other in turn: " + ", ".join(
-        ["ReclaimedFairShare"] * turns
+        ["InCohortFairSharing"] * turns
     )
     assert list(judge.violations) == [told] * seen
 
@@ -363,9 +363,9 @@ def test_a_job_is_read_from_the_api_s_json():
                     {"node": "n", "workers": "0-1,3", "gpus": ["a", "b", "c", "d", "e", "f"]},
                     {"node": "m", "workers": "2", "gpus": ["g", "h"]},
                 ],
-                "width": {"workers": 4, "reason": "ElasticGangShrinks"},
+                "width": {"workers": 4, "reason": "ElasticScaleDown"},
                 "preemption": {
-                    "victims": [{"ground": "LowerPriority", "attempts": ["v/1"]}],
+                    "victims": [{"reason": "Priority", "attempts": ["v/1"]}],
                     "placement": [{"node": "k", "workers": "0", "gpus": ["i"]}],
                 },
             },
@@ -375,11 +375,11 @@ def test_a_job_is_read_from_the_api_s_json():
     assert (found.priority, found.placed, found.victims) == (
         7,
         ((0, 1, 2, 3), 8),
-        {"v/1": "LowerPriority"},
+        {"v/1": "Priority"},
     )
     assert found.attempts[0] == SeenAttempt(1, 1.0, "Preempted", "Maintenance", 2.0)
     assert found.running == (SeenAttempt(2, 2.0),)
-    assert (found.least, found.beside, found.resized) == (3, {3}, "ElasticGangShrinks")
+    assert (found.least, found.beside, found.resized) == (3, {3}, "ElasticScaleDown")
     assert found.movable
     assert (found.places, found.kept) == (frozenset("nmabcdefgh"), frozenset("ki"))
 
@@ -500,8 +500,8 @@ def test_a_gang_that_grows_into_a_node_in_maintenance_is_seen(judge):
 def test_a_gang_that_grows_and_shrinks_for_somebody_is_no_violation(judge):
     judge.job(elastic(0, 1), 0)
     judge.job(elastic(0, 1, 2, 3, resized="GangGrew"), 1)
-    judge.job(job("k", namespace="y", phase="Pending", victims={"j/1+2": "ElasticGangShrinks"}), 2)
-    judge.job(elastic(0, 1, 2, resized="ElasticGangShrinks"), 3)
+    judge.job(job("k", namespace="y", phase="Pending", victims={"j/1+2": "ElasticScaleDown"}), 2)
+    judge.job(elastic(0, 1, 2, resized="ElasticScaleDown"), 3)
     judge.job(elastic(0, 1, resized="WorkerFailed"), 4)
     judge.tick(100)
     assert (judge.violations, judge.preemptions.shrinks) == ({}, 1)
@@ -509,14 +509,14 @@ def test_a_gang_that_grows_and_shrinks_for_somebody_is_no_violation(judge):
 
 def test_a_gang_that_shrinks_for_nobody_is_seen(judge):
     judge.job(elastic(0, 1, 2, 3), 0)
-    judge.job(elastic(0, 1, 3, resized="ElasticGangShrinks"), 1)
+    judge.job(elastic(0, 1, 3, resized="ElasticScaleDown"), 1)
     judge.tick(11)
     assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1+1"
 
 
 def test_workers_that_end_with_their_attempt_are_no_violation(judge):
-    judge.job(elastic(0, 1, 2, 3, resized="ElasticGangShrinks"), 0)
-    judge.job(elastic(attempts=("Succeeded",), resized="ElasticGangShrinks"), 1)
+    judge.job(elastic(0, 1, 2, 3, resized="ElasticScaleDown"), 0)
+    judge.job(elastic(attempts=("Succeeded",), resized="ElasticScaleDown"), 1)
     judge.tick(100)
     assert judge.violations == {}
 

@@ -61,7 +61,7 @@ c.?env.orValue([]).exists(e, e.name in {{ include "gpupack.cel.texts" (include "
 
 {{/* Names of annotations that only the scheduler writes and that this request changes. An empty value counts. */}}
 {{- define "gpupack.cel.schedulersChanged" -}}
-['gpupack.dev/devices', 'gpupack.dev/workers', 'gpupack.dev/gang-memory', 'gpupack.dev/place', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].hasValue() != (oldObject != null && oldObject.metadata.?annotations[?name].hasValue()) || object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
+['gpupack.dev/devices', 'gpupack.dev/workers', 'gpupack.dev/gang-memory', 'gpupack.dev/placement', 'gpupack.dev/preemption'].filter(name, object.metadata.?annotations[?name].hasValue() != (oldObject != null && oldObject.metadata.?annotations[?name].hasValue()) || object.metadata.?annotations[?name].orValue('') != (oldObject == null ? '' : oldObject.metadata.?annotations[?name].orValue('')))
 {{- end }}
 
 {{/*

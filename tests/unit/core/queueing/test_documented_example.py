@@ -71,7 +71,7 @@ def test_the_queue_head_has_a_certain_start_once_it_has_a_reservation():
 
 
 def test_a_job_that_would_outlast_the_start_of_the_reservation_waits():
-    assert reserved().explain("F").reason is WaitReason.ROOM_KEPT
+    assert reserved().explain("F").reason is WaitReason.RESERVED
 
 
 def test_a_job_is_backfilled_by_its_deadline_and_another_by_an_estimate():

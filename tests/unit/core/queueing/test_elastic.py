@@ -186,7 +186,7 @@ def test_the_ground_and_the_loss_of_an_extra_worker_are_told():
     [victim] = found.victims
     assert (victim.job, victim.reason, victim.lost_gpu_seconds) == (
         "a+1",
-        PreemptionReason.SHRINK,
+        PreemptionReason.ELASTIC_SCALE_DOWN,
         0.0,
     )
 

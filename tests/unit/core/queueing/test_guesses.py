@@ -58,7 +58,7 @@ def test_who_took_longer_than_expected_is_stopped_after_the_bounded_delay():
     assert list(world.where) == ["liar"]
     found = world.queue.cycle(world.cluster, 150.0, world.plan).preemptions[0]
     assert [(victim.job, victim.reason) for victim in found.victims] == [
-        ("liar", PreemptionReason.ESTIMATE)
+        ("liar", PreemptionReason.SPECULATIVE_BACKFILL)
     ]
 
 

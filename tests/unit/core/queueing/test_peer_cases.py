@@ -68,8 +68,8 @@ def test_kueue_13662_a_victim_does_not_come_back_into_the_room_of_its_beneficiar
     world.ending[first] = 10
     world.decide(at=10).decide(at=20)
     assert world.log == ["pair stops a b"]
-    assert world.explain("pair").reason is WaitReason.VICTIMS_END
-    assert world.explain(first).reason is WaitReason.NO_ROOM
+    assert world.explain("pair").reason is WaitReason.PREEMPTION_PENDING
+    assert world.explain(first).reason is WaitReason.DOES_NOT_FIT
     world.decide(at=31)
     assert world.log == ["pair stops a b", "pair starts"]
 
@@ -115,7 +115,7 @@ def test_kai_1934_a_fair_share_is_reclaimed_although_nothing_is_promised():
         "bob2 stops alice5",
         "bob3 stops alice4",
     ]
-    assert world.explain("bob4").reason is WaitReason.NO_ROOM
+    assert world.explain("bob4").reason is WaitReason.DOES_NOT_FIT
 
 
 def test_kai_1565_small_requests_do_not_move_many_times_their_own_size():
@@ -144,7 +144,7 @@ def test_nobody_is_stopped_for_a_job_that_would_still_not_fit():
     world.runs("guest1", "n1/1 n1/2 n1/3", "guest").runs("guest2", "n2/1 n2/2 n2/3", "guest")
     world.submit("node", 4, "owner").decide(at=100)
     assert world.log == []
-    assert world.explain("node").reason is WaitReason.NO_ROOM
+    assert world.explain("node").reason is WaitReason.DOES_NOT_FIT
 
 
 def test_a_cohort_gets_back_what_it_lent_before_its_tenants_divide_it():

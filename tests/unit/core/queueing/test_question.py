@@ -106,7 +106,7 @@ def test_who_waits_before_it_goes_first():
     """Its turn would come with the next cycle, which nobody has run yet."""
     world = World(node("n1", 1), rules=with_rules(preemption=NO_PREEMPTION))
     world.submit("first")
-    assert told(asked(world)) == (WaitReason.NO_ROOM, 1)
+    assert told(asked(world)) == (WaitReason.DOES_NOT_FIT, 1)
     assert world.where == {}
 
 

@@ -67,7 +67,7 @@ def test_a_quota_that_is_used_up_holds_up_nobody_else():
     )
     world.submit("a1", 1, "a").submit("a2", 1, "a").submit("b1", 1, "b").decide()
     assert sorted(world.where) == ["a1", "b1"]
-    assert world.explain("a2").reason is WaitReason.BORROWING_LIMIT
+    assert world.explain("a2").reason is WaitReason.BORROWING_LIMIT_EXCEEDED
 
 
 def test_a_job_that_may_use_any_model_goes_where_its_quota_allows_it():
@@ -84,7 +84,7 @@ def test_room_is_kept_although_nobody_knows_how_long_the_others_run():
     world.runs("a", "n1/0").submit("gang", 2).decide(at=20)
     world.submit("small1").submit("small2").decide(at=21)
     assert world.where == {"a": "n1/0", "small1": "n2/0"}
-    assert world.explain("small2").reason is WaitReason.ROOM_KEPT
+    assert world.explain("small2").reason is WaitReason.RESERVED
     world.end("a").decide(at=30)
     assert world.where["gang"] == "n1/0 n1/1"
 
@@ -94,7 +94,7 @@ def test_room_is_kept_at_once_from_lower_priorities_and_later_from_equals():
     world = World(node("n1", 2), node("n2", 2), rules=rules)
     world.runs("a", "n1/0 n1/1", duration=50).runs("b", "n2/0", duration=60)
     world.submit("gang", 2, workers=2, priority=5).submit("low").decide(at=1)
-    assert world.explain("low").reason is WaitReason.ROOM_KEPT
+    assert world.explain("low").reason is WaitReason.RESERVED
     assert "low" not in world.where
     world.submit("equal", priority=5, duration=500).decide(at=2)
     assert world.where["equal"] == "n2/1"
@@ -191,7 +191,10 @@ def test_a_decision_says_with_which_right_each_victim_is_stopped():
     world.now = 10.0
     (found,) = world.queue.cycle(world.cluster, world.now, world.plan).preemptions
     grounds = {victim.job: victim.reason for victim in found.victims}
-    assert set(grounds.values()) <= {PreemptionReason.PRIORITY, PreemptionReason.FAIR_SHARE}
+    assert set(grounds.values()) <= {
+        PreemptionReason.PRIORITY,
+        PreemptionReason.IN_COHORT_FAIR_SHARING,
+    }
     assert grounds["own"] is PreemptionReason.PRIORITY
 
 

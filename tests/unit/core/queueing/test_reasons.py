@@ -115,7 +115,7 @@ AFTER_ENDLESS = "no start time is known: jobs that start before it have no deadl
 TEXTS = [
     (
         lacks_gpus,
-        WaitReason.NO_ROOM,
+        WaitReason.DOES_NOT_FIT,
         (
             "does not fit: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one "
             f"node: 1); 1 node would fit with 1 GPU less; {AT_300}"
@@ -123,7 +123,7 @@ TEXTS = [
     ),
     (
         lacks_gpus_for_a_gang,
-        WaitReason.NO_ROOM,
+        WaitReason.DOES_NOT_FIT,
         (
             "does not fit: gang of 2 workers × 1 GPU: 1 of 2 workers fit now; 1 GPU is missing (1 "  # noqa: RUF001
             "free GPU in 1 node, 2 requested); 1 of 1 node has room for a worker; "
@@ -132,7 +132,7 @@ TEXTS = [
     ),
     (
         lacks_gpus_and_others_wait_too,
-        WaitReason.NO_ROOM,
+        WaitReason.DOES_NOT_FIT,
         (
             "does not fit: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one "
             f"node: 1); 1 node would fit with 1 GPU less; {EXPECTED_AT_300}"
@@ -140,7 +140,7 @@ TEXTS = [
     ),
     (
         lacks_gpus_and_its_start_is_foreseen,
-        WaitReason.NO_ROOM,
+        WaitReason.DOES_NOT_FIT,
         (
             "does not fit: 0 of 1 node fits: 1 node: fewer than 2 free GPUs (most free on one "
             f"node: 0); {AT_300}"
@@ -148,7 +148,7 @@ TEXTS = [
     ),
     (
         would_take_room_that_is_kept,
-        WaitReason.ROOM_KEPT,
+        WaitReason.RESERVED,
         (
             "blocked by the reservation of first, which has waited for 100 s; a job that ends "
             "within 4 min by its deadline can be backfilled; "
@@ -157,7 +157,7 @@ TEXTS = [
     ),
     (
         would_take_room_that_is_kept_for_another_tenant,
-        WaitReason.ROOM_KEPT,
+        WaitReason.RESERVED,
         (
             "blocked by the reservation of a job of another namespace, which has waited for 100 s; "
             "a job that ends within 4 min by its deadline can be backfilled; "
@@ -166,17 +166,17 @@ TEXTS = [
     ),
     (
         waits_for_victims,
-        WaitReason.VICTIMS_END,
+        WaitReason.PREEMPTION_PENDING,
         "preempting 2 jobs (for 40 s); starts when they have terminated",
     ),
     (
         waits_for_one_victim,
-        WaitReason.VICTIMS_END,
+        WaitReason.PREEMPTION_PENDING,
         "preempting 1 job (for 10 s); starts when it has terminated",
     ),
     (
         may_borrow_no_more,
-        WaitReason.BORROWING_LIMIT,
+        WaitReason.BORROWING_LIMIT_EXCEEDED,
         (
             "borrowing limit of namespace team reached: 2 GPUs requested, 1 H100 GPU left (2 GPUs "
             "in use, quota 2 GPUs, borrowing limit 1 GPU); starts when jobs of namespace team end, "
@@ -186,7 +186,7 @@ TEXTS = [
     ),
     (
         cohort_may_borrow_no_more,
-        WaitReason.BORROWING_LIMIT,
+        WaitReason.BORROWING_LIMIT_EXCEEDED,
         (
             "borrowing limit of cohort lab reached: 2 GPUs requested, 1 H100 GPU left (1 GPU in "
             "use, quota 2 GPUs, borrowing limit 0 GPUs); starts when jobs of cohort lab end, or "
@@ -196,7 +196,7 @@ TEXTS = [
     ),
     (
         others_keep_theirs,
-        WaitReason.QUOTA_USED,
+        WaitReason.QUOTA_EXCEEDED,
         (
             "insufficient quota: 2 GPUs requested, 1 H100 GPU left to borrow from the cluster (1 "
             "GPU in use, the rest not lendable); starts when jobs that borrow end, or with a "
@@ -206,12 +206,12 @@ TEXTS = [
     ),
     (
         stands_behind_another,
-        WaitReason.BEHIND,
+        WaitReason.BLOCKED_BY_QUEUE_HEAD,
         f"blocked by first, the queue head of the cluster (strict order); {AFTER_ENDLESS}",
     ),
     (
         stands_behind_another_in_its_cohort,
-        WaitReason.BEHIND,
+        WaitReason.BLOCKED_BY_QUEUE_HEAD,
         (
             "blocked by a job of another namespace, the queue head of cohort lab (strict order); "
             f"{AFTER_ENDLESS}"
@@ -219,7 +219,7 @@ TEXTS = [
     ),
     (
         came_just_now,
-        WaitReason.NEXT,
+        WaitReason.ADMISSION_PENDING,
         "will be admitted in the next scheduling cycle",
     ),
     (

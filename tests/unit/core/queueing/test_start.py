@@ -115,7 +115,10 @@ def test_a_quota_is_waited_for_until_enough_of_its_jobs_have_ended():
     world.runs("one", "n1/0", "a", duration=70.0).runs("two", "n1/1", "a", duration=90.0)
     world.submit("job", 2, "a").decide()
     wait = world.explain("job")
-    assert (wait.reason, wait.start) == (WaitReason.BORROWING_LIMIT, At(90.0, is_estimated=True))
+    assert (wait.reason, wait.start) == (
+        WaitReason.BORROWING_LIMIT_EXCEEDED,
+        At(90.0, is_estimated=True),
+    )
 
 
 def test_a_job_that_fits_starts_in_the_next_cycle():
@@ -188,7 +191,7 @@ def test_a_promise_that_is_lent_says_when_preemption_begins():
     world = World(node("n1", 2), quotas=[quota("owner", 2)], rules=rules)
     world.runs("x", "n1/0", "guest").decide(at=20).runs("y", "n1/1", "guest")
     wait = world.submit("job", 2, "owner").decide(at=30).explain("job")
-    assert (wait.reason, wait.start) == (WaitReason.NO_ROOM, WhenReleased(preempts_at=80.0))
+    assert (wait.reason, wait.start) == (WaitReason.DOES_NOT_FIT, WhenReleased(preempts_at=80.0))
     assert wait.message.endswith(
         "preemption for it begins at 1970-01-01T00:01:20Z at the latest, and it starts when the "
         "preempted jobs have terminated"

@@ -10,7 +10,7 @@ from gpupack_scheduling.queueing.eviction import Eviction
 
 
 def eviction(name="web"):
-    return Eviction(f"uid-{name}", "team", name, "ReclaimedFairShare", "for another")
+    return Eviction(f"uid-{name}", "team", name, "InCohortFairSharing", "for another")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def notes(server):
 async def test_a_pod_is_evicted_by_its_uid_and_told_for_whom(evicting, server):
     await evicting.look()
     assert server.evictions == ["uid-web"]
-    assert notes(server) == [("ReclaimedFairShare", "evicted for another")]
+    assert notes(server) == [("InCohortFairSharing", "evicted for another")]
     assert server.events[0]["regarding"]["kind"] == "Pod"
 
 

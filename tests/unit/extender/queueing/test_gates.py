@@ -72,7 +72,7 @@ async def test_a_gate_is_opened_with_the_place_written_on_the_pod(opener, server
     opener.open(*held(world))
     await settled(opener)
     assert "schedulingGates" not in raw["spec"]
-    assert '"node":"a"' in raw["metadata"]["annotations"][names.PLACE_ANNOTATION]
+    assert '"node":"a"' in raw["metadata"]["annotations"][names.PLACEMENT_ANNOTATION]
 
 
 @pytest.mark.parametrize("fault", ["lost before", "lost after"])
@@ -188,5 +188,5 @@ async def test_who_is_stopped_for_a_pod_is_written_before_its_gate_is_opened(ope
 
 
 def stopped():
-    victims = (Victims(ground="ReclaimedFairShare", attempts=("uid/1",)),)
+    victims = (Victims(reason="InCohortFairSharing", attempts=("uid/1",)),)
     return Preemption(since="2026-01-01T00:00:00Z", victims=victims, placement=())

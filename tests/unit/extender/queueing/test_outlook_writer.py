@@ -55,7 +55,7 @@ async def test_an_outlook_that_is_due_is_written_once(world, server, writer):
     hold(server)
     show(world, server)
     await writer.look()
-    (demand,) = server.objects[COHORT]["status"]["outlook"]["demands"]
+    (demand,) = server.objects[COHORT]["status"]["demandForecast"]["demands"]
     assert demand == {"count": 1_000_000, "gpus": 1}
     writes = list(server.writes)
     show(world, server)
@@ -69,7 +69,7 @@ async def test_the_cohort_is_made_where_there_is_none(world, server, writer):
     hold(server)
     show(world, server)
     await writer.look()
-    assert "outlook" in server.objects[COHORT]["status"]
+    assert "demandForecast" in server.objects[COHORT]["status"]
 
 
 async def test_who_reads_it_knows_what_was_learned_but_for_what_no_node_could_take(
@@ -92,7 +92,7 @@ async def test_a_cohort_that_was_edited_meanwhile_is_written_later(world, server
     assert "status" not in server.objects[COHORT]
     show(world, server)
     await writer.look()
-    assert "outlook" in server.objects[COHORT]["status"]
+    assert "demandForecast" in server.objects[COHORT]["status"]
 
 
 async def test_whoever_writes_what_is_used_leaves_the_outlook_there(world, server, writer):
@@ -106,4 +106,4 @@ async def test_whoever_writes_what_is_used_leaves_the_outlook_there(world, serve
         await reporter.report()
     status = server.objects[COHORT]["status"]
     assert status["used"] == "1"
-    assert status["outlook"]["demands"]
+    assert status["demandForecast"]["demands"]

@@ -51,22 +51,22 @@ async def test_a_pod_is_told_once_by_condition_and_event(look, server):
     assert (told["type"], told["status"], told["reason"]) == (
         names.STRANDED_CONDITION,
         "True",
-        "NodeGone",
+        "NodeDeleted",
     )
     assert len(server.events) == 1
     assert await look(1.0, Stranded(shown("p"), "gone", node_is_gone=True)) == []
-    after = Stranded(shown("p", told="NodeGone"), "gone", node_is_gone=True)
+    after = Stranded(shown("p", told="NodeDeleted"), "gone", node_is_gone=True)
     assert await look(1.0 + AGAIN_SECONDS, after) == []
 
 
 async def test_the_reason_is_told_again_when_it_changes(look):
     before = shown("p", told="NodeUnsuitable")
     (told,) = await look(0.0, Stranded(before, "gone", node_is_gone=True))
-    assert told["reason"] == "NodeGone"
+    assert told["reason"] == "NodeDeleted"
 
 
 async def test_a_pod_whose_node_has_returned_is_told_so_before_it_is_bound(look, world, server):
-    world.ledger.pods.let_in["uid-p"] = shown("p", told="NodeGone")
+    world.ledger.pods.let_in["uid-p"] = shown("p", told="NodeDeleted")
     (told,) = await look(0.0)
     assert (told["status"], told["reason"]) == ("False", "NodeReturned")
     assert server.events == []

@@ -53,7 +53,7 @@ def test_a_lower_priority_takes_no_room_that_a_higher_one_waits_for(full):
     full.ends("holder", nodes=["a"])
     refusal = full.asks("ordinary")
     assert (refusal.reason, "blocked by the reservation of urgent" in refusal.message) == (
-        "RoomKept",
+        "Reserved",
         True,
     )
     assert isinstance(full.asks("equal", priority=5), PlanResponse)
@@ -124,7 +124,7 @@ def test_asking_again_does_not_make_the_wait_begin_anew(full):
     full.asks("gang", workers=2, gpus=4, seconds_left=500.0)
     full.ends("holder", nodes=["a"])
     refusal = full.asks("small")
-    assert refusal.reason == "RoomKept"
+    assert refusal.reason == "Reserved"
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 60.0), (600.0, 60.0), (600.0, None)])
@@ -193,7 +193,7 @@ def test_a_new_leader_keeps_room_for_who_waited_before_it(full):
     full.admissions.withdraw_all()
     full.asks("gang", workers=2, gpus=4, since=1000)
     full.ends("holder", nodes=["a"])
-    assert full.asks("small").reason == "RoomKept"
+    assert full.asks("small").reason == "Reserved"
 
 
 def test_an_edited_job_has_waited_since_it_was_made(full):

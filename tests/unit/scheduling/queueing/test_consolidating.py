@@ -102,7 +102,7 @@ def consolidates(world):
 def test_the_answer_says_who_is_moved_and_what_that_costs_and_gains(world):
     preemption = decided(world)
     (victims,) = preemption.victims
-    assert victims.ground == "Consolidation"
+    assert victims.reason == "Consolidation"
     assert victims.attempts in (("uid-one/1",), ("uid-two/1",))
     assert preemption.gained_gpu_seconds == 4 * 3600
     assert preemption.lost_gpu_seconds == 2 * 60
@@ -114,8 +114,8 @@ def test_nobody_is_told_to_move_before_it_is_written_for_whom(world):
     assert orders(world) == {}
     shows_head(world, preemption)
     (order,) = orders(world).values()
-    assert order.preemption.victims[0].ground == "Consolidation"
-    assert order.why == "large"
+    assert order.preemption.victims[0].reason == "Consolidation"
+    assert order.cause == "large"
     assert order.node in {"a", "b"}
     assert world.turns._orders.stops == world.turns._orders.drained == ()
 
@@ -143,7 +143,7 @@ def test_a_job_of_another_namespace_has_no_name_in_the_order():
     world.quotas.quotas.upsert(msgspec.convert({**promised, "spec": spec}, GpuQuota))
     shows_head(world, decided(world))
     (order,) = orders(world).values()
-    assert order.why == "a job of another namespace"
+    assert order.cause == "a job of another namespace"
 
 
 def test_nobody_is_moved_for_a_namespace_with_a_larger_share():

@@ -37,7 +37,7 @@ def stands(world, name, on, *numbers):
 
 def told(world):
     """What the operator is told to end."""
-    return [(each.attempt, each.node, each.why) for each in world.turns._orders.drained]
+    return [(each.attempt, each.node, each.cause) for each in world.turns._orders.drained]
 
 
 def evicted(world):

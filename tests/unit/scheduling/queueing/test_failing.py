@@ -40,7 +40,7 @@ def evict_from(world, rule):
     world.quotas.cohorts.upsert(msgspec.convert({"metadata": meta, "spec": spec}, GpuCohort))
 
 
-@pytest.mark.parametrize("health", ["Draining", "Failed"])
+@pytest.mark.parametrize("health", ["Cordoned", "Failed"])
 def test_a_gpu_that_is_not_well_gets_no_new_work(world, health):
     grade(world, "a", gpu0=health, gpu1=health)
     assert world.free("a") == [2, 3]
@@ -67,7 +67,7 @@ def test_a_gpu_on_probation_is_used_last(world):
 
 def test_probation_makes_no_ill_gpu_better(world):
     grade(
-        world, "a", quarantine=[(0, "Probation"), (1, "Probation")], gpu0="Failed", gpu1="Draining"
+        world, "a", quarantine=[(0, "Probation"), (1, "Probation")], gpu0="Failed", gpu1="Cordoned"
     )
     assert world.free("a") == [2, 3]
 
@@ -78,12 +78,12 @@ def test_who_holds_a_gpu_that_failed_leaves_and_its_neighbours_stay(world):
     grade(world, "a", gpu0="Failed")
     assert told(world) == [("uid-train/1", "a", True)]
     (order,) = world.turns._orders.drained
-    assert order.why == f"{uuid('a', 0)}: XID 79"
+    assert order.cause == f"{uuid('a', 0)}: XID 79"
 
 
 def test_who_holds_one_that_is_but_draining_or_in_quarantine_goes_on(world):
     runs(world, "train", "a", 0, 1)
-    grade(world, "a", quarantine=[(1, "Quarantined")], gpu0="Draining")
+    grade(world, "a", quarantine=[(1, "Quarantined")], gpu0="Cordoned")
     assert told(world) == []
 
 

@@ -242,7 +242,9 @@ def test_a_place_is_held_for_a_minute_and_not_again(world):
     "written", ["", "rubbish", "[]", '{"node":"a","workers":"0-5"}', '{"node":"z","workers":"0"}']
 )
 def test_a_place_that_cannot_be_read_or_is_not_there_holds_nothing(world, written):
-    world.ledger.pods.upsert(gated("p", gates=(), annotations={names.PLACE_ANNOTATION: written}))
+    world.ledger.pods.upsert(
+        gated("p", gates=(), annotations={names.PLACEMENT_ANNOTATION: written})
+    )
     world.decide()
     assert world.states() == []
 
@@ -411,7 +413,7 @@ def test_one_without_a_controller_is_told_that_it_waits_for_that_node_alone(worl
     world.ledger.pods.upsert(unschedulable(shown, owners=()))
     world.decide()
     (stranded,) = world.admissions.stranded_pods()
-    assert stranded.reason == ("NodeGone" if gone else "NodeUnsuitable")
+    assert stranded.reason == ("NodeDeleted" if gone else "NodeUnsuitable")
     assert "delete the pod and create it again" in stranded.text
 
 
@@ -427,14 +429,14 @@ def test_a_pod_whose_node_returns_is_stranded_no_more_while_it_is_tried_again(wo
     assert world.admissions.stranded_pods() == []
     world.now += let_in.RETRY_SECONDS
     (after,) = world.admissions.stranded_pods()
-    assert (before.reason, after.reason) == ("NodeGone", "NodeUnsuitable")
+    assert (before.reason, after.reason) == ("NodeDeleted", "NodeUnsuitable")
 
 
 def test_after_a_restart_the_node_of_a_pod_that_was_told_so_has_returned(world):
     world.ledger.pods.upsert(gated("p"))
     world.decide()
     shown = unschedulable(opened(world, world.gates.opened[0][1]), owners=())
-    told = objects.Condition(type=names.STRANDED_CONDITION, status="True", reason="NodeGone")
+    told = objects.Condition(type=names.STRANDED_CONDITION, status="True", reason="NodeDeleted")
     status = msgspec.structs.replace(shown.status, conditions=(*shown.status.conditions, told))
     world.ledger.pods.upsert(msgspec.structs.replace(shown, status=status))
     world.decide()

@@ -200,7 +200,7 @@ def test_an_extra_worker_ends_for_a_job_that_waits_and_is_named_by_its_number(wo
     answer = world.asks("urgent", workers=3)
     assert isinstance(answer, PlanRefusal)
     (victims,) = answer.preemption.victims
-    assert victims.ground == "ElasticGangShrinks"
+    assert victims.reason == "ElasticScaleDown"
     assert len(victims.attempts) == 3
     assert set(victims.attempts) <= {f"uid-train/1+{number}" for number in (1, 2, 3, 4)}
 

@@ -67,9 +67,9 @@ def test_a_move_is_told_with_where_it_goes_and_why(world):
     runs(world, "train", "a", 0, 1)
     maintain(world, "a", 0)
     (order,) = orders(world).values()
-    assert (order.attempt, order.node, order.why) == ("uid-train/1", "a", "fan")
+    assert (order.attempt, order.node, order.cause) == ("uid-train/1", "a", "fan")
     (victims,) = order.preemption.victims
-    assert (victims.ground, victims.attempts) == ("Maintenance", ("uid-train/1",))
+    assert (victims.reason, victims.attempts) == ("Maintenance", ("uid-train/1",))
     assert [each.node for each in order.preemption.placement] == ["a"]
     assert drained(world) == []
 
@@ -229,7 +229,7 @@ def test_of_a_job_that_waits_no_rules_about_nodes_are_kept(world):
 def revised(on, *numbers, name="train", since=FINISHED):
     """What the operator writes of a job that starts again on its own GPUs."""
     shown = job(name, attempt=1, phase="Running", placed=[(on, numbers)], gpus=len(numbers))
-    victims = (Victims(ground="Revised", attempts=(f"uid-{name}/1",)),)
+    victims = (Victims(reason="Revised", attempts=(f"uid-{name}/1",)),)
     return Preemption(since=since, victims=victims, placement=shown.status.placement)
 
 

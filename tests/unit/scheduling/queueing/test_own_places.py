@@ -49,7 +49,7 @@ def ends(world):
 
 
 def reserved():
-    victims = (Victims(ground="Revised", attempts=("uid-train/1",)),)
+    victims = (Victims(reason="Revised", attempts=("uid-train/1",)),)
     return Preemption(since=ENDED, victims=victims, placement=running().status.placement)
 
 
@@ -65,7 +65,7 @@ def lists(world, *holders):
 def test_it_waits_for_its_gpus_where_its_last_pod_is_shown_still(world):
     ends(world)
     answer = world.asks("train", attempt=2)
-    assert answer.reason == "VictimsEnd"
+    assert answer.reason == "PreemptionPending"
     assert "restarting on the same GPUs" in answer.message
     world.ledger.pods.remove(worker())
     world.decide()
@@ -87,7 +87,7 @@ def test_it_waits_for_its_gpus_where_the_node_lists_its_last_pod_as_a_holder(wor
 def test_it_is_not_planned_before_the_end_of_its_last_attempt_is_shown(world):
     world.ledger.pods.remove(worker())
     answer = world.asks("train", attempt=2)
-    assert (answer.reason, answer.queued) == ("Next", False)
+    assert (answer.reason, answer.queued) == ("AdmissionPending", False)
     ends(world)
     assert world.called() == ["train"]
     assert has_its_own(world.asks("train", attempt=2))

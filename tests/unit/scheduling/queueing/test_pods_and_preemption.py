@@ -74,7 +74,7 @@ def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(world
     assert evicted(world) == []
     shows(world, "mine", preemption)
     why = "for a job of another namespace, which takes back what a quota promises"
-    assert evicted(world) == [("web", "ReclaimedNominalQuota", why)]
+    assert evicted(world) == [("web", "InCohortReclamation", why)]
 
 
 def shows(world, name, preemption):

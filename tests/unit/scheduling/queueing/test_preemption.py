@@ -54,12 +54,12 @@ def pending(name, preemption, **shown):
 def test_the_answer_names_who_is_to_end_and_where_the_job_will_run(world):
     refusal = world.asks("mine", gpus=2)
     assert isinstance(refusal, PlanRefusal)
-    assert (refusal.reason, refusal.expires_seconds) == ("VictimsEnd", 10.0)
+    assert (refusal.reason, refusal.expires_seconds) == ("PreemptionPending", 10.0)
     (victims,) = refusal.preemption.victims
-    assert (victims.ground, victims.attempts) == ("ReclaimedNominalQuota", ("uid-two/1",))
+    assert (victims.reason, victims.attempts) == ("InCohortReclamation", ("uid-two/1",))
     (place,) = by_worker(refusal.preemption.placement)
     assert (place.node, len(place.devices)) == ("a", 2)
-    assert refusal.preemption.names("uid-two", 1) == "ReclaimedNominalQuota"
+    assert refusal.preemption.names("uid-two", 1) == "InCohortReclamation"
     assert refusal.preemption.names("uid-one", 1) is None
 
 
@@ -109,7 +109,7 @@ def test_after_a_restart_the_room_is_kept_for_whom_the_status_says(world):
         after.shows(name, held, namespace="guest")
     after.ledger.jobs.upsert(pending("mine", preemption))
     again = after.asks("mine", gpus=2)
-    assert (again.reason, again.preemption.victims) == ("VictimsEnd", preemption.victims)
+    assert (again.reason, again.preemption.victims) == ("PreemptionPending", preemption.victims)
     assert again.preemption.placement == preemption.placement
     after.ends("two", namespace="guest")
     after.asks("thief", gpus=2, namespace="guest", submitted=0)
@@ -139,7 +139,7 @@ def test_a_beneficiary_that_is_deleted_keeps_no_room(world):
 def test_a_ground_that_a_newer_release_wrote_stops_nothing_here(world):
     preemption = world.asks("mine", gpus=2).preemption
     built = msgspec.to_builtins(preemption)
-    built["victims"][0]["ground"] = "Newest"
+    built["victims"][0]["reason"] = "Newest"
     shown = msgspec.to_builtins(job("mine"))
     shown["status"]["preemption"] = built
     world.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(shown), type=PlacedJob))
@@ -325,12 +325,12 @@ def test_one_who_asks_for_something_else_after_a_restart_waits_like_others(world
 def test_a_pod_that_is_to_end_waits_for_the_beneficiary_to_ask(world):
     preemption = world.asks("mine", gpus=2).preemption
     built = msgspec.to_builtins(preemption)
-    built["victims"] = [{"ground": "ReclaimedNominalQuota", "attempts": ["pod/uid-notebook"]}]
+    built["victims"] = [{"reason": "InCohortReclamation", "attempts": ["pod/uid-notebook"]}]
     after = begun_anew(world, pending("mine", msgspec.convert(built, Preemption)))
     after.ledger.pods.upsert(
         pod("notebook", on="a", devices=whole("a", 2, 3), namespace="guest", uid="uid-notebook")
     )
     after.decide()
     assert not list(after.admissions.evictions())
-    assert after.asks("mine", gpus=2).reason == "VictimsEnd"
+    assert after.asks("mine", gpus=2).reason == "PreemptionPending"
     assert [each.name for each in after.admissions.evictions()] == ["notebook"]

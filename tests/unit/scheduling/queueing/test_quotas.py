@@ -7,7 +7,7 @@ from extender_builders import MEMORY_MIB, OBSERVED, OTHER, World, gpu_node, node
 
 from gpupack_core.queueing import ANY, OrderPolicy
 from gpupack_crds.kinds import GpuCohort, GpuQuota
-from gpupack_crds.plan import LacksRoom, PlanRefusal, PlanResponse
+from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanResponse
 from gpupack_scheduling.queueing.quotas import DefaultQuota, QuotaStores
 from gpupack_scheduling.queueing.usage import UsageReport
 
@@ -125,7 +125,7 @@ def test_a_limit_on_borrowing_holds_and_says_what_would_help(world):
     world.quotas.quotas.upsert(quota("team", of(nominal=1, borrowingLimit=1)))
     assert isinstance(world.asks("first", gpus=2), PlanResponse)
     refusal = world.asks("second")
-    assert (refusal.reason, refusal.position) == ("BorrowingLimit", 1)
+    assert (refusal.reason, refusal.position) == ("BorrowingLimitExceeded", 1)
     assert refusal.message.startswith("borrowing limit of namespace team reached: ")
     assert "position" not in refusal.message
     world.quotas.quotas.upsert(quota("team", of(nominal=2, borrowingLimit=1), version="2"))
@@ -136,8 +136,8 @@ def test_a_limit_on_borrowing_holds_and_says_what_would_help(world):
 def test_a_job_that_lacks_room_is_told_what_its_quota_leaves_and_one_that_lacks_quota_is_not(world):
     world.quotas.quotas.upsert(quota("team", of(nominal=12, borrowingLimit=2)))
     world.asks("first", gpus=4)
-    assert world.asks("second", workers=2, gpus=4).lacks_room == LacksRoom(quota_gpus=10)
-    assert world.asks("third", workers=3, gpus=4).lacks_room is None
+    assert world.asks("second", workers=2, gpus=4).gpu_shortage == GpuShortage(quota_gpus=10)
+    assert world.asks("third", workers=3, gpus=4).gpu_shortage is None
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_quota_bounds_what_may_be_asked_for_of_models_that_the_cluster_does_
     limits += [of("A100 80GB", 5, borrowingLimit=0)] if "80GB" in model else []
     world.quotas.quotas.upsert(quota("team", *limits))
     refusal = world.asks("train", gpus=8, gpuModels=[model])
-    assert refusal.lacks_room == LacksRoom(quota_gpus=left)
+    assert refusal.gpu_shortage == GpuShortage(quota_gpus=left)
 
 
 def test_who_is_within_its_promise_goes_before_who_borrows(world):
@@ -168,7 +168,7 @@ def test_what_is_not_lent_stays_free(world):
     world.quotas.quotas.upsert(quota("other", of(nominal=5, lendingLimit=1)))
     assert isinstance(world.asks("four", gpus=4), PlanResponse)
     assert isinstance(world.asks("one"), PlanRefusal)
-    assert world.asks("one").reason == "QuotaUsed"
+    assert world.asks("one").reason == "QuotaExceeded"
 
 
 def status(world, name, *, is_cohort=False):

@@ -43,7 +43,7 @@ class Demand(Wire, frozen=True):
     memory_mib: Annotated[int, described("Memory, in MiB.", ge=0, le=_MAX_AMOUNT, schema=_LONG)] = 0
 
 
-class LearnedOutlook(Wire, frozen=True):
+class DemandForecast(Wire, frozen=True):
     """The mix of requests, and whether anything ever leaves."""
 
     churn_percent: Annotated[
