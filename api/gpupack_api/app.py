@@ -130,7 +130,7 @@ def application(
         CALLS,
         state | {"page": dashboard or page.Page()},
         parts.registry,
-        about="What the cluster's GPUs do, who waits for them and why.",
+        about="State and holders of the cluster's GPUs, and the queue.",
         token="A token of the Kubernetes API server.",  # noqa: S106 - says what it is
     )
 

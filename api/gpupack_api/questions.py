@@ -84,9 +84,9 @@ class Questions:
     @contextlib.contextmanager
     def _among_others(self, who: str) -> Iterator[None]:
         if who in self._asking:
-            raise _later(f"{who} has asked another question; wait for its answer")
+            raise _later(f"{who} has another request in progress; wait for its answer")
         if len(self._asking) >= MOST:
-            raise _later(f"{MOST} questions wait for their answers; ask again in a second")
+            raise _later(f"{MOST} requests are in progress; repeat the request in a second")
         self._asking.add(who)
         try:
             yield

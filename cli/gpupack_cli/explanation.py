@@ -92,7 +92,7 @@ def queued(
         more = f" and {len(ahead) - SHOWN_NAMES} more" if len(ahead) > SHOWN_NAMES else ""
         yield f"  Ahead of it: {plain(names)}{more}"
     if estimated_wait_seconds is not None:
-        yield f"  Foreseen to start within {figures.duration(estimated_wait_seconds)}"
+        yield f"  Expected to start within {figures.duration(estimated_wait_seconds)}"
 
 
 def of_others(count: int) -> str:

@@ -23,24 +23,24 @@ NAME: Final = "gpupack"
 """Prefix of messages."""
 
 COMMANDS: Final = {
-    "completion": "The script that completes commands in a shell.",
-    "cost": "GPU-hours, energy and what they cost.",
-    "doctor": "Check the installation, and say what is wrong.",
+    "completion": "Print the completion script of a shell.",
+    "cost": "List GPU-hours, energy and costs.",
+    "doctor": "Check the installation, and list what to fix.",
     "drain": "Take a node's GPUs out of service, and wait until they are empty.",
-    "explain": "Why a job waits, and what would help.",
+    "explain": "Explain why a job waits, and what would help.",
     "gpu": "Show single GPUs, take them out of service and back.",
     "jobs": "List GPUJobs.",
     "logs": "Show what the workers of a job print.",
     "nodes": "List nodes with GPUs.",
-    "queue": "List who waits for GPUs, and why.",
-    "quota": "List what namespaces are promised and use.",
-    "rerun": "Make a new job of the same spec as one that has ended.",
-    "resume": "Let a suspended job wait for GPUs again.",
+    "queue": "List pending jobs and pods, and why they wait.",
+    "quota": "List quotas and their usage.",
+    "rerun": "Create a new job from the spec of a finished one.",
+    "resume": "Put a suspended job back into the queue.",
     "snapshot": "Write the cluster's state for the simulator.",
-    "submit": "Run a command as a GPUJob, and follow it.",
-    "suspend": "Stop a job and give its GPUs back, until it is resumed.",
+    "submit": "Run a command as a GPUJob, and show its output.",
+    "suspend": "Stop a job and release its GPUs until it is resumed.",
     "top": "Show nodes and GPUs as bars.",
-    "what-if": "Ask where a job would run, and when.",
+    "what-if": "Show where and when a job would start.",
 }
 """Commands with their help lines, so that `--help` need not import them."""
 
@@ -73,13 +73,13 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="gpupack-cli", message="gpupack %(version)s")
 def group() -> None:
-    """What a cluster's GPUs do, who waits for them and why.
+    """Show a cluster's GPUs and queue, and run jobs on them.
 
-    Which cluster is meant says the kubeconfig, as for kubectl. Exit statuses: 0 well; 2 wrong
-    usage; 65 a file or manifest is wrong; 66 there is no such object; 69 the cluster or the REST
-    API is away; 70 a fault of the command; 74 the output cannot be written; 77 a right is missing;
-    78 no kubeconfig; 130 interrupted; 141 the reader of the output has gone; 143 ended by SIGTERM.
-    `submit` and `logs --follow` end as the job does.
+    The kubeconfig selects the cluster, as for kubectl. Exit statuses: 0 success; 2 wrong usage; 65
+    invalid file or manifest; 66 no such object; 69 the cluster or the REST API is unavailable; 70
+    internal error; 74 the output cannot be written; 77 permission denied; 78 no kubeconfig; 130
+    interrupted; 141 the reader of the output has closed it; 143 ended by SIGTERM. `submit` and
+    `logs --follow` exit with the job's status.
     """
 
 

@@ -59,7 +59,7 @@ def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[
                 "--namespace",
                 default="",
                 callback=written_names.namespace_or_empty,
-                help="The context's, if absent.",
+                help="Namespace (default: that of the context).",
             ),
         )
     if rest:
@@ -68,20 +68,20 @@ def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[
                 "--server",
                 envvar="GPUPACK_SERVER",
                 default="",
-                help="Address of the REST API; else it is looked for.",
+                help="Address of the REST API (default: found in the cluster).",
             ),
             click.option(
                 "--ca",
                 "certificate",
                 envvar="GPUPACK_CA",
                 default="",
-                help="CA certificate by which that server is checked.",
+                help="CA certificate that verifies the REST API's server.",
             ),
             click.option(
                 "--system-namespace",
                 envvar="GPUPACK_SYSTEM_NAMESPACE",
                 default="",
-                help="Namespace where gpupack is installed; else it is looked for.",
+                help="Namespace of gpupack (default: found in the cluster).",
             ),
         ]
 
@@ -103,7 +103,7 @@ def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[
 def all_namespaces(function: F) -> F:
     """Add the `everywhere` argument to a command."""
     return click.option(
-        "-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces."
+        "-A", "--all-namespaces", "everywhere", is_flag=True, help="List all namespaces."
     )(function)
 
 
@@ -115,5 +115,5 @@ def output_option(function: F) -> F:
         type=click.Choice([each.value for each in Output]),
         default=Output.TABLE.value,
         callback=lambda _context, _option, value: Output(value),
-        help="table, wide (all columns), json or yaml.",
+        help="Output format; wide shows all columns.",
     )(function)

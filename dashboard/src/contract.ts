@@ -198,7 +198,7 @@ export interface CostRow {
   readonly cost: number | null;
 }
 
-/** GPUs that nobody held. */
+/** GPUs without a holder. */
 export interface UnheldRow {
   readonly model: string;
   readonly unheld_gpu_hours: number;

@@ -72,12 +72,12 @@ def test_a_finger_opens_a_node(opened):
 
 def test_whoever_lacks_a_right_is_told_which_and_the_rest_works(opened):
     page = opened("nodes", token=STRANGER)
-    page.get_by_text("Nodes: you lack a right").wait_for()
+    page.get_by_text("Nodes: permission denied").wait_for()
     page.get_by_text("stranger may not get gpupack.dev gpunodes summary").wait_for()
     page.get_by_role("link", name="Jobs").click()
     page.get_by_text("There are no jobs that you may see").wait_for()
     page.get_by_role("link", name="Packing").click()
-    page.get_by_text("Packing: you lack a right").wait_for()
+    page.get_by_text("Packing: permission denied").wait_for()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_tenant_sees_its_own_jobs_and_holders_alone(opened):
 
 def test_another_tenant_s_job_is_refused_by_name(opened):
     page = opened("jobs/speech/asr", token=TENANT)
-    page.get_by_text("you lack a right").wait_for()
+    page.get_by_text("permission denied").wait_for()
     page.get_by_text("tenant may not list gpupack.dev gpujobs in namespace speech").wait_for()
 
 

@@ -121,7 +121,7 @@ class Events:
             return Bye("Stale", f"the cluster's state is not known: {missing}")
         now = time.monotonic()
         if now >= self._ends:
-            return Bye("Over", "the time that was asked for is over")
+            return Bye("Over", "the requested time is over")
         return await self._look_again() if now >= self._again_at else None
 
     async def _look_again(self) -> Bye | None:

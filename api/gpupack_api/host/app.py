@@ -68,7 +68,7 @@ def application(parts: HostParts, dashboard: page.Page) -> Litestar:
         [*CALLS, *_of_clusters()],
         {"parts": parts, "page": dashboard},
         parts.registry,
-        about="What this machine's GPUs do, and who holds them.",
+        about="State and holders of this machine's GPUs.",
         token="What stands in this server's file `token`.",  # noqa: S106 - says what it is
     )
 

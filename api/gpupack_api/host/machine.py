@@ -14,7 +14,7 @@ from gpupack_scheduling.errors import NotReady
 
 log = logging.getLogger(__name__)
 
-NOT_LOOKED: str = "nobody has looked yet"
+NOT_LOOKED: str = "the GPUs have not been read yet"
 
 
 class Machine:

@@ -98,7 +98,7 @@ async def quotas(request: Call, state: State, namespace: Namespace = "") -> Quot
 async def history(
     request: Call, state: State, namespace: Namespace = "", limit: Limit = 100, after: After = ""
 ) -> History:
-    """Tell what each GPUQuota promised and used in the last hour, as this process saw it."""
+    """Return quota and usage of each GPUQuota in the last hour, as this process saw them."""
     parts = parts_of(state)
     found = (await _visible(parts, request, namespace)).quotas
     kept = parts.quota_history

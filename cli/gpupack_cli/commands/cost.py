@@ -29,10 +29,14 @@ UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 @click.command(name="cost")
 @session_options(rest=True)
 @all_namespaces
-@click.option("--since", default="", help="A moment, or 24h, 7d, 2w ago; 30d ago, if absent.")
-@click.option("--until", default="", help="A moment; now, if absent.")
-@click.option("--by", type=click.Choice(GROUPS), default="namespace", show_default=True)
-@click.option("--csv", "as_csv", is_flag=True, help="As CSV.")
+@click.option(
+    "--since", default="", help="Start: a time, or an age such as 24h, 7d or 2w (default: 30d)."
+)
+@click.option("--until", default="", help="End: a time or an age (default: now).")
+@click.option(
+    "--by", type=click.Choice(GROUPS), default="namespace", show_default=True, help="Grouping."
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @output_option
 def command(  # noqa: PLR0913 - an argument for each option
     session: Session,
@@ -44,7 +48,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     as_csv: bool,
     output: Output,
 ) -> None:
-    """List GPU-hours that were given out, energy, and what they cost.
+    """List allocated GPU-hours, energy and costs.
 
     GPU hours are the sum of those that were used, idle, and not measured.
     """

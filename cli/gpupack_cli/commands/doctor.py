@@ -31,10 +31,10 @@ SIGNS: Final = {
 
 @click.command(name="doctor")
 @session_options(rest=True, namespaced=False)
-@click.option("--quiet", "-q", is_flag=True, help="What is well is not told.")
+@click.option("--quiet", "-q", is_flag=True, help="Hide checks that succeed.")
 @output_option
 def command(session: Session, *, quiet: bool, output: Output) -> None:
-    """Check the installation, and say what is wrong and what to do.
+    """Check the installation, and list what is wrong and how to fix it.
 
     It reads, and changes nothing. What it may not read is skipped. It ends with 1 where something
     is broken; warnings alone are no failure.

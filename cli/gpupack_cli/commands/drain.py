@@ -29,12 +29,14 @@ SETTLE_SECONDS: Final = 5.0
 @click.command(name="drain")
 @click.argument("node", callback=written_names.name)
 @session_options(namespaced=False)
-@click.option("--reason", required=True, help="Why, told to those who have to leave.")
-@click.option("--movable-only", is_flag=True, help="Those alone that can be moved leave.")
+@click.option("--reason", required=True, help="Reason, shown in the messages of stopped jobs.")
+@click.option("--movable-only", is_flag=True, help="Stop only jobs that can be moved.")
 @click.option(
-    "--stop-in", callback=span(), help="What cannot be moved goes on for so long: 30m, 2h."
+    "--stop-in",
+    callback=span(),
+    help="Grace period of jobs that cannot be moved, such as 30m or 2h.",
 )
-@click.option("--no-wait", is_flag=True, help="Do not wait until it is empty.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the node is empty.")
 def command(
     session: Session,
     node: str,
@@ -44,10 +46,10 @@ def command(
     stop_in: int | None,
     no_wait: bool,
 ) -> None:
-    """Take all GPUs of NODE out of service, and wait until nobody holds any.
+    """Cordon all GPUs of NODE, stop their jobs, and wait until all are free.
 
     GPUJobs with movable: true move as soon as there is a place for them; the others are stopped
-    and wait for another place, pods of their own are evicted. `gpupack gpu uncordon NODE` ends it.
+    and wait for another place, standalone pods are evicted. `gpupack gpu uncordon NODE` ends it.
     Pods without GPUs stay: kubectl drain takes them off. Ctrl-C ends the waiting, not the drain.
     """
     if movable_only and stop_in is not None:
@@ -85,7 +87,7 @@ async def _until_empty(api: Api, node: GpuNode) -> None:
         # then.
         await asyncio.sleep(SETTLE_SECONDS)
         if not holding(await api.get(GPUNODES, name)):
-            note(f"{name} is empty: nobody holds a GPU of it")
+            note(f"{name} is empty: no pod holds a GPU of it")
             return
 
 
@@ -124,7 +126,7 @@ async def _states(api: Api, name: str) -> AsyncGenerator[GpuNode]:
 
 
 def _deleted(name: str) -> NotThere:
-    return NotThere(f"GPUNode {name} was deleted; made anew it has no maintenance")
+    return NotThere(f"GPUNode {name} was deleted; a new one has no maintenance")
 
 
 def holding(node: GpuNode) -> int:

@@ -32,7 +32,7 @@ POD = "pod/"
 @session_options(rest=True)
 @output_option
 def command(session: Session, job: str, *, output: Output) -> None:
-    """Say why JOB waits, or what became of it, and what would help.
+    """Explain why JOB waits or how it ended, and what would help.
 
     pod/NAME is a standalone pod: where it waits, the same; where it has a node, the node, its GPUs
     and since when. Phase and reason stand in the object. Its position and what would help are the

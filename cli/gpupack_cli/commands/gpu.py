@@ -30,7 +30,7 @@ PAGE: Final = 5000
 
 @click.group(name="gpu")
 def command() -> None:
-    """Show single GPUs, take them out of service and back."""
+    """Show, cordon and uncordon single GPUs."""
 
 
 @command.command(name="show")
@@ -49,10 +49,10 @@ def show(session: Session, node: str, gpu: str, *, output: Output) -> None:
 @command.command(name="cordon")
 @click.argument("node", callback=written_names.name)
 @click.argument("gpus", nargs=-1)
-@click.option("--reason", required=True, help="Why, told to whoever waits for them.")
+@click.option("--reason", required=True, help="Reason, shown in the messages of pending jobs.")
 @session_options(namespaced=False)
 def cordon(session: Session, node: str, gpus: tuple[str, ...], *, reason: str) -> None:
-    """Give GPUs of NODE no new work; what holds them goes on.
+    """Give GPUs of NODE no new work; running work continues.
 
     GPUS are indices or UUIDs; without any it is all of them.
     """
@@ -64,7 +64,7 @@ def cordon(session: Session, node: str, gpus: tuple[str, ...], *, reason: str) -
 @click.argument("gpus", nargs=-1)
 @session_options(namespaced=False)
 def uncordon(session: Session, node: str, gpus: tuple[str, ...]) -> None:
-    """Bring GPUs of NODE back into service; without any named, all of them, after a drain too."""
+    """Uncordon GPUs of NODE (default: all of them); this also ends a drain."""
     run(lambda: _uncordon(session, node, gpus))
 
 

@@ -20,7 +20,9 @@ PHASES = ("Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended")
 @click.command(name="jobs")
 @session_options()
 @all_namespaces
-@click.option("--phase", type=click.Choice(PHASES, case_sensitive=False), help="In this one alone.")
+@click.option(
+    "--phase", type=click.Choice(PHASES, case_sensitive=False), help="Show only jobs in this phase."
+)
 @output_option
 def command(session: Session, *, everywhere: bool, phase: str | None, output: Output) -> None:
     """List GPUJobs."""

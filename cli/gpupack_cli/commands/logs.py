@@ -46,11 +46,15 @@ class Wanted:
 @click.command(name="logs")
 @click.argument("job", callback=written_names.name)
 @session_options()
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends, and end as it does.")
-@click.option("--worker", "workers", multiple=True, type=click.IntRange(0), help="Of this one.")
-@click.option("--attempt", type=click.IntRange(1), help="Of this attempt; the last, if absent.")
-@click.option("--tail", type=click.IntRange(0), help="The last lines alone, so many.")
-@click.option("--raw", is_flag=True, help="As they are, escape sequences too.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow until the job ends, and exit with its status."
+)
+@click.option(
+    "--worker", "workers", multiple=True, type=click.IntRange(0), help="Show only this worker."
+)
+@click.option("--attempt", type=click.IntRange(1), help="Attempt (default: the last).")
+@click.option("--tail", type=click.IntRange(0), help="Number of last lines to show.")
+@click.option("--raw", is_flag=True, help="Print logs unchanged, with escape sequences.")
 def command(  # noqa: PLR0913 - an argument for each option
     session: Session,
     job: str,
@@ -68,7 +72,7 @@ def command(  # noqa: PLR0913 - an argument for each option
     """
     wanted = frozenset(workers)
     if follow and attempt is not None:
-        raise UsageWrong("--attempt is of a log that is not followed; leave out --follow")
+        raise UsageWrong("--attempt does not go with --follow; leave out one of them")
     if follow:
         run(lambda: _follow(session, job, workers=wanted, tail=tail, raw=raw))
     else:

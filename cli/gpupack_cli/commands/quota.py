@@ -52,10 +52,10 @@ class QuotaRow(msgspec.Struct, frozen=True):
 @click.command(name="quota")
 @session_options()
 @all_namespaces
-@click.option("--cohorts", is_flag=True, help="Of GPUCohorts instead.")
+@click.option("--cohorts", is_flag=True, help="List GPUCohorts instead.")
 @output_option
 def command(session: Session, *, everywhere: bool, cohorts: bool, output: Output) -> None:
-    """List what namespaces are promised, and what they use of it."""
+    """List quotas and their usage."""
     run(lambda: _show(session, everywhere=everywhere, cohorts=cohorts, output=output))
 
 
@@ -74,7 +74,7 @@ async def _show(session: Session, *, everywhere: bool, cohorts: bool, output: Ou
         show_document({"quotas": rows}, output)
         return
     if not rows:
-        note("no quota here: what is idle may be borrowed, and nothing is promised")
+        note("no quota here: jobs can borrow idle GPUs, and none are guaranteed")
         return
     show_table(COLUMNS, (row.cells() for row in rows), output)
 

@@ -17,7 +17,7 @@ from gpupack_crds.lifecycle import rerun
     "new_name",
     default="",
     callback=written_names.name_or_empty,
-    help="Name of the new job (default: JOB-rerun-1, or the next number that is free).",
+    help="Name of the new job (default: JOB-rerun-1, or the next free number).",
 )
 @session_options()
 def command(session: Session, job: str, *, new_name: str) -> None:

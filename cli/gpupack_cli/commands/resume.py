@@ -14,7 +14,7 @@ from gpupack_crds.lifecycle import set_suspended
 @click.argument("job", callback=written_names.name)
 @session_options()
 def command(session: Session, job: str) -> None:
-    """Let JOB, which is suspended, wait for GPUs again.
+    """Put the suspended JOB back into the queue.
 
     Its place in the order is that of its creation; it waits from now on.
     """

@@ -18,10 +18,10 @@ from gpupack_cli.session import Session, run
     "--filename",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     default="-",
-    help="Where to; - is stdout.",
+    help="Output file; - is stdout.",
 )
 def command(session: Session, *, filename: Path) -> None:
-    """Write nodes, GPUs and who holds what as one JSON document.
+    """Write nodes, GPUs and their holders as one JSON document.
 
     `gpupack-simulator` replays jobs on it (--snapshot FILE --adopt). Pods stand in it by UID. It
     needs the right `get /snapshot`, which role gpupack-snapshot-reader gives.

@@ -51,56 +51,76 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @session_options()
-@click.option("--image", required=True, envvar="GPUPACK_IMAGE", help="That holds the program.")
+@click.option("--image", required=True, envvar="GPUPACK_IMAGE", help="Container image.")
 @click.option(
     "--name",
     default="",
     callback=written_names.name_or_empty,
-    help="Of the job; made of the command, if absent.",
+    help="Job name (default: derived from the command).",
 )
 @click.option(
-    "--on", callback=written_names.name, help="Job or allocation whose GPUs it takes over."
+    "--on", callback=written_names.name, help="Job or allocation on whose GPUs the command runs."
 )
 @click.option(
     "--gpus",
     default=1,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Whole ones of each worker, or slices of --mig.",
+    help="GPUs of each worker, or MIG slices with --mig.",
 )
-@click.option("--share", default="", help="Part of a GPU instead: 25,10Gi.")
-@click.option("--mig", default="", help="MIG slices of this profile, so many as --gpus: 1g.18gb.")
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 1024))
+@click.option("--share", default="", help="Share of one GPU, such as 25,10Gi.")
 @click.option(
-    "--pod-per-worker", is_flag=True, help="A pod for each worker: those of one node share none."
+    "--mig", default="", help="MIG profile of the slices that --gpus counts, such as 1g.18gb."
 )
-@click.option("--model", "models", multiple=True, help="GPU model to choose from: H100.")
-@click.option("--min-memory", default="", help="Least memory of each GPU: 40Gi.")
-@click.option("--priority-class", default="", help="A PriorityClass.")
-@click.option("--max-restarts", default=0, type=click.IntRange(0, 100))
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1024),
+    help="Number of workers.",
+)
+@click.option(
+    "--pod-per-worker", is_flag=True, help="Create one pod for each worker instead of shared pods."
+)
+@click.option("--model", "models", multiple=True, help="Accepted GPU model, such as H100.")
+@click.option("--min-memory", default="", help="Minimum memory of each GPU, such as 40Gi.")
+@click.option("--priority-class", default="", help="PriorityClass of the job.")
+@click.option(
+    "--max-restarts",
+    default=0,
+    type=click.IntRange(0, 100),
+    help="Maximum restarts after failures.",
+)
 @click.option(
     "--deadline",
     "deadline_seconds",
     callback=span(least_seconds=1),
-    help="Longest time that it may be active, over all attempts: 90s, 2h.",
+    help="Deadline over all attempts, such as 90s or 2h.",
 )
-@click.option("--ttl", "ttl_seconds", callback=span(), help="Kept for so long after its end: 30m.")
-@click.option("--env", "variables", multiple=True, help="NAME=VALUE.")
-@click.option("--script", "scripts", multiple=True, type=FILE, help="File to take along.")
-@click.option("--non-root", is_flag=True, help="Say that the image's user is not root.")
-@click.option("--dry-run", is_flag=True, help="Print the manifest, and do nothing.")
-@click.option("--detach", is_flag=True, help="Print the job's name and do not follow it.")
-@click.option("--raw", is_flag=True, help="Logs as they are, escape sequences too.")
+@click.option(
+    "--ttl",
+    "ttl_seconds",
+    callback=span(),
+    help="Time after which the finished job is deleted, such as 30m.",
+)
+@click.option("--env", "variables", multiple=True, help="Environment variable, as NAME=VALUE.")
+@click.option(
+    "--script", "scripts", multiple=True, type=FILE, help="File to copy into the working folder."
+)
+@click.option("--non-root", is_flag=True, help="Require that the container does not run as root.")
+@click.option("--dry-run", is_flag=True, help="Print the manifest without creating the job.")
+@click.option("--detach", is_flag=True, help="Print the job's name and exit.")
+@click.option("--raw", is_flag=True, help="Print logs unchanged, with escape sequences.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     session: Session, *, on: str | None, dry_run: bool, detach: bool, raw: bool, **wanted: Any
 ) -> None:
-    """Run COMMAND as a GPUJob, show what it prints, and end as it does.
+    """Run COMMAND as a GPUJob, show its output, and exit with its status.
 
     Write `--` before the command: `gpupack submit --gpus 2 --image I -- torchrun train.py`. GPUs
-    are of each worker. Scripts lie in the folder where the command starts. Ctrl-C asks what becomes
-    of the job; a second one detaches. With `--on JOB` it is no new job: what JOB runs is stopped,
-    and COMMAND runs on the same GPUs.
+    are counted for each worker. Scripts are in the command's working folder. Ctrl-C asks whether to
+    detach or to end the job; a second one detaches. `--on JOB` creates no job: it stops what JOB
+    runs, and runs COMMAND on the same GPUs.
     """
     _require_one_size()
     if on:

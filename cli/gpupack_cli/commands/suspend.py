@@ -14,7 +14,7 @@ from gpupack_crds.lifecycle import set_suspended
 @click.argument("job", callback=written_names.name)
 @session_options()
 def command(session: Session, job: str) -> None:
-    """Stop JOB and give its GPUs back, until it is resumed.
+    """Stop JOB and release its GPUs until it is resumed.
 
     Its workers have their terminationGracePeriodSeconds to save. Time in which it is suspended does
     not count against activeDeadlineSeconds.

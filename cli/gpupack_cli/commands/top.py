@@ -34,7 +34,7 @@ def _a_number(_context: click.Context, _option: click.Parameter, value: float) -
 
 @click.command(name="top")
 @session_options(rest=True, namespaced=False)
-@click.option("--once", is_flag=True, help="Once, and end; so it is in a pipe, too.")
+@click.option("--once", is_flag=True, help="Print once and exit; the default in a pipe.")
 @click.option(
     "--interval",
     default=2.0,
@@ -43,7 +43,9 @@ def _a_number(_context: click.Context, _option: click.Parameter, value: float) -
     callback=_a_number,
 )
 @click.option("--sort", type=click.Choice(("name", "used", "free")), default="name")
-@click.option("--filter", "part", default="", help="Nodes with this in their name or model.")
+@click.option(
+    "--filter", "part", default="", help="Show only nodes whose name or GPU model contains this."
+)
 @output_option
 def command(
     session: Session, *, once: bool, interval: float, sort: str, part: str, output: Output

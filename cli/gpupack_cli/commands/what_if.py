@@ -29,9 +29,9 @@ FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 @click.option(
     "-f", "--filename", type=FILE, required=True, help="Manifest of a GPUJob; - is stdin."
 )
-@click.option("--without-node", "without", multiple=True, help="As if this node were not there.")
-@click.option("--policy", default="", help="By this placement policy.")
-@click.option("--quotas", type=FILE, help="As if these GPUQuotas counted.")
+@click.option("--without-node", "without", multiple=True, help="Ignore this node.")
+@click.option("--policy", default="", help="Placement policy to assume.")
+@click.option("--quotas", type=FILE, help="Manifest of GPUQuotas to assume.")
 @output_option
 def command(
     session: Session,
@@ -42,7 +42,7 @@ def command(
     quotas: Path | None,
     output: Output,
 ) -> None:
-    """Ask where a job would run, and when, if it were submitted now. Nothing is changed."""
+    """Show where and when a job would start if submitted now. Nothing is changed."""
     job = _one(objects_of_kind(filename, "GPUJob"), filename)
     wanted = objects_of_kind(quotas, "GPUQuota") if quotas else []
     body = {
@@ -106,7 +106,7 @@ def told(answer: WhatIf) -> list[str]:
     if answer.preempts_hidden:
         stopped.append(of_others(answer.preempts_hidden))
     if stopped:
-        lines.append(f"  Stopped for it: {', '.join(stopped)}")
+        lines.append(f"  Would preempt: {', '.join(stopped)}")
     if answer.would_help:
         lines += ["What would help:", *(f"  - {plain(each)}" for each in answer.would_help)]
     return lines
@@ -118,12 +118,12 @@ def _part(device: GivenDevice) -> str:
 
 def _one(found: list[dict[str, Any]], path: Path) -> dict[str, Any]:
     if len(found) != 1:
-        raise InputWrong(f"{path} holds {len(found)} GPUJobs; a question is about one")
+        raise InputWrong(f"{path} holds {len(found)} GPUJobs; give exactly one")
     return found[0]
 
 
 def _quota(item: dict[str, Any], path: Path | None) -> dict[str, Any]:
     namespace = (item.get("metadata") or {}).get("namespace")
     if not namespace:
-        raise InputWrong(f"a GPUQuota in {path} has no metadata.namespace; say whose it is")
+        raise InputWrong(f"a GPUQuota in {path} has no metadata.namespace; set it")
     return {"namespace": namespace, "spec": item.get("spec") or {}}

@@ -178,7 +178,7 @@ def priority_class(seen: Observed) -> Iterator[Finding]:
             fix=f"delete it, and {REINSTALL}",
         )
     else:
-        yield ok(check, "gpupack-worker preempts nobody")
+        yield ok(check, "gpupack-worker preempts no pods")
 
 
 def versions(seen: Observed) -> Iterator[Finding]:

@@ -124,7 +124,7 @@ def leaders(seen: Observed) -> Iterator[Finding]:
         if lease is None or not lease.spec.holder_identity or lease.spec.renew_time is None:
             yield failed(
                 check,
-                f"nobody leads {name}: nothing new is started",
+                f"{name} has no leader: nothing new is started",
                 fix=f"see kubectl -n {seen.release.namespace} logs deployment/{name}",
             )
             continue

@@ -144,7 +144,7 @@ async def _is_there(api: Api, service: views.WebhookService) -> bool:
 async def _metrics(api: Api, leases: Read[views.Renewed], namespace: str) -> Probe:
     lease = leases.named(names.SCHEDULER_LEASE)
     if lease is None or not lease.spec.holder_identity:
-        return Probe(said="nobody leads gpupack-scheduler")
+        return Probe(said="gpupack-scheduler has no leader")
     pod = lease.spec.holder_identity.partition("_")[0]
     return await _probe(api, METRICS.format(namespace=namespace, pod=pod))
 

@@ -59,12 +59,12 @@ export function modelOf(device: Device): string {
 export function heldBy(device: Device, holders: Holders): string {
   const held = holders.get(device.uuid) ?? [];
   const [first] = held;
-  if (!first) return device.given_percent === 0 ? "nobody" : "not shown to you";
+  if (!first) return device.given_percent === 0 ? "no pod" : "not shown to you";
   const name = `${first.namespace}/${first.job || first.pod}`;
   return held.length > 1 ? `${name} and ${count(held.length - 1, "other")}` : name;
 }
 
-/** A GPU in a sentence, for who does not see the map. */
+/** Describes a GPU in a sentence, for screen readers. */
 export function described(node: string, device: Device, holders: Holders): string {
   const given = device.given_percent;
   return [

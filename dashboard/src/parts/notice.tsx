@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is said where there is nothing to show. */
+/** Notices where there is nothing to show. */
 
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../api.ts";
@@ -30,7 +30,7 @@ export function Missing({
       {problem.fix && !problem.detail.includes(problem.fix) && <p>{problem.fix}</p>}
       {problem.status === 403 && (
         <p>
-          Whoever administers the cluster can give you this right; the rest of the page works
+          An administrator of the cluster can grant this permission; the rest of the page works
           without it.
         </p>
       )}
@@ -56,9 +56,9 @@ export function Loading({ rows = 6, what }: { rows?: number; what: string }) {
 }
 
 function title(what: string, status: number): string {
-  if (status === 403) return `${what}: you lack a right`;
+  if (status === 403) return `${what}: permission denied`;
   if (status === 404) return `${what}: this server does not have it`;
-  if (status === 429) return `${what}: asked too often`;
+  if (status === 429) return `${what}: too many requests`;
   if (status === 503) return `${what}: the cluster's state is not known now`;
   return `${what}: no answer`;
 }

@@ -118,7 +118,7 @@ export function ClusterView() {
           {!problem && !cluster.nodesKnown.value && <Loading what="The cluster" rows={12} />}
           {cluster.nodesKnown.value && nodes.length === 0 && (
             <Empty title="No node has GPUs">
-              Agents report them; <code>kubectl get gpunodes</code> lists what they said.
+              Agents report them; <code>kubectl get gpunodes</code> lists their reports.
             </Empty>
           )}
           {nodes.length > 0 && (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What GPUs cost, by whom they were used. */
+/** Costs of GPUs, by namespace, job, cohort or model. */
 
 import { useMemo, useState } from "preact/hooks";
 import type { Problem, Query } from "../api.ts";
@@ -78,7 +78,7 @@ export function CostView() {
           mayList={scope.value !== "" || null}
           title="Nothing was used"
         >
-          In this time nobody whom you may see held a GPU.
+          In this period no pod that you may see held a GPU.
         </Nothing>
       ) : (
         <Shown cost={value} group={group} />
@@ -161,7 +161,7 @@ function Shown({ cost, group }: { cost: Cost; group: GroupBy }) {
   );
 }
 
-/** What GPUs cost while nobody held them. */
+/** Costs of GPUs without a holder. */
 function Unheld({ cost }: { cost: Cost }) {
   const columns: readonly Column<UnheldRow>[] = [
     {
@@ -189,10 +189,10 @@ function Unheld({ cost }: { cost: Cost }) {
   ];
   return (
     <>
-      <h2>Held by nobody</h2>
+      <h2>Not held</h2>
       <div class="bounded-table">
         <Table
-          label="Held by nobody"
+          label="Not held"
           columns={columns}
           rows={cost.unheld ?? []}
           keyOf={(row) => row.model}

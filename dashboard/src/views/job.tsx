@@ -122,7 +122,7 @@ function Explained({ path, before }: { path: string; before: string }) {
         {value.position !== null && <li>{queued(value.position, value.waiting)}</li>}
         {sentence && <li>{sentence}</li>}
         {value.estimated_wait_seconds !== null && (
-          <li>It is foreseen to start within {duration(value.estimated_wait_seconds)}.</li>
+          <li>It is expected to start within {duration(value.estimated_wait_seconds)}.</li>
         )}
         {value.ahead.length + others > 0 && (
           <li>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One node: its GPUs, and who holds them. */
+/** One node: its GPUs and their holders. */
 
 import type { Device, Holder } from "../contract.ts";
 import { count, mebibytes, memory, percent, power, temperature } from "../format.ts";

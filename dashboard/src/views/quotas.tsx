@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What namespaces are promised and use: now, and in the last hour. */
+/** Quotas and their usage: now, and in the last hour. */
 
 import { useMemo } from "preact/hooks";
 import type { Quota, QuotaHistory, QuotaSeries } from "../contract.ts";
@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<Quota>[] = [
   },
   {
     key: "share",
-    title: "Use of what is promised",
+    title: "Usage of the quota",
     width: "minmax(70px, 2fr)",
     cell: (quota) => <Use quota={quota} />,
   },
@@ -71,7 +71,7 @@ export function QuotasView() {
           mayList={now.value.may_list}
           title="There are no quotas that you may see"
         >
-          Without a GPUQuota a namespace is promised nothing, and borrows what is idle.
+          Without a GPUQuota a namespace has no guaranteed GPUs, and borrows idle ones.
         </Nothing>
       ) : (
         <>
@@ -106,7 +106,7 @@ export function QuotasView() {
 function Past({ history }: { history: QuotaHistory }) {
   const times = useMemo(() => history.timestamps.map((each) => Date.parse(each)), [history]);
   if (times.length === 0) {
-    return <Empty title="Nothing was seen yet">The server began only just now.</Empty>;
+    return <Empty title="No history yet">The server has just started.</Empty>;
   }
   return (
     <>
@@ -137,22 +137,22 @@ function linesOf(series: QuotaSeries) {
   return [
     { name: "used", values: series.used },
     { name: "borrowed", values: series.borrowed },
-    { name: "promised", values: series.nominal, bound: true },
+    { name: "nominal", values: series.nominal, bound: true },
   ];
 }
 
-/** What is used within the promise, what beyond it, and where the promise ends. */
+/** Usage within the nominal quota, borrowed usage, and the nominal quota. */
 function Use({ quota }: { quota: Quota }) {
   const used = amount(quota.used);
-  const promised = amount(quota.nominal);
-  const most = Math.max(used, promised, 1e-9);
+  const nominal = amount(quota.nominal);
+  const most = Math.max(used, nominal, 1e-9);
   const borrowed = Math.min(amount(quota.borrowed), used);
-  const said = `${quota.used || 0} used of ${quota.nominal || 0} promised, ${quota.borrowed || 0} borrowed`;
+  const label = `${quota.used || 0} used of ${quota.nominal || 0} nominal, ${quota.borrowed || 0} borrowed`;
   return (
-    <span class="use" role="img" aria-label={said} title={said}>
+    <span class="use" role="img" aria-label={label} title={label}>
       <span class="use-own" style={{ width: `${((used - borrowed) / most) * 100}%` }} />
       <span class="use-borrowed" style={{ width: `${(borrowed / most) * 100}%` }} />
-      <span class="use-promised" style={{ left: `${(promised / most) * 100}%` }} />
+      <span class="use-promised" style={{ left: `${(nominal / most) * 100}%` }} />
     </span>
   );
 }

@@ -176,11 +176,11 @@ function Told({ answer }: { answer: WhatIf }) {
       <ul>
         {answer.position !== null && <li>{queued(answer.position, answer.waiting)}</li>}
         {answer.estimated_wait_seconds !== null && (
-          <li>It is foreseen to start within {duration(answer.estimated_wait_seconds)}.</li>
+          <li>It is expected to start within {duration(answer.estimated_wait_seconds)}.</li>
         )}
         {stopped > 0 && (
           <li>
-            Stopped for it:{" "}
+            Would preempt:{" "}
             {answer.preempts.map((each, at) => (
               <span key={keyOf(each)}>
                 {at > 0 && ", "}
@@ -188,7 +188,7 @@ function Told({ answer }: { answer: WhatIf }) {
               </span>
             ))}
             {answer.preempts_hidden > 0 &&
-              `${answer.preempts.length ? " and " : ""}${count(answer.preempts_hidden, "job")} of others`}
+              `${answer.preempts.length ? " and " : ""}${count(answer.preempts_hidden, "job")} of other namespaces`}
           </li>
         )}
       </ul>

@@ -42,7 +42,7 @@ def ask(questions, held):
 async def test_a_user_has_one_question_at_a_time(ask, held):
     first = ask("ada")
     await asyncio.sleep(0)
-    with pytest.raises(Denied, match="ada has asked another question") as refused:
+    with pytest.raises(Denied, match="ada has another request in progress") as refused:
         await ask("ada")
     assert refused.value.status == 429
     other = ask("bob")
@@ -63,7 +63,7 @@ async def test_accounts_of_one_namespace_are_one_user(ask, held):
 async def test_so_many_questions_wait_and_no_more(ask, held):
     waiting = [ask(f"user-{number}") for number in range(module.MOST)]
     await asyncio.sleep(0)
-    with pytest.raises(Denied, match="16 questions wait") as refused:
+    with pytest.raises(Denied, match="16 requests are in progress") as refused:
         await ask("one-more")
     assert refused.value.status == 429
     held.set()

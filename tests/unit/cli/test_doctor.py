@@ -152,7 +152,7 @@ def test_who_may_read_nothing_is_told_what_was_left_out_and_nothing_else(sound):
         for field in dataclasses.fields(Observed)
         if isinstance(getattr(sound, field.name), Read)
     }
-    nobody = Probe(said="nobody leads gpupack-scheduler")
+    nobody = Probe(said="gpupack-scheduler has no leader")
     seen = dataclasses.replace(
         sound, **refused, metrics=nobody, rest=Probe(403, "bob may not"), caller=Probe()
     )
@@ -175,7 +175,7 @@ BROKEN = [
     (parts.parts, {"daemon_sets": Read()}, "gpupack-agent is not installed"),
     (parts.parts, {"daemon_sets": agents(1, 3)}, "ready on 1 of 3 nodes"),
     (parts.parts, {"daemon_sets": agents(0, 0)}, "no node gets an agent"),
-    (parts.leaders, {"leases": Read()}, "nobody leads gpupack-operator"),
+    (parts.leaders, {"leases": Read()}, "gpupack-operator has no leader"),
     (
         parts.leaders,
         {"leases": Read((lease("gpupack-operator", seconds_ago=60), lease("gpupack-scheduler")))},

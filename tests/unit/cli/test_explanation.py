@@ -33,7 +33,7 @@ def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
         "  16 GPUs are missing",
         "  Number 3 of 7 that wait in the cluster.",
         "  Ahead of it: team/j0, team/j1, team/j2, team/j3, team/j4 and 2 more",
-        "  Foreseen to start within 10m",
+        "  Expected to start within 10m",
         "  2 of other namespaces are ahead of it",
         "What would help:",
         "  - 4 GPUs less per worker",
@@ -150,7 +150,7 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
         "It would start now",
         "  worker 0: a, GPU index 3 (40%, 1 GiB)",
         "  worker 1: b",
-        "  Stopped for it: team/small, 1 of another namespace",
+        "  Would preempt: team/small, 1 of another namespace",
     ]
 
 
