@@ -29,6 +29,7 @@ from time import perf_counter_ns, thread_time_ns
 from gpupack_core import (
     POLICIES,
     Cluster,
+    DemandForecast,
     Device,
     DeviceUuid,
     Gang,
@@ -36,13 +37,12 @@ from gpupack_core import (
     MiB,
     MilliCpu,
     MilliGpu,
-    Mix,
     Node,
     NodeName,
-    Outlook,
     Placement,
     Policy,
     Request,
+    RequestMix,
     Share,
     decide,
     plan_gang,
@@ -86,7 +86,7 @@ class Workload:
         self.cluster = Cluster(node(number) for number in range(nodes))
         kinds = [request(self.rng) for _ in range(KINDS)]
         weights = [1 / (1 + number) for number in range(KINDS)]
-        self.mix = Mix.of(zip(kinds, weights, strict=True))
+        self.mix = RequestMix.of(zip(kinds, weights, strict=True))
         self._demands = [d.request for d in self.mix.demands]
         self._weights = [d.weight for d in self.mix.demands]
         self._holders: deque[Holder] = deque()
@@ -152,7 +152,7 @@ def cold(load: Workload, policy: Policy, watch: Stopwatch) -> Iterator[float]:
     """Each decision the first of its kind."""
     load.cluster.room.forget()
     for number, kind in enumerate(load.mix.demands):
-        fresh = policy.informed(Outlook(load.mix))
+        fresh = policy.informed(DemandForecast(load.mix))
         decide(load.cluster, Request(gpus=1, cpu=MilliCpu(number)), fresh)
         yield watch.time(lambda: decide(load.cluster, kind.request, fresh))[0]  # noqa: B023
 
@@ -161,7 +161,7 @@ def measure(size: int, policies: list[str], decisions: int, watch: Stopwatch) ->
     """All figures of one size."""
     load = Workload(size)
     for name in policies:
-        informed = policy_named(name).informed(Outlook(load.mix))
+        informed = policy_named(name).informed(DemandForecast(load.mix))
         times = list(islice(stream(load, informed, watch), decisions + KINDS))[KINDS:]
         watch.report(f"decide     {size:6} nodes x 8  {name}", times)
         times = list(islice(cold(load, policy_named(name), watch), 40))

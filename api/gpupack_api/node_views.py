@@ -10,7 +10,7 @@ import gpupack_core as core
 from gpupack.training_config import gigabytes
 from gpupack_api.readings.reading import NOT_READ, NOTHING, Reading
 from gpupack_core.arrays import ABSENT, Arrays
-from gpupack_core.blocks import torn
+from gpupack_core.free_blocks import fragmented_fraction
 
 PERCENT: Final = 100.0
 
@@ -182,7 +182,7 @@ class NodeViews:
 
 def fragmentation(arrays: Arrays) -> float:
     """Return the percent of the free GPUs outside free blocks of the largest node's size."""
-    return round(torn(arrays) * PERCENT, 1)
+    return round(fragmented_fraction(arrays) * PERCENT, 1)
 
 
 def _device(

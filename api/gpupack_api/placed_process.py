@@ -66,7 +66,7 @@ def placed_process(
 
 def visible_device(uuid: str, cluster: core.Cluster) -> Visible | None:
     """Return the known data of a GPU or MIG slice; None: no node lists it."""
-    home = cluster.home_of(core.DeviceUuid(uuid))
+    home = cluster.node_of_device(core.DeviceUuid(uuid))
     node = cluster.node(home) if home else None
     device = next((each for each in node.devices if each.uuid == uuid), None) if node else None
     return Visible(uuid, device.model, device.memory) if device else None

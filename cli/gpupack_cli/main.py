@@ -121,7 +121,7 @@ def _told(error: Exception) -> int:
         first = error.subgroup(OutputEnded) or error
         return _told(first.exceptions[0])
     if isinstance(error, OutputEnded):
-        return gpupack_terminal.status_of(error, program=NAME)
+        return gpupack_terminal.exit_status(error, program=NAME)
     if isinstance(error, click.ClickException):
         error.show()
         return error.exit_code

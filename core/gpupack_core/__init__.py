@@ -8,6 +8,8 @@ Placement ─ take, adopt ─────┘  plan_gang(cluster, gang, policy) �
 from gpupack_core.arrays import Arrays, BoolArray, FloatArray, IntArray
 from gpupack_core.cluster import Cluster, Free
 from gpupack_core.decide import Ranked, choose, decide, explain, nearly, rank
+from gpupack_core.demand_forecast import Demand, DemandForecast, RequestMix
+from gpupack_core.demand_forecast_document import dump_forecast, load_forecast
 from gpupack_core.errors import (
     AlreadyHeld,
     CoreError,
@@ -29,17 +31,15 @@ from gpupack_core.errors import (
 )
 from gpupack_core.extended import MAX_AMOUNT, NO_AMOUNTS, Amounts, amounts
 from gpupack_core.gang import choose_gang, plan_gang, why_not
-from gpupack_core.learner import Learner
-from gpupack_core.miss import Miss, Resource
+from gpupack_core.learner import DemandLearner
+from gpupack_core.miss import NearestMiss, Resource
 from gpupack_core.model import MAX_SPEED, USUAL_SPEED, Device, Effect, Health, Node, Taint
 from gpupack_core.models import matches_model, require_model
-from gpupack_core.outlook import Demand, Mix, Outlook
-from gpupack_core.outlook_document import dump_outlook, load_outlook
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.policies import DEFAULT_POLICY, POLICIES, policy_named
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Count, Reason, Refusal
-from gpupack_core.refuse import never_fits
+from gpupack_core.refusals import never_fits
 from gpupack_core.request import REPLICA, Gang, Interconnect, Request, Share, Slices, Spread
 from gpupack_core.selector import (
     NodeSelector,
@@ -78,6 +78,8 @@ __all__ = [
     "CoreError",
     "Count",
     "Demand",
+    "DemandForecast",
+    "DemandLearner",
     "Device",
     "DeviceUuid",
     "DuplicateDevice",
@@ -98,19 +100,16 @@ __all__ = [
     "InvalidScores",
     "InvalidSelector",
     "InvalidSnapshot",
-    "Learner",
     "LedgerConflict",
     "MiB",
     "MilliCpu",
     "MilliGpu",
-    "Miss",
-    "Mix",
+    "NearestMiss",
     "Node",
     "NodeName",
     "NodeSelector",
     "NotHeld",
     "Operator",
-    "Outlook",
     "OverAllocated",
     "Placement",
     "Policy",
@@ -118,6 +117,7 @@ __all__ = [
     "Reason",
     "Refusal",
     "Request",
+    "RequestMix",
     "Requirement",
     "Resource",
     "Share",
@@ -135,10 +135,10 @@ __all__ = [
     "choose_gang",
     "decide",
     "dump",
-    "dump_outlook",
+    "dump_forecast",
     "explain",
     "load",
-    "load_outlook",
+    "load_forecast",
     "matches_model",
     "memory_text",
     "nearly",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 Reaches = Callable[[int, int], bool]
 
 
-def connected(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
+def connected_groups(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
     """Group GPUs that reach each other over NVLink, also through other GPUs, by union-find.
 
     Args:

@@ -26,8 +26,8 @@ from gpupack_core.holdings import Holdings
 from gpupack_core.masks import SelectorMasks
 from gpupack_core.memo import RowMemo
 from gpupack_core.model import MAX_PODS, Device, Health, Node, Taint
-from gpupack_core.narrowed import NarrowedViews
 from gpupack_core.placement import Grant, Placement
+from gpupack_core.resource_views import ResourceViews
 from gpupack_core.table import Table
 from gpupack_core.taints import TaintSets
 from gpupack_core.units import WHOLE_GPU, DeviceUuid, Holder, MiB, MilliGpu, NodeName
@@ -89,7 +89,7 @@ class Cluster:
         The table has at most as many entries as there are groups that placements name."""
         self.selectors = SelectorMasks()
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
-        self.narrowed = NarrowedViews()
+        self.narrowed = ResourceViews()
         self._ideal: Cluster | None = None
         self.is_emptied = False
         """Whether this is an answer of `emptied`, which shows no current figures."""
@@ -198,7 +198,7 @@ class Cluster:
         """Return the holder's placement; None: it holds nothing."""
         return self._holdings.of(holder)
 
-    def home_of(self, uuid: DeviceUuid) -> NodeName | None:
+    def node_of_device(self, uuid: DeviceUuid) -> NodeName | None:
         """Return the node that has the device; None: no node has it."""
         return self._device_node.get(uuid)
 
@@ -209,7 +209,9 @@ class Cluster:
     def holders_of(self, *, node: NodeName, uuid: DeviceUuid) -> tuple[Holder, ...]:
         """Return the holders of the device or of a share of it, in the inventory or not."""
         held = self._holdings.on(node).items()
-        return tuple(who for who, what in held if any(g.uuid == uuid for g in what.devices))
+        return tuple(
+            holder for holder, placement in held if any(g.uuid == uuid for g in placement.devices)
+        )
 
     def free_devices(self, name: NodeName) -> tuple[Free, ...]:
         """Return what is free on each device, by index; 0 on a device that takes no new work."""
@@ -238,10 +240,10 @@ class Cluster:
         """Return an independent copy for what-if questions, usable in any thread."""
         twin = copy(self)
         vars(twin).update({name: getattr(self, name).copy() for name in _OWN}, _ideal=None)
-        twin.selectors, twin.narrowed = self.selectors.copy(self.row_nodes), NarrowedViews()
+        twin.selectors, twin.narrowed = self.selectors.copy(self.row_nodes), ResourceViews()
         return twin
 
-    def learn(self, fork: "Cluster") -> None:
+    def copy_figures(self, fork: "Cluster") -> None:
         """Take over the figures that a fork computed.
 
         The figures of rows that have changed since are computed again.
@@ -256,12 +258,12 @@ class Cluster:
         """
         return self._overlay(self.arrays.overlay())
 
-    def suppose_free(self, placement: Placement) -> None:
+    def assume_free(self, placement: Placement) -> None:
         """Free a placement on an overlay, as if its holder in the original were gone."""
         self._book(placement, sign=-1)
 
-    def suppose_held(self, placement: Placement) -> None:
-        """Hold a placement on an overlay: the reverse of suppose_free."""
+    def assume_held(self, placement: Placement) -> None:
+        """Hold a placement on an overlay: the reverse of assume_free."""
         self._book(placement, sign=1)
 
     def emptied(self) -> "Cluster":

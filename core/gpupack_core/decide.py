@@ -20,15 +20,15 @@ from gpupack_core.cluster import Cluster
 from gpupack_core.devices import choose_devices
 from gpupack_core.errors import InvalidScores
 from gpupack_core.feasibility import eligible_devices, worker_slots
-from gpupack_core.miss import Miss
+from gpupack_core.miss import NearestMiss
 from gpupack_core.model import Device
 from gpupack_core.nearest import nearest_rows
 from gpupack_core.placement import Grant, Placement
 from gpupack_core.policies.policy import Policy
 from gpupack_core.reasons import Reason, Refusal
-from gpupack_core.refuse import never_fits, node_reasons, refusal
+from gpupack_core.refusals import never_fits, node_reasons, refusal
 from gpupack_core.request import Request
-from gpupack_core.serving import only_sound, seen_for
+from gpupack_core.serving import view_for, with_healthy_only
 from gpupack_core.units import WHOLE_GPU, NodeName
 
 _FEW = 64
@@ -70,7 +70,7 @@ def choose(
     The reason costs several times as much as the decision.
     """
     names = None if candidates is None else tuple(candidates)
-    sound = only_sound(cluster, request)
+    sound = with_healthy_only(cluster, request)
     placement = None if sound is None else _choose(cluster, sound, policy, names)
     return placement or _choose(cluster, request, policy, names)
 
@@ -88,7 +88,7 @@ def rank(
     if candidates is not None:
         among = cluster.among(candidates)[rows]
         rows, scores = rows[among], scores[among]
-    sound = only_sound(cluster, request)
+    sound = with_healthy_only(cluster, request)
     last = np.zeros(len(rows)) if sound is None else worker_slots(cluster, sound)[rows] < 1
     best_first = np.lexsort((cluster.arrays.order[rows], -scores, last))
     ordered = zip(rows[best_first].tolist(), scores[best_first].tolist(), strict=True)
@@ -114,7 +114,7 @@ def explain(
 
 def nearly(
     cluster: Cluster, request: Request, *, candidates: Iterable[NodeName] | None = None
-) -> tuple[Miss | None, frozenset[NodeName]]:
+) -> tuple[NearestMiss | None, frozenset[NodeName]]:
     """Return the nearest miss of a request that fits nowhere, and the nodes that would fit."""
     found = nearest_rows(cluster, request, cluster.among(candidates))
     if found is None:
@@ -134,7 +134,7 @@ def scores_of(cluster: Cluster, request: Request, policy: Policy, rows: IntArray
     """
     if not len(rows):
         return np.zeros(0)
-    scores = policy.score(seen_for(cluster, request), request, rows)
+    scores = policy.score(view_for(cluster, request), request, rows)
     if getattr(scores, "shape", None) != rows.shape or scores.dtype.kind not in "fiu":
         raise InvalidScores(
             f"policy {policy.name} scores {len(rows)} nodes by {scores!r:.60}; give an array of as "
@@ -164,7 +164,7 @@ def place(
     eligible = eligible_devices(cluster, request, at=row)
     if among is not None:
         eligible = among if eligible is None else eligible & among
-    columns = choose_devices(seen_for(cluster, request), row, request, eligible, policy)
+    columns = choose_devices(view_for(cluster, request), row, request, eligible, policy)
     grants = tuple(_grant(devices[column], request) for column in columns)
     return Placement(
         cluster.name_at(row), grants, request.cpu, request.memory, extended=request.extended

@@ -51,10 +51,10 @@ def choose_devices(
     free = arrays.free_milli[row].tolist()
     idle = [c for c in allowed if free[c] == WHOLE_GPU]
     chosen = _whole(arrays, row, idle, request.gpus)
-    return _quickest(arrays, row, idle, chosen) if policy.quickest else chosen
+    return _fastest(arrays, row, idle, chosen) if policy.prefers_fastest else chosen
 
 
-def _quickest(arrays: Arrays, row: int, idle: Columns, chosen: tuple[int, ...]) -> tuple[int, ...]:
+def _fastest(arrays: Arrays, row: int, idle: Columns, chosen: tuple[int, ...]) -> tuple[int, ...]:
     """Return as many of the fastest GPUs, or `chosen` if those span fewer cliques."""
     speeds, numbers = arrays.speed[row].tolist(), arrays.clique[row].tolist()
     slowest = sorted((speeds[c] for c in idle), reverse=True)[len(chosen) - 1]
@@ -80,7 +80,7 @@ def tightest_clique(
 def _for_share(arrays: Arrays, row: int, request: Request, allowed: Columns, policy: Policy) -> int:
     milli, memory = arrays.free_milli[row].tolist(), arrays.free_memory[row].tolist()
     slots, share = arrays.free_shares[row].tolist(), request.share
-    fits = [c for c in allowed if share and _has_room(milli[c], memory[c], slots[c], share)]
+    fits = [c for c in allowed if share and _fits(milli[c], memory[c], slots[c], share)]
     chosen = policy.share_column(arrays, request, row, fits)
     if milli[chosen] < WHOLE_GPU:
         return chosen
@@ -93,7 +93,7 @@ def _for_share(arrays: Arrays, row: int, request: Request, allowed: Columns, pol
     return _whole(arrays, row, alike, 1)[0]
 
 
-def _has_room(milli: int, memory: int, slots: int, share: Share) -> bool:
+def _fits(milli: int, memory: int, slots: int, share: Share) -> bool:
     return milli >= share.milli and memory >= share.memory and slots > 0
 
 
@@ -107,7 +107,7 @@ def _whole(arrays: Arrays, row: int, idle: Columns, gpus: int) -> tuple[int, ...
         size = min(map(len, enough))
         ways = (_fewest_numa_nodes(c, gpus, numa) for c in enough if len(c) == size)
     else:
-        ways = (_drawn(way, gpus, numa) for way in _ways(cliques, gpus))
+        ways = (_choose_from_cliques(way, gpus, numa) for way in _ways(cliques, gpus))
     return min(ways, key=lambda chosen: (len({numa[c] for c in chosen}), chosen))
 
 
@@ -147,7 +147,7 @@ def _needed_sizes(sizes: Sequence[int], gpus: int) -> Sequence[int]:
     return kept
 
 
-def _drawn(cliques: list[Columns], gpus: int, numa: Sequence[int]) -> tuple[int, ...]:
+def _choose_from_cliques(cliques: list[Columns], gpus: int, numa: Sequence[int]) -> tuple[int, ...]:
     """Return all GPUs of these cliques but the rest, which stays where it saves NUMA nodes."""
     rest = sum(map(len, cliques)) - gpus
     if not rest:

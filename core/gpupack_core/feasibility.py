@@ -102,23 +102,23 @@ def _of_kind(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolAr
     """Return eligible_devices without regard to groups of shares."""
     a, eligible = cluster.arrays, serving_devices(cluster, request, at)
     if request.slices is not None:
-        of_profile = _asked_profile(cluster, request.slices)[a.profile[at]]
+        of_profile = _of_requested_profile(cluster, request.slices)[a.profile[at]]
         eligible = of_profile if eligible is None else eligible & of_profile
     if request.models:
-        of_model = _asked_models(cluster, request, at)
+        of_model = _of_requested_model(cluster, request, at)
         eligible = of_model if eligible is None else eligible & of_model
     if request.min_memory:
         large = a.memory[at] >= request.min_memory
         eligible = large if eligible is None else eligible & large
     if request.share is not None and request.share.limited:
         eligible = a.limits[at] if eligible is None else eligible & a.limits[at]
-    if request.sound:
+    if request.healthy_only:
         sound = a.health[at] == Health.HEALTHY
         eligible = sound if eligible is None else eligible & sound
     return eligible
 
 
-def _asked_models(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray:
+def _of_requested_model(cluster: Cluster, request: Request, at: int | Rows = ALL) -> BoolArray:
     """Return the GPUs, or slices if these are requested, of a requested model.
 
     The name of a slice's model is that of the GPU that it is cut from; its memory is its own.
@@ -131,7 +131,7 @@ def _asked_models(cluster: Cluster, request: Request, at: int | Rows = ALL) -> B
     return np.append(kinds_mask(request.models, a.kinds), False)[a.kind[at]]
 
 
-def _asked_profile(cluster: Cluster, slices: Slices) -> BoolArray:
+def _of_requested_profile(cluster: Cluster, slices: Slices) -> BoolArray:
     """Return one truth value per profile number; the last one stands for ABSENT."""
     return np.append(cluster.profiles.where(lambda profile: profile == slices.profile), False)
 
@@ -163,7 +163,7 @@ def device_slots(cluster: Cluster, request: Request, at: Rows) -> IntArray:
 
 def reasons(cluster: Cluster, request: Request) -> list[Check]:
     """Return the checks in a fixed order; a node's reason is the first check that it fails."""
-    parts = (_node_checks, _gpu_checks, _extended_checks, _load)
+    parts = (_node_checks, _gpu_checks, _extended_checks, _usage_checks)
     return [check for part in parts for check in part(cluster, request)]
 
 
@@ -267,32 +267,32 @@ def _gpu_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     if not request.needs_gpu:
         return
     a, needed = cluster.arrays, request.devices
-    yield Check(Reason.NO_GPUS, _nowhere(a.health != ABSENT))
+    yield Check(Reason.NO_GPUS, _is_absent(a.health != ABSENT))
     yield Check(Reason.RESOURCE_NAME_MISMATCH, ~serving_nodes(cluster, request))
     here: BoolArray = a.capacity > 0
     lacks, lacking = Reason.ONLY_MIG_SLICES, a.gpus == 0
     if request.slices is not None:
-        here = _asked_profile(cluster, request.slices)[a.profile]
-        lacks, lacking = Reason.MIG_PROFILE_MISMATCH, _nowhere(here)
+        here = _of_requested_profile(cluster, request.slices)[a.profile]
+        lacks, lacking = Reason.MIG_PROFILE_MISMATCH, _is_absent(here)
     serving = serving_devices(cluster, request)
     if serving is not None:
         here = here & serving
-        lacking = _nowhere(here)
+        lacking = _is_absent(here)
     if request.slices is None:
-        replicas = _asked_profile(cluster, Slices(REPLICA))[a.profile]
+        replicas = _of_requested_profile(cluster, Slices(REPLICA))[a.profile]
         shared = replicas if serving is None else replicas & serving
-        yield Check(Reason.ONLY_REPLICAS, lacking & ~_nowhere(shared))
+        yield Check(Reason.ONLY_REPLICAS, lacking & ~_is_absent(shared))
     yield Check(lacks, lacking)
     if request.models:
-        here = here & _asked_models(cluster, request)
-        yield Check(Reason.MODEL_MISMATCH, _nowhere(here))
+        here = here & _of_requested_model(cluster, request)
+        yield Check(Reason.MODEL_MISMATCH, _is_absent(here))
     if request.share is not None and request.share.limited:
         here = here & a.limits
-        yield Check(Reason.NO_LIMITED_SHARES, _nowhere(here))
+        yield Check(Reason.NO_LIMITED_SHARES, _is_absent(here))
     least = max(request.min_memory, request.share.memory if request.share else 0)
     largest = (a.memory * here).max(axis=1, initial=0)
     here = here & (a.memory >= least)
-    yield Check(Reason.GPU_MEMORY_TOO_SMALL, _nowhere(here), largest)
+    yield Check(Reason.GPU_MEMORY_TOO_SMALL, _is_absent(here), largest)
     yield Check(Reason.TOO_FEW_GPUS, _per_node(here) < needed, _per_node(here))
     if request.needs_clique:
         yield Check(Reason.NO_NVLINK_CLIQUE, _clique_slots(a, here, needed) < 1)
@@ -324,7 +324,7 @@ def _too_few(a: Arrays, request: Request, devices: BoolArray, reason: Reason) ->
     return Check(reason, slots < 1, count)
 
 
-def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
+def _usage_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
     """Yield checks of what the present holders use."""
     a, eligible = cluster.arrays, eligible_devices(cluster, request)
     if request.share is not None:
@@ -333,10 +333,10 @@ def _load(cluster: Cluster, request: Request) -> Iterator[Check]:
         fitting = _fits(a, request.share, alike)
         beside = np.where(most >= request.share.milli, a.free_memory, 0).max(axis=1, initial=0)
         percent = most.max(axis=1, initial=0)
-        yield Check(Reason.SHARE_DOES_NOT_FIT, _nowhere(fitting), percent, (beside,))
+        yield Check(Reason.SHARE_DOES_NOT_FIT, _is_absent(fitting), percent, (beside,))
         fitting = fitting if eligible is None else fitting & eligible
-        yield Check(Reason.SHARED_BY_OTHERS, _nowhere(fitting))
-        yield Check(Reason.TOO_MANY_SHARES, _nowhere(fitting & (a.free_shares > 0)))
+        yield Check(Reason.SHARED_BY_OTHERS, _is_absent(fitting))
+        yield Check(Reason.TOO_MANY_SHARES, _is_absent(fitting & (a.free_shares > 0)))
     elif request.devices:
         idle = _per_node(idle_of(a, request, eligible))
         slots = _device_slots(a, request, eligible)
@@ -362,7 +362,7 @@ def _quotient(free: IntArray, asked: int) -> IntArray:
     return free // asked if asked else np.full(len(free), UNLIMITED)
 
 
-def _nowhere(per_device: BoolArray) -> BoolArray:
+def _is_absent(per_device: BoolArray) -> BoolArray:
     none: BoolArray = _per_node(per_device) == 0
     return none
 

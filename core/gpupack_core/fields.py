@@ -12,8 +12,8 @@ from typing import Any
 
 from gpupack_core.errors import InvalidSnapshot
 
-_LONGEST_SHOWN = 80
-_BIGGEST = 1 << 50
+_MAX_SHOWN_CHARACTERS = 80
+_MAX_NUMBER = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Fields:
         """Return the path of a field."""
         return f"{self.path}.{name}" if self.path else name
 
-    def only(self, *known: str) -> None:
+    def reject_unknown(self, *known: str) -> None:
         """Raise InvalidSnapshot for a field that is none of these."""
         for name in self.values:
             if name not in known:
@@ -51,52 +51,54 @@ class Fields:
         """Return the text of a field; without a default it is required and must not be empty."""
         value = self._value(name, default)
         if not isinstance(value, str):
-            raise self.wrong(name, "is not a text")
+            raise self.error(name, "is not a text")
         if not value and default is None:
-            raise self.wrong(name, "is empty")
+            raise self.error(name, "is empty")
         return value
 
     def one_of(self, name: str, choices: Mapping[str, Any], default: str) -> Any:
         """Return the choice that the field's text names."""
         value = self.text(name, default)
         if value not in choices:
-            raise self.wrong(name, f"is none of {', '.join(choices)}")
+            raise self.error(name, f"is none of {', '.join(choices)}")
         return choices[value]
 
-    def truth(self, name: str, *, default: bool) -> bool:
+    def boolean(self, name: str, *, default: bool) -> bool:
         """Return the truth value of a field."""
         value = self._value(name, default)
         if not isinstance(value, bool):
-            raise self.wrong(name, "is neither true nor false")
+            raise self.error(name, "is neither true nor false")
         return value
 
     def number(
-        self, name: str, default: int | None = None, *, least: int = 0, most: int = _BIGGEST
+        self, name: str, default: int | None = None, *, minimum: int = 0, maximum: int = _MAX_NUMBER
     ) -> int:
         """Return a whole number; without a default the field is required."""
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(name, "is not a whole number")
-        if value < least:
-            raise self.wrong(name, _TOO_SMALL.get(least, f"is below {least}"))
-        if value > most:
-            raise self.wrong(name, f"is above {most}")
+            raise self.error(name, "is not a whole number")
+        if value < minimum:
+            raise self.error(name, _TOO_SMALL.get(minimum, f"is below {minimum}"))
+        if value > maximum:
+            raise self.error(name, f"is above {maximum}")
         return value
 
-    def number_or_none(self, name: str, *, least: int = 0, most: int = _BIGGEST) -> int | None:
+    def number_or_none(
+        self, name: str, *, minimum: int = 0, maximum: int = _MAX_NUMBER
+    ) -> int | None:
         """Return a whole number; None if the field is null or absent."""
         absent = self.values.get(name) is None
-        return None if absent else self.number(name, least=least, most=most)
+        return None if absent else self.number(name, minimum=minimum, maximum=maximum)
 
     def texts(self, name: str) -> dict[str, str]:
         """Return an object of texts; {} if the field is absent."""
         fields = Fields.of(self._value(name, {}), self.at(name))
         return {key: fields.text(key, "") for key in fields.values}
 
-    def numbers(self, name: str, *, most: int = _BIGGEST) -> dict[str, int]:
+    def numbers(self, name: str, *, maximum: int = _MAX_NUMBER) -> dict[str, int]:
         """Return an object of whole numbers; {} if the field is absent."""
         fields = Fields.of(self._value(name, {}), self.at(name))
-        return {key: fields.number(key, most=most) for key in fields.values}
+        return {key: fields.number(key, maximum=maximum) for key in fields.values}
 
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a list of non-empty texts; () if the field is absent."""
@@ -107,14 +109,14 @@ class Fields:
                 raise InvalidSnapshot(f"{path}: {_shown(value)} is not a text, or empty")
         return tuple(values)
 
-    def wrong(self, name: str, what: str) -> InvalidSnapshot:
+    def error(self, name: str, what: str) -> InvalidSnapshot:
         """Return the error about a field's value."""
         return InvalidSnapshot(f"{self.at(name)}: {_shown(self.values.get(name))} {what}")
 
     def _list(self, name: str, default: tuple[Any, ...] | None) -> list[Any] | tuple[Any, ...]:
         value = self._value(name, default)
         if not isinstance(value, list | tuple):
-            raise self.wrong(name, "is not a list")
+            raise self.error(name, "is not a list")
         return value
 
     def _value(self, name: str, default: object) -> Any:
@@ -130,4 +132,4 @@ _TOO_SMALL = {0: "is negative", 1: "is not positive"}
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

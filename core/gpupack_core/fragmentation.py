@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpupack_core.arrays import MIXED, Arrays, FloatArray, IntArray, Kind
+from gpupack_core.demand_forecast import RequestMix
 from gpupack_core.memo import RowMemo, Rows
 from gpupack_core.models import matches_model
-from gpupack_core.outlook import Mix
 from gpupack_core.request import Request
 from gpupack_core.units import WHOLE_GPU
 
@@ -58,7 +58,7 @@ class Fragmentation:
     useful capacity of idle GPUs for demands for whole GPUs, by their number.
     """
 
-    def __init__(self, mix: Mix) -> None:
+    def __init__(self, mix: RequestMix) -> None:
         sum_ = sum(demand.weight for demand in mix.demands)
         demands = [(d.request, max(1, round(d.weight / sum_ * UNIT))) for d in mix.demands]
         self.total = sum(weight for _, weight in demands)
@@ -94,7 +94,7 @@ class Fragmentation:
 
     def useful(self, view: Arrays) -> Parts:
         """Return the free capacity less F of each row; the answer must not be changed."""
-        self.meet(view.kinds.values, view.shape[1])
+        self.extend_tables(view.kinds.values, view.shape[1])
         compute = lambda rows: self._useful_now(view, rows)  # noqa: E731
         return self._useful.of("useful", view.version, compute)
 
@@ -147,7 +147,7 @@ class Fragmentation:
         """Return the useful capacity of idle GPUs for demands for whole GPUs, by their number."""
         return self._wholes.take(line * self._width + idle)
 
-    def meet(self, kinds: Sequence[Kind], columns: int) -> None:
+    def extend_tables(self, kinds: Sequence[Kind], columns: int) -> None:
         """Extend the tables for new kinds of GPUs and for nodes with more GPUs."""
         if columns >= self._width or len(self._groups) > 2 * len(kinds) + _SPARE_GROUPS:
             self._clear(max(columns, self._width - 1))

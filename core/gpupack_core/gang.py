@@ -30,10 +30,10 @@ from gpupack_core.feasibility import (
 from gpupack_core.nearest import nearest_gang
 from gpupack_core.placement import Placement
 from gpupack_core.policies.policy import Policy
-from gpupack_core.reasons import Refusal, counted, request_text
-from gpupack_core.refuse import limit, refusal
+from gpupack_core.reasons import Refusal, count_text, request_text
+from gpupack_core.refusals import most_frequent_reason, refusal
 from gpupack_core.request import Gang, Request, Spread
-from gpupack_core.serving import only_sound
+from gpupack_core.serving import with_healthy_only
 from gpupack_core.units import Holder, NodeName
 
 
@@ -47,9 +47,9 @@ def plan_gang(
     """Return the placement of each worker, by its index; the given cluster is not changed."""
     names = None if candidates is None else tuple(candidates)
     among = cluster.among(names)
-    room = _room(cluster, gang) * among
-    fitting = min(_reach(room, gang.spread.most_nodes), gang.workers)
-    plan = _Plan(cluster.overlay(), gang, policy, room, workers=fitting)
+    slots = _slots_by_row(cluster, gang) * among
+    fitting = min(_max_workers(slots, gang.spread.node_limit), gang.workers)
+    plan = _Plan(cluster.overlay(), gang, policy, slots, workers=fitting)
     placements = tuple(plan.next_worker() for _ in range(fitting))
     if fitting == gang.workers:
         return by_node(placements)
@@ -59,10 +59,10 @@ def plan_gang(
         candidates=names,
         gang=_missing(cluster, gang, fitting),
         never=never_fits(cluster, gang),
-        nearest=nearest_gang(gang.request, lambda less: _fits(cluster, gang, less, among)),
+        nearest=nearest_gang(gang.request, lambda less: _would_fit(cluster, gang, less, among)),
     )
-    beside = limit(plan.cluster, gang.request, candidates=names)
-    return dataclasses.replace(refused, placed=fitting, limit=beside)
+    limit = most_frequent_reason(plan.cluster, gang.request, candidates=names)
+    return dataclasses.replace(refused, placed=fitting, limit=limit)
 
 
 def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> Refusal | None:
@@ -83,10 +83,10 @@ def choose_gang(
 
     The reason costs several times as much as the plan.
     """
-    room = _room(cluster, gang) * cluster.among(candidates)
-    if _reach(room, gang.spread.most_nodes) < gang.workers:
+    slots = _slots_by_row(cluster, gang) * cluster.among(candidates)
+    if _max_workers(slots, gang.spread.node_limit) < gang.workers:
         return None
-    plan = _Plan(cluster.overlay(), gang, policy, room, workers=gang.workers)
+    plan = _Plan(cluster.overlay(), gang, policy, slots, workers=gang.workers)
     return by_node([plan.next_worker() for _ in range(gang.workers)])
 
 
@@ -109,61 +109,63 @@ class _Plan:
     """
 
     def __init__(
-        self, cluster: Cluster, gang: Gang, policy: Policy, room: IntArray, *, workers: int
+        self, cluster: Cluster, gang: Gang, policy: Policy, slots: IntArray, *, workers: int
     ) -> None:
         self.cluster = cluster
         self._request, self._policy, self._gang = gang.request, policy, gang
-        self._max_nodes, self._workers = gang.spread.most_nodes, workers
+        self._max_nodes, self._workers = gang.spread.node_limit, workers
         self._same_clique = gang.spread.same_clique
         self._clique: BoolArray | None = None
-        self._room, self._slots = room, room.copy()
-        self._sound = self._prefer_sound(workers)
-        self._sound_slots = self._slots_of_sound()
-        self._used = np.zeros(len(room), np.bool_)
+        self._slots_at_first, self._slots = slots, slots.copy()
+        self._healthy_request = self._prefer_healthy(workers)
+        self._healthy_slots = self._slots_on_healthy()
+        self._used = np.zeros(len(slots), np.bool_)
         self._placed = 0
-        rows = np.flatnonzero(room)
-        self._scores = np.zeros(len(room))
+        rows = np.flatnonzero(slots)
+        self._scores = np.zeros(len(slots))
         if not policy.relative:
             self._scores[rows] = self._score(rows)
 
     def next_worker(self) -> Placement:
         allowed = self._allowed()
-        preferred = allowed & (self._sound_slots > 0)
+        preferred = allowed & (self._healthy_slots > 0)
         rows = np.flatnonzero(preferred if preferred.any() else allowed)
         row = best_row(self.cluster.arrays, rows, self._scores_of(rows))
         if self._same_clique and self._clique is None:
             self._clique = self._clique_on(row)
-        request = self._sound if self._sound and preferred[row] else self._request
+        request = (
+            self._healthy_request if self._healthy_request and preferred[row] else self._request
+        )
         placement = place(self.cluster, row, request, self._policy, among=self._clique)
         self.cluster.take(Holder(f"planned worker {self._placed}"), placement)
         self._placed += 1
         self._slots[row] -= 1
-        self._sound_slots = self._slots_of_sound()
+        self._healthy_slots = self._slots_on_healthy()
         self._used[row] = True
         if self._slots[row] and not self._policy.relative:
             self._scores[row] = self._score(np.array([row]))[0]
         return placement
 
-    def _prefer_sound(self, workers: int) -> Request | None:
+    def _prefer_healthy(self, workers: int) -> Request | None:
         """Prefer healthy devices; for a clique either for all workers or for none.
 
         None: there is nothing to prefer, or the choice is made for all workers.
         """
-        sound = only_sound(self.cluster, self._request)
+        sound = with_healthy_only(self.cluster, self._request)
         if sound is None or not self._same_clique:
             return sound
-        room = _room(self.cluster, dataclasses.replace(self._gang, request=sound)) * (
-            self._room > 0
+        room = _slots_by_row(self.cluster, dataclasses.replace(self._gang, request=sound)) * (
+            self._slots_at_first > 0
         )
-        if _reach(room, self._max_nodes) >= workers:
-            self._request, self._room, self._slots = sound, room, room.copy()
+        if _max_workers(room, self._max_nodes) >= workers:
+            self._request, self._slots_at_first, self._slots = sound, room, room.copy()
         return None
 
-    def _slots_of_sound(self) -> IntArray:
+    def _slots_on_healthy(self) -> IntArray:
         """Return the slots on healthy devices; only rows that have changed are computed again."""
-        if self._sound is None:
+        if self._healthy_request is None:
             return np.zeros_like(self._slots)
-        return worker_slots(self.cluster, self._sound)
+        return worker_slots(self.cluster, self._healthy_request)
 
     def _scores_of(self, rows: IntArray) -> FloatArray:
         return self._score(rows) if self._policy.relative else self._scores[rows]
@@ -186,12 +188,12 @@ class _Plan:
         addable = self._max_nodes - int(self._used.sum())
         if addable < 1:
             return has_room & self._used
-        needed = self._workers - int(self._room[self._used].sum())
-        others = _reach(np.where(self._used, 0, self._room), addable - 1)
-        return has_room & (self._used | (self._room + others >= needed))
+        needed = self._workers - int(self._slots_at_first[self._used].sum())
+        others = _max_workers(np.where(self._used, 0, self._slots_at_first), addable - 1)
+        return has_room & (self._used | (self._slots_at_first + others >= needed))
 
 
-def _room(cluster: Cluster, gang: Gang) -> IntArray:
+def _slots_by_row(cluster: Cluster, gang: Gang) -> IntArray:
     """Return the number of workers that fit, per row."""
     slots = worker_slots(cluster, gang.request, same_clique=gang.spread.same_clique)
     return _limited(slots, gang)
@@ -202,17 +204,17 @@ def _limited(slots: IntArray, gang: Gang) -> IntArray:
     return np.minimum(slots, 1 if gang.spread.one_worker_per_node else gang.workers)
 
 
-def _reach(room: IntArray, nodes: int | None) -> int:
+def _max_workers(room: IntArray, nodes: int | None) -> int:
     """Return how many workers the largest `nodes` rows take (None: all rows)."""
     if nodes is None or nodes >= len(room):
         return int(room.sum())
     return int(np.partition(room, len(room) - nodes)[len(room) - nodes :].sum()) if nodes else 0
 
 
-def _fits(cluster: Cluster, gang: Gang, request: Request, among: BoolArray) -> bool:
+def _would_fit(cluster: Cluster, gang: Gang, request: Request, among: BoolArray) -> bool:
     """Tell whether the gang would fit with this request instead."""
     slots = fresh_slots(cluster, request, same_clique=gang.spread.same_clique)
-    return _reach(_limited(slots, gang) * among, gang.spread.most_nodes) >= gang.workers
+    return _max_workers(_limited(slots, gang) * among, gang.spread.node_limit) >= gang.workers
 
 
 def never_fits(cluster: Cluster, gang: Gang) -> bool:
@@ -220,13 +222,13 @@ def never_fits(cluster: Cluster, gang: Gang) -> bool:
 
     An empty inventory proves nothing: nodes may be about to report.
     """
-    room = _room(cluster.emptied(), gang)
-    return len(cluster) > 0 and _reach(room, gang.spread.most_nodes) < gang.workers
+    room = _slots_by_row(cluster.emptied(), gang)
+    return len(cluster) > 0 and _max_workers(room, gang.spread.node_limit) < gang.workers
 
 
 def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:
     """Describe the request, how many workers fit, and how many GPUs are missing."""
-    workers = counted(gang.workers, "worker")
+    workers = count_text(gang.workers, "worker")
     each = f"{request_text(gang.request)}{_spread_text(gang.spread)}"
     missing = _missing_devices(cluster, gang)
     fit = "could ever fit" if cluster.is_emptied else "fit now"
@@ -239,16 +241,18 @@ def _missing_devices(cluster: Cluster, gang: Gang) -> str:
     noun = "MIG slice" if gang.request.slices else "GPU"
     idle = idle_devices(cluster, gang.request)
     asked, free = gang.workers * gang.request.devices, int(idle.sum())
-    nodes = counted(int((idle > 0).sum()), "node")
+    nodes = count_text(int((idle > 0).sum()), "node")
     which = noun if cluster.is_emptied else f"free {noun}"
-    stock = f"{counted(free, which)} in {nodes}, {asked} requested"
+    stock = f"{count_text(free, which)} in {nodes}, {asked} requested"
     if free >= asked:
         return f"; enough {noun}s but not where they are needed ({stock})"
     missing = asked - free
-    return f"; {counted(missing, noun)} {'is' if missing == 1 else 'are'} missing ({stock})"
+    return f"; {count_text(missing, noun)} {'is' if missing == 1 else 'are'} missing ({stock})"
 
 
 def _spread_text(spread: Spread) -> str:
-    nodes = "" if spread.max_nodes is None else f" on at most {counted(spread.max_nodes, 'node')}"
+    nodes = (
+        "" if spread.max_nodes is None else f" on at most {count_text(spread.max_nodes, 'node')}"
+    )
     nodes = " in one NVLink clique" if spread.same_clique else nodes
     return f"{nodes}, one per node" if spread.one_worker_per_node else nodes

@@ -17,8 +17,8 @@ from gpupack_core.models import matches_model
 from gpupack_core.selector import NodeSelector, Operator, Requirement, Term
 from gpupack_core.table import Table
 
-_KEPT = 64
-_KEPT_TEXT = 4 << 20
+_MAX_MASKS = 64
+_MAX_TEXT = 4 << 20
 """Maximum number of characters of all selectors that are kept."""
 _FEW_REQUIREMENTS = 16
 """Maximum number of requirements of a selector that is evaluated again for one node; larger ones
@@ -134,7 +134,9 @@ class SelectorMasks:
                 self._index = LabelIndex(nodes)
             mask = self._masks[selector] = self._index.matches(selector, len(nodes))
             self._text += selector.text
-            while len(self._masks) > _KEPT or (self._text > _KEPT_TEXT and len(self._masks) > 1):
+            while len(self._masks) > _MAX_MASKS or (
+                self._text > _MAX_TEXT and len(self._masks) > 1
+            ):
                 self._forget(next(iter(self._masks)))
         self._masks.move_to_end(selector)
         return mask

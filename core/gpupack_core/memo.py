@@ -24,10 +24,10 @@ Rows = IntArray | slice
 ALL = slice(None)
 """All rows; if most have changed, slices are read several times faster than lists of rows."""
 
-KEPT = 512
+MAX_KINDS = 512
 """Maximum number of kinds of request; the least recently used goes first."""
 
-FIGURES = 4_000_000
+MAX_FIGURES = 4_000_000
 """Maximum number of figures in total, at 12 bytes each: fewer kinds if there are many rows."""
 
 
@@ -38,7 +38,7 @@ _NEVER = np.iinfo(np.int64).min
 class RowMemo:
     """One figure per row for each kind of request; bounded, not thread-safe."""
 
-    def __init__(self, dtype: type[np.generic], kept: int = KEPT) -> None:
+    def __init__(self, dtype: type[np.generic], kept: int = MAX_KINDS) -> None:
         self._dtype, self._kept = dtype, kept
         self._kinds: OrderedDict[Hashable, tuple[IntArray, Figures]] = OrderedDict()
 
@@ -84,5 +84,5 @@ class RowMemo:
     def _remember(self, kind: Hashable, version: IntArray, figures: Figures) -> None:
         self._kinds[kind] = version, figures
         self._kinds.move_to_end(kind)
-        while len(self._kinds) > min(self._kept, 1 + FIGURES // max(len(version), 1)):
+        while len(self._kinds) > min(self._kept, 1 + MAX_FIGURES // max(len(version), 1)):
             self._kinds.popitem(last=False)

@@ -73,7 +73,7 @@ class Resource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class NearestMiss:
     """A number of nodes that would fit with less of a resource; 0 nodes: the gang would fit."""
 
     resource: Resource

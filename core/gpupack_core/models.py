@@ -41,7 +41,7 @@ _UNNAMED_FORMS: Final = {
 """Forms of boards that NVIDIA's driver names without a form; it names those of others (PCIe,
 NVL)."""
 
-_LEAST, _MOST = 0.92, 1.04
+_MIN_MEMORY_RATIO, _MAX_MEMORY_RATIO = 0.92, 1.04
 """Bounds of the memory that a GPU shows, by GiB of its data sheet: some sheets count in 10⁹ bytes,
 and ECC takes a part."""
 _MIB_PER_GIB = 1024
@@ -50,12 +50,12 @@ _RESOURCE = re.compile(r"([a-z0-9-]+(?:\.[a-z0-9-]+)+/[A-Za-z0-9._-]+)(?:\s*[:=]
 _COUNT_FIRST = re.compile(r"(\d{1,4})\s*[x\u00d7*]\s*(\S.*)", re.IGNORECASE)
 _COUNT_LAST = re.compile(r"(\S.*?)(?:\s+[x\u00d7]\s*|\s*[:=*]\s*)(\d{1,4})", re.IGNORECASE)
 
-NEAREST = 3
+MAX_NEAREST = 3
 """Number of models that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelAsk:
+class ModelRequest:
     """A model as a user requested it.
 
     Attributes:
@@ -94,7 +94,7 @@ def require_model(text: str) -> None:
 
 
 @lru_cache(maxsize=4096)
-def parse_model(text: str) -> ModelAsk:
+def parse_model(text: str) -> ModelRequest:
     """Parse a model; any text with a word is valid."""
     family, marks, sizes = [], [], []
     for word in _spelled(words(text)):
@@ -105,7 +105,9 @@ def parse_model(text: str) -> ModelAsk:
         else:
             family.append(word)
     # «GH200 480GB» names the memory of its CPU: the last size is that of the GPU.
-    return ModelAsk(tuple(family), (*marks, *sizes[:-1]), _gigabytes(sizes[-1]) if sizes else None)
+    return ModelRequest(
+        tuple(family), (*marks, *sizes[:-1]), _gigabytes(sizes[-1]) if sizes else None
+    )
 
 
 @lru_cache(maxsize=16384)
@@ -138,12 +140,12 @@ def may_match(asked: str, model: str) -> bool:
     return bool(words(asked)) and not _sizes(tokens) and _names(parse_model(asked), tokens)
 
 
-def tells_memory(model: str) -> bool:
+def names_memory(model: str) -> bool:
     """Tell whether a product name contains a memory size."""
     return bool(_sizes(words(model)))
 
 
-def both(asked: str, model: str) -> str | None:
+def common_model(asked: str, model: str) -> str | None:
     """Return a model name that matches GPUs of both the request and this product; None: none do."""
     if matches_model(asked, model):
         return model
@@ -158,7 +160,7 @@ def nearest_models(asked: Iterable[str], there: Iterable[tuple[str, MiB]]) -> tu
         model, memory = kind
         return -max((_likeness(each, model) for each in families), default=0.0), model, memory
 
-    nearest = sorted(set(there), key=unlike)[:NEAREST]
+    nearest = sorted(set(there), key=unlike)[:MAX_NEAREST]
     return tuple(_sized(model, memory) for model, memory in nearest)
 
 
@@ -180,7 +182,7 @@ def _spelled(tokens: Sequence[str]) -> list[str]:
     return found
 
 
-def _names(ask: ModelAsk, tokens: list[str]) -> bool:
+def _names(ask: ModelRequest, tokens: list[str]) -> bool:
     """Tell whether a product name of these words is of the family and has the marks."""
     plain = [word for word in tokens if not _is_mark(word)]
     family = "".join(ask.family)
@@ -199,7 +201,11 @@ def _is_of_size(gigabytes: int, named: Sequence[int], memory: MiB | None) -> boo
     """Tell whether the memory size matches; `memory` of 1 MiB means that it is unknown."""
     if memory is None or memory <= 1:
         return gigabytes in named
-    return _LEAST <= memory / (gigabytes * _MIB_PER_GIB) <= _MOST if gigabytes else False
+    return (
+        _MIN_MEMORY_RATIO <= memory / (gigabytes * _MIB_PER_GIB) <= _MAX_MEMORY_RATIO
+        if gigabytes
+        else False
+    )
 
 
 def _sizes(tokens: Iterable[str]) -> list[int]:

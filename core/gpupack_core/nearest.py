@@ -26,12 +26,12 @@ from gpupack_core.feasibility import (
     units_of,
     usable,
 )
-from gpupack_core.miss import Miss, Resource
+from gpupack_core.miss import NearestMiss, Resource
 from gpupack_core.request import Request, Share
 from gpupack_core.units import MiB
 
 
-def nearest_node(cluster: Cluster, request: Request, among: BoolArray) -> Miss | None:
+def nearest_node(cluster: Cluster, request: Request, among: BoolArray) -> NearestMiss | None:
     """Return the nearest miss of one worker that fits on none of these rows."""
     found = nearest_rows(cluster, request, among)
     return found[0] if found else None
@@ -39,21 +39,21 @@ def nearest_node(cluster: Cluster, request: Request, among: BoolArray) -> Miss |
 
 def nearest_rows(
     cluster: Cluster, request: Request, among: BoolArray
-) -> tuple[Miss, IntArray] | None:
+) -> tuple[NearestMiss, IntArray] | None:
     """Return the nearest miss of one worker, and the rows that would fit."""
     open_ = usable(cluster, request) & has_extended(cluster, request) & among
     rows = np.flatnonzero(open_ & (cluster.arrays.free_pods > 0))
-    misses: list[tuple[Fraction, Miss, IntArray]] = []
+    misses: list[tuple[Fraction, NearestMiss, IntArray]] = []
     for resource, there, level in _levels(cluster, request, rows) if len(rows) else ():
         asked, best = resource.of(request), int(level.max())
         if 0 < best < asked:
             those = there[level == best]
-            miss = Miss(resource, asked - best, len(those))
+            miss = NearestMiss(resource, asked - best, len(those))
             misses.append((Fraction(asked - best, asked), miss, those))
     return min(misses, key=lambda miss: miss[0])[1:] if misses else None
 
 
-def nearest_gang(request: Request, fits: Callable[[Request], bool]) -> Miss | None:
+def nearest_gang(request: Request, fits: Callable[[Request], bool]) -> NearestMiss | None:
     """Return the nearest miss of a gang of such workers; `fits` tests one request."""
     nearest, part = None, Fraction(1)
     for resource in Resource:
@@ -61,7 +61,7 @@ def nearest_gang(request: Request, fits: Callable[[Request], bool]) -> Miss | No
         least = 1 + int(asked * (1 - part))
         if asked > least and fits(resource.reduced(request, least)):
             amount = _most(least, asked, lambda n: fits(resource.reduced(request, n)))  # noqa: B023
-            nearest = Miss(resource, asked - amount)
+            nearest = NearestMiss(resource, asked - amount)
             part = Fraction(nearest.less, asked)
     return nearest
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from gpupack_core.extended import amount_text
-from gpupack_core.miss import Miss
+from gpupack_core.miss import NearestMiss
 from gpupack_core.request import REPLICA, Request, Share
 from gpupack_core.units import memory_text
 
@@ -59,7 +59,7 @@ class Reason(StrEnum):
         request: Request,
         nearest: int | None = None,
         *,
-        there: Sequence[str] = (),
+        found: Sequence[str] = (),
         of_empty: bool = False,
     ) -> str:
         """Describe the reason.
@@ -67,7 +67,7 @@ class Reason(StrEnum):
         Args:
             request: the request.
             nearest: the most that one of these nodes has of the resource.
-            there: what the GPUs of these nodes are instead: their resource names, or the most
+            found: what the GPUs of these nodes are instead: their resource names, or the most
                 similar models. For extended resources: the ones that lack. For a share whose
                 percent is free: the free memory on such a GPU.
             of_empty: the nodes are considered as if they were empty.
@@ -83,17 +83,17 @@ class Reason(StrEnum):
             gpu_memory=memory_text(_gpu_memory(request)),
             cpu=request.cpu,
             ram=memory_text(request.memory),
-            resources=" or ".join(name or DEFAULT_RESOURCE for name in there),
-            extended=", ".join(there or map(_extended_text, request.extended)),
+            resources=" or ".join(name or DEFAULT_RESOURCE for name in found),
+            extended=", ".join(found or map(_extended_text, request.extended)),
         )
-        if self is Reason.MODEL_MISMATCH and there:
-            return f"{text} (nearest: {', '.join(there)})"
+        if self is Reason.MODEL_MISMATCH and found:
+            return f"{text} (nearest: {', '.join(found)})"
         if self is Reason.RESOURCE_NAME_MISMATCH:
-            return text + _renamed(request, there)
-        if self is Reason.SHARE_DOES_NOT_FIT and there and request.share is not None:
+            return text + _renamed(request, found)
+        if self is Reason.SHARE_DOES_NOT_FIT and found and request.share is not None:
             percent = f"{request.share.milli / 10:g}%"
             which = "a GPU" if of_empty else f"a GPU with {percent} free"
-            most = f"the most on {which} is {there[0]}"
+            most = f"the most on {which} is {found[0]}"
             return f"{text} (memory is the limit: {most})"
         if nearest is None:
             return text
@@ -176,16 +176,16 @@ _NEAREST = {
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of nodes that fail for a reason; `nearest` and `there` as in Reason.describe."""
+    """The number of nodes that fail for a reason; `nearest` and `found` as in Reason.describe."""
 
     reason: Reason
     nodes: int
     nearest: int | None = None
-    there: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
 
     def describe(self, request: Request, *, of_empty: bool = False) -> str:
         """Describe the reason."""
-        return self.reason.describe(request, self.nearest, there=self.there, of_empty=of_empty)
+        return self.reason.describe(request, self.nearest, found=self.found, of_empty=of_empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +196,11 @@ class Refusal:
     futile until nodes are added or changed. `nearest`: what would have fitted.
 
     For a gang, `gang` says what is missing and `placed` how many of its workers fit. Nodes are
-    counted as they are: `roomy` of them have room for a worker, and `counts` are about the others.
+    counted as they are: `fitting_nodes` of them fit a worker, and `counts` are about the others.
     `limit` is the most frequent reason after the placement of the workers that fit.
 
-    `of_empty`: the cluster was considered as if it were empty, so no figure shows the current
-    state.
+    `is_of_empty_cluster`: the cluster was considered as if it were empty, so no figure shows the
+    current state.
     """
 
     request: Request
@@ -209,10 +209,10 @@ class Refusal:
     never: bool = False
     gang: str = ""
     placed: int = 0
-    roomy: int = 0
+    fitting_nodes: int = 0
     limit: Reason | None = None
-    nearest: Miss | None = None
-    of_empty: bool = False
+    nearest: NearestMiss | None = None
+    is_of_empty_cluster: bool = False
 
     @property
     def reason(self) -> Reason:
@@ -230,23 +230,24 @@ class Refusal:
         parts = [self.gang, f"{self._fits}: {causes}" if causes else self._fits]
         if self.nearest:
             parts.append(self.nearest.text)
-        if self.never and not self.of_empty:
+        if self.never and not self.is_of_empty_cluster:
             parts.append("it would not fit on the empty cluster either")
         return "; ".join(part for part in parts if part)
 
     def _cause(self, count: Count) -> str:
-        text = count.describe(self.request, of_empty=self.of_empty)
-        return f"{counted(count.nodes, 'node')}: {text}"
+        text = count.describe(self.request, of_empty=self.is_of_empty_cluster)
+        return f"{count_text(count.nodes, 'node')}: {text}"
 
     @property
     def _fits(self) -> str:
         """Text such as «0 of 3 nodes fit», «2 of 3 nodes have room for a worker»."""
-        nodes, one = counted(self.total, "node"), self.total == 1
+        nodes, one = count_text(self.total, "node"), self.total == 1
         if not self.gang:
             return f"0 of {nodes} {'fits' if one else 'fit'}"
-        rest = ", the others do not" if self.roomy and self.counts else ""
+        rest = ", the others do not" if self.fitting_nodes and self.counts else ""
         has = f"{'has' if one else 'have'} room for a worker"
-        return f"{self.roomy} of {nodes} {'could run a worker' if self.of_empty else has}{rest}"
+        verb = "could run a worker" if self.is_of_empty_cluster else has
+        return f"{self.fitting_nodes} of {nodes} {verb}{rest}"
 
 
 def request_text(request: Request) -> str:
@@ -259,16 +260,16 @@ def request_text(request: Request) -> str:
 def devices_text(request: Request, which: str = "") -> str:
     """Return a text such as «8 free GPUs», «1 free MIG slice 1g.10gb»."""
     if request.slices is not None and request.slices.profile == REPLICA:
-        return counted(request.slices.number, f"{which}replica") + " of a shared GPU"
+        return count_text(request.slices.number, f"{which}replica") + " of a shared GPU"
     if request.slices is not None:
-        noun = counted(request.slices.number, f"{which}MIG slice")
+        noun = count_text(request.slices.number, f"{which}MIG slice")
         return f"{noun} {request.slices.profile}"
-    return counted(request.gpus or 0, f"{which}GPU")
+    return count_text(request.gpus or 0, f"{which}GPU")
 
 
-def _renamed(request: Request, there: Sequence[str]) -> str:
+def _renamed(request: Request, found: Sequence[str]) -> str:
     """Return what to request instead, if these nodes have GPUs of the default resource name."""
-    if not request.gpus or "/" not in request.resource or {"", DEFAULT_RESOURCE}.isdisjoint(there):
+    if not request.gpus or "/" not in request.resource or {"", DEFAULT_RESOURCE}.isdisjoint(found):
         return ""
     ours, theirs = (f"{name}: {request.gpus}" for name in (DEFAULT_RESOURCE, request.resource))
     return f" (request {ours} in place of {theirs})"
@@ -289,6 +290,6 @@ def _share_text(share: Share | None) -> str:
     return f"{share.milli / 10:g}%" + (f" and {memory_text(share.memory)}" if share.memory else "")
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """Return a text such as «1 node», «2 nodes»."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

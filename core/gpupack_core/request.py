@@ -73,9 +73,9 @@ class Request:
     `models` empty: any; otherwise each GPU must match one of them (models.matches_model).
     `min_memory` requests devices of at least this capacity. NVLINK: all GPUs of the worker are in
     one clique; one GPU needs no link. `cpu` and `memory` are the pod's requests. `resource`: the
-    resource name of the GPUs, as in model.Device. `sound`: DEGRADED devices do not serve it;
-    placement prefers that (serving.only_sound). `extended`: amounts of resources that have no field
-    here, by name (extended.py).
+    resource name of the GPUs, as in model.Device. `healthy_only`: DEGRADED devices do not serve it;
+    placement prefers that (serving.with_healthy_only). `extended`: amounts of resources that have
+    no field here, by name (extended.py).
     """
 
     gpus: int | None = None
@@ -89,7 +89,7 @@ class Request:
     tolerations: tuple[Toleration, ...] = ()
     resource: str = ""
     slices: Slices | None = None
-    sound: bool = False
+    healthy_only: bool = False
     extended: Amounts = NO_AMOUNTS
 
     def __post_init__(self) -> None:
@@ -147,7 +147,7 @@ class Spread:
             raise InvalidRequest(f"max_nodes is {self.max_nodes}; ask for 1 or more")
 
     @property
-    def most_nodes(self) -> int | None:
+    def node_limit(self) -> int | None:
         """`max_nodes`, or 1 with `same_clique`."""
         return 1 if self.same_clique else self.max_nodes
 

@@ -38,14 +38,14 @@ def serving_devices(cluster: Cluster, request: Request, at: int | Rows = ALL) ->
     return _by_number(cluster, request)[a.resource[at]]
 
 
-def only_sound(cluster: Cluster, request: Request) -> Request | None:
+def with_healthy_only(cluster: Cluster, request: Request) -> Request | None:
     """Return the request for devices that are not degraded; None: that makes no difference."""
-    if request.sound or not request.needs_gpu or not cluster.worn:
+    if request.healthy_only or not request.needs_gpu or not cluster.worn:
         return None
-    return replace(request, sound=True)
+    return replace(request, healthy_only=True)
 
 
-def seen_for(cluster: Cluster, request: Request) -> Arrays:
+def view_for(cluster: Cluster, request: Request) -> Arrays:
     """Return the figures by which nodes are compared for a request: only of GPUs that serve it.
 
     A request that takes nothing of GPUs sees all of them. A share sees no free slots on GPUs that

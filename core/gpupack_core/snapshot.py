@@ -54,7 +54,7 @@ SCHEMA: Final = 1
 
 _HEALTH = {health.name.title(): health for health in Health}
 _EFFECT = {effect.value: effect for effect in Effect}
-_BIGGEST_SEED = 1 << 64
+_MAX_SEED = 1 << 64
 _MAX_GPU_MEMORY = 1 << 28
 _MAX_SHARES = 1 << 30
 
@@ -81,9 +81,9 @@ def load(document: Mapping[str, Any], *, strict: bool = True) -> Cluster:
     """
     top = Fields.of(document)
     if top.number("schema") != SCHEMA:
-        raise top.wrong("schema", f"is not the version that can be read, {SCHEMA}")
-    top.only("schema", "tieSeed", "nodes", "holders")
-    seed = top.number_or_none("tieSeed", least=-_BIGGEST_SEED, most=_BIGGEST_SEED)
+        raise top.error("schema", f"is not the version that can be read, {SCHEMA}")
+    top.reject_unknown("schema", "tieSeed", "nodes", "holders")
+    seed = top.number_or_none("tieSeed", minimum=-_MAX_SEED, maximum=_MAX_SEED)
     cluster = Cluster(tie_seed=seed)
     for fields in top.objects("nodes"):
         _add_node(cluster, fields)
@@ -96,7 +96,7 @@ def _add_node(cluster: Cluster, fields: Fields) -> None:
     try:
         node = _node(fields)
         if node.name in cluster:
-            raise fields.wrong("name", "is the name of a node above, too")
+            raise fields.error("name", "is the name of a node above, too")
         cluster.set_node(node)
     except InvalidSnapshot:
         raise
@@ -105,7 +105,7 @@ def _add_node(cluster: Cluster, fields: Fields) -> None:
 
 
 def _hold(cluster: Cluster, fields: Fields, *, strict: bool) -> None:
-    fields.only("holder", "node", "cpuMilli", "memoryMiB", "pods", "extended", "devices")
+    fields.reject_unknown("holder", "node", "cpuMilli", "memoryMiB", "pods", "extended", "devices")
     try:
         take = cluster.take if strict else cluster.adopt
         take(Holder(fields.text("holder")), _placement(fields))
@@ -116,7 +116,7 @@ def _hold(cluster: Cluster, fields: Fields, *, strict: bool) -> None:
 
 
 def _node(fields: Fields) -> Node:
-    fields.only(*_NODE_FIELDS)
+    fields.reject_unknown(*_NODE_FIELDS)
     devices, resource = enumerate(fields.objects("devices", ())), fields.text("resource", "")
     return Node(
         name=NodeName(fields.text("name")),
@@ -125,35 +125,35 @@ def _node(fields: Fields) -> Node:
         memory=MiB(fields.number("memoryMiB", 0)),
         labels=fields.texts("labels"),
         taints=tuple(_taint(taint) for taint in fields.objects("taints", ())),
-        ready=fields.truth("ready", default=True),
-        cordoned=fields.truth("cordoned", default=False),
-        pods=fields.number_or_none("pods", most=MAX_PODS),
-        extended=amounts(fields.numbers("extended", most=MAX_AMOUNT)),
+        ready=fields.boolean("ready", default=True),
+        cordoned=fields.boolean("cordoned", default=False),
+        pods=fields.number_or_none("pods", maximum=MAX_PODS),
+        extended=amounts(fields.numbers("extended", maximum=MAX_AMOUNT)),
     )
 
 
 def _taint(fields: Fields) -> Taint:
-    fields.only("key", "value", "effect")
+    fields.reject_unknown("key", "value", "effect")
     effect = fields.one_of("effect", _EFFECT, Effect.NO_SCHEDULE.value)
     return Taint(fields.text("key"), fields.text("value", ""), effect)
 
 
 def _device(fields: Fields, place: int, resource: str) -> Device:
-    fields.only(*_DEVICE_FIELDS)
+    fields.reject_unknown(*_DEVICE_FIELDS)
     return Device(
         uuid=DeviceUuid(fields.text("uuid")),
         index=fields.number("index", place),
         model=fields.text("model"),
-        memory=MiB(fields.number("memoryMiB", least=1, most=_MAX_GPU_MEMORY)),
-        numa_node=fields.number_or_none("numaNode", most=MAX_NUMA_NODE),
+        memory=MiB(fields.number("memoryMiB", minimum=1, maximum=_MAX_GPU_MEMORY)),
+        numa_node=fields.number_or_none("numaNode", maximum=MAX_NUMA_NODE),
         clique=fields.number_or_none("clique"),
         health=fields.one_of("health", _HEALTH, "Healthy"),
-        max_shares=fields.number("maxShares", WHOLE_GPU, most=_MAX_SHARES),
+        max_shares=fields.number("maxShares", WHOLE_GPU, maximum=_MAX_SHARES),
         profile=fields.text("profile", ""),
         parent=DeviceUuid(fields.text("parent", "")),
         resource=fields.text("resource", resource),
-        limits=fields.truth("limits", default=False),
-        speed=fields.number("speed", USUAL_SPEED, least=1, most=MAX_SPEED),
+        limits=fields.boolean("limits", default=False),
+        speed=fields.number("speed", USUAL_SPEED, minimum=1, maximum=MAX_SPEED),
     )
 
 
@@ -163,17 +163,17 @@ def _placement(fields: Fields) -> Placement:
         tuple(_grant(grant) for grant in fields.objects("devices", ())),
         MilliCpu(fields.number("cpuMilli", 0)),
         MiB(fields.number("memoryMiB", 0)),
-        fields.number("pods", 1, most=1),
-        amounts(fields.numbers("extended", most=MAX_AMOUNT)),
+        fields.number("pods", 1, maximum=1),
+        amounts(fields.numbers("extended", maximum=MAX_AMOUNT)),
     )
 
 
 def _grant(fields: Fields) -> Grant:
-    fields.only("uuid", "milli", "memoryMiB", "group")
+    fields.reject_unknown("uuid", "milli", "memoryMiB", "group")
     return Grant(
         DeviceUuid(fields.text("uuid")),
-        MilliGpu(fields.number("milli", least=1, most=WHOLE_GPU)),
-        MiB(fields.number("memoryMiB", most=_MAX_GPU_MEMORY)),
+        MilliGpu(fields.number("milli", minimum=1, maximum=WHOLE_GPU)),
+        MiB(fields.number("memoryMiB", maximum=_MAX_GPU_MEMORY)),
         fields.text("group", ""),
     )
 

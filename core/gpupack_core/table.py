@@ -69,9 +69,9 @@ class Table(Generic[T]):
         vars(twin).update({name: getattr(self, name).copy() for name in own})
         return twin
 
-    def where(self, judge: Callable[[T], bool]) -> NDArray[np.bool_]:
+    def where(self, predicate: Callable[[T], bool]) -> NDArray[np.bool_]:
         """Return one truth value per number; meaningless for numbers that are not in use."""
-        return np.fromiter(map(judge, self.values), np.bool_, len(self.values))
+        return np.fromiter(map(predicate, self.values), np.bool_, len(self.values))
 
     def _new(self, value: T) -> int:
         if self._spare:

@@ -16,8 +16,8 @@ from gpupack_core.model import Effect, Taint
 from gpupack_core.selector import Toleration, TolerationOperator
 from gpupack_core.table import Table
 
-_KEPT = 64
-_KEPT_TEXT = 4 << 20
+_MAX_TOLERATIONS = 64
+_MAX_TEXT = 4 << 20
 """Maximum number of characters of all tolerations that are kept."""
 
 Tolerations = tuple[Toleration, ...]
@@ -50,7 +50,7 @@ class Tolerated:
             for effect in (None, taint.effect)
         )
 
-    def all_of(self, taints: TaintSet) -> bool:
+    def includes_all(self, taints: TaintSet) -> bool:
         """Tell whether a pod may be placed with these taints; PreferNoSchedule never forbids it."""
         return all(taint.effect is Effect.PREFER_NO_SCHEDULE or taint in self for taint in taints)
 
@@ -77,7 +77,7 @@ class TaintSets(Table[TaintSet]):
     def open_to(self, tolerations: Tolerations) -> Open:
         """Return the sets of which all taints are tolerated; the answer must not be changed."""
         if self._last is None or self._last[0] is not tolerations:
-            self._last = tolerations, self._recalled(tolerations)
+            self._last = tolerations, self._cached(tolerations)
         return self._last[1]
 
     def give_back(self, number: int) -> None:
@@ -92,19 +92,21 @@ class TaintSets(Table[TaintSet]):
         vars(twin).update(_open=self._open.copy())
         return twin
 
-    def _recalled(self, tolerations: Tolerations) -> Open:
+    def _cached(self, tolerations: Tolerations) -> Open:
         found = self._open.get(tolerations)
         if found is None:
-            found = self._open[tolerations] = self._judged(tolerations)
+            found = self._open[tolerations] = self._open_sets(tolerations)
             self._text += _text(tolerations)
-            while len(self._open) > _KEPT or (self._text > _KEPT_TEXT and len(self._open) > 1):
+            while len(self._open) > _MAX_TOLERATIONS or (
+                self._text > _MAX_TEXT and len(self._open) > 1
+            ):
                 self._text -= _text(self._open.popitem(last=False)[0])
         self._open.move_to_end(tolerations)
         return found
 
-    def _judged(self, tolerations: Tolerations) -> Open:
+    def _open_sets(self, tolerations: Tolerations) -> Open:
         tolerated = Tolerated(tolerations)
-        mask = self.where(tolerated.all_of)
+        mask = self.where(tolerated.includes_all)
         open_sets = (taints for taints, number in self.numbers().items() if mask[number])
         return Open(mask, frozenset(open_sets))
 

@@ -20,7 +20,7 @@ It is a package of its own because the command line starts faster without `gpupa
 with it because the simulator depends on nothing else of ours.
 """
 
-from gpupack_terminal.process import CANNOT_WRITE, PIPE_CLOSED, run, status_of
+from gpupack_terminal.process import CANNOT_WRITE, PIPE_CLOSED, exit_status, run
 from gpupack_terminal.rich_console import PIPE_COLUMNS, console
 from gpupack_terminal.screens import Screen, screen
 from gpupack_terminal.streams import CannotWrite, OutputEnded, PipeClosed
@@ -34,7 +34,7 @@ __all__ = [
     "PipeClosed",
     "Screen",
     "console",
+    "exit_status",
     "run",
     "screen",
-    "status_of",
 ]

@@ -12,7 +12,7 @@ from gpupack_terminal.streams import (
     CannotWrite,
     OutputEnded,
     PipeClosed,
-    guarded,
+    guard,
 )
 
 PIPE_CLOSED: Final = 141
@@ -33,9 +33,9 @@ def run(command: Callable[[], int], *, program: str) -> int:
         program: as messages name it.
     """
     if sys.stdout is sys.__stdout__:
-        sys.stdout = guarded(sys.stdout, STDOUT, "stdout")
+        sys.stdout = guard(sys.stdout, STDOUT, "stdout")
     if sys.stderr is sys.__stderr__:
-        sys.stderr = guarded(sys.stderr, STDERR, "stderr")
+        sys.stderr = guard(sys.stderr, STDERR, "stderr")
     try:
         try:
             return command()
@@ -43,10 +43,10 @@ def run(command: Callable[[], int], *, program: str) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
     except OutputEnded as error:
-        return status_of(error, program=program)
+        return exit_status(error, program=program)
 
 
-def status_of(error: OutputEnded, *, program: str) -> int:
+def exit_status(error: OutputEnded, *, program: str) -> int:
     """End on an output that ended: without a word for a pipe, with one for a full disk."""
     if isinstance(error, PipeClosed):
         return PIPE_CLOSED

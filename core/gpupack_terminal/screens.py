@@ -51,7 +51,7 @@ class Screen:
 def screen(stream: TextIO, environ: Mapping[str, str] | None = None) -> Screen:
     """Look at a stream, and decide."""
     environ = os.environ if environ is None else environ
-    return decided(size_of(stream), getattr(stream, "encoding", None) or "utf-8", environ)
+    return decide_screen(size_of(stream), getattr(stream, "encoding", None) or "utf-8", environ)
 
 
 def size_of(stream: TextIO) -> Size | None:
@@ -64,7 +64,7 @@ def size_of(stream: TextIO) -> Size | None:
     return Size()
 
 
-def decided(size: Size | None, encoding: str, environ: Mapping[str, str]) -> Screen:
+def decide_screen(size: Size | None, encoding: str, environ: Mapping[str, str]) -> Screen:
     """Decide by facts alone."""
     dumb = environ.get("TERM") == "dumb"
     terminal = size is not None

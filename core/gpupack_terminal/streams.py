@@ -97,7 +97,7 @@ class GuardedStream(io.RawIOBase):
             raise CannotWrite(f"{self._title} cannot be written: {error.strerror}") from error
 
 
-def guarded(stream: TextIO | None, number: int, title: str) -> TextIO:
+def guard(stream: TextIO | None, number: int, title: str) -> TextIO:
     """The stream that takes the place of one of the process; of one that was closed, none."""
     if stream is None:
         return Path(os.devnull).open("w", encoding="utf-8")

@@ -37,7 +37,7 @@ def give_way(situation: Situation) -> Decisions:
             continue
         after = situation.cluster.overlay()
         for placement in running.placements:
-            after.suppose_free(placement)
+            after.assume_free(placement)
         places = situation.plan(after, short)
         if places is not None:
             return Decisions(

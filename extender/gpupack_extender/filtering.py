@@ -180,7 +180,7 @@ class Filter:
 
         @functools.cache
         def text(reason: core.Reason, resources: tuple[str, ...]) -> str:
-            return reason.describe(request, there=resources)
+            return reason.describe(request, found=resources)
 
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 import gpupack_core as core
 from gpupack_core.arrays import ABSENT, takes_work
-from gpupack_core.blocks import torn
+from gpupack_core.free_blocks import fragmented_fraction
 from gpupack_extender.readiness import Readiness, Watch
 from gpupack_scheduling.ledger.claims import State
 from gpupack_scheduling.ledger.ledger import Ledger
@@ -130,7 +130,7 @@ class LedgerCollector(Collector):
         yield GaugeMetricFamily(
             "gpupack_extender_fragmentation_ratio",
             "Part of the free GPUs that lie in no free block of as many as the largest node has.",
-            value=torn(cluster.arrays),
+            value=fragmented_fraction(cluster.arrays),
         )
 
     def _nodes(self) -> Metric:

@@ -124,7 +124,7 @@ class PlanApi:
     async def show_outlook(self, request: Request) -> Response:
         """Answer with the forecast from past pods, for the simulator and the chart."""
         await self._require_right(request)
-        return endpoints.answer(core.dump_outlook(self.make_plan.ledger.learner.peek()))
+        return endpoints.answer(core.dump_forecast(self.make_plan.ledger.learner.peek()))
 
     async def _read(self, request: Request, user: User) -> PlanRequest:
         async with self._turns.setdefault(user.username, asyncio.Lock()):

@@ -33,9 +33,8 @@ class Decisions:
     """GPUPACK_MODE: the component that chooses the node of a pod without a plan."""
     policy: str = core.DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
-    outlook: core.Outlook | None = None
-    """GPUPACK_OUTLOOK, JSON as in gpupack_core.outlook_document: the expected requests. If absent,
-    they are learned."""
+    outlook: core.DemandForecast | None = None
+    """GPUPACK_OUTLOOK, JSON as in demand_forecast_document.py of core. If absent, it is learned."""
     plan_hold_seconds: float = 10.0
     """GPUPACK_PLAN_HOLD_SECONDS: the time within which the operator writes a plan into the GPUJob,
     or never.
@@ -109,8 +108,8 @@ def _queue(text: str) -> QueueSettings:
         raise SettingsInvalid(f"GPUPACK_QUEUE is not valid: {error}") from error
 
 
-def _outlook(text: str) -> core.Outlook:
+def _outlook(text: str) -> core.DemandForecast:
     try:
-        return core.load_outlook(msgspec.json.decode(text, type=dict[str, Any]))
+        return core.load_forecast(msgspec.json.decode(text, type=dict[str, Any]))
     except (msgspec.MsgspecError, core.InvalidSnapshot) as error:
         raise SettingsInvalid(f"GPUPACK_OUTLOOK is not valid: {error}") from error

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 import gpupack_core as core
-from gpupack_core.outlook_document import SCHEMA
+from gpupack_core.demand_forecast_document import SCHEMA
 from gpupack_crds.demand_forecast import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, DemandForecast
 from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_scheduling.queueing.quotas import QuotaStores
@@ -24,8 +24,8 @@ _COHORT: Final = ("", CLUSTER_NAME)
 
 
 async def servable(
-    outlook: core.Outlook, can_serve: Callable[[core.Request], bool]
-) -> core.Outlook:
+    outlook: core.DemandForecast, can_serve: Callable[[core.Request], bool]
+) -> core.DemandForecast:
     """Return the outlook without requests that no node could serve even if it were empty.
 
     A job with such a request waits for ever, so it says nothing about jobs that will be placed.
@@ -36,26 +36,26 @@ async def servable(
         if can_serve(demand.request):
             served.append(demand)
         await asyncio.sleep(0)
-    mix = core.Mix.of((demand.request, demand.weight) for demand in served)
-    return core.Outlook(mix, outlook.churn)
+    mix = core.RequestMix.of((demand.request, demand.weight) for demand in served)
+    return core.DemandForecast(mix, outlook.churn)
 
 
-def written(outlook: core.Outlook) -> DemandForecast:
+def written(outlook: core.DemandForecast) -> DemandForecast:
     """Convert the outlook into its form in the status: the most frequent demands only.
 
     Requests for more than MAX_MODELS_ASKED models are left out.
     """
     few = [each for each in outlook.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
-    mix = core.Mix(tuple(few[:MAX_DEMANDS]))
+    mix = core.RequestMix(tuple(few[:MAX_DEMANDS]))
     churn = min(outlook.churn, MAX_CHURN_PERCENT / 100)
-    document = core.dump_outlook(core.Outlook(mix, churn))
+    document = core.dump_forecast(core.DemandForecast(mix, churn))
     return DemandForecast(
         churn_percent=document["churnPercent"],
         demands=msgspec.convert(document["demands"], tuple[Demand, ...]),
     )
 
 
-def read(status: DemandForecast) -> core.Outlook:
+def read(status: DemandForecast) -> core.DemandForecast:
     """Convert the status into an outlook: the reverse of `written`.
 
     Raises:
@@ -63,7 +63,7 @@ def read(status: DemandForecast) -> core.Outlook:
     """
     told = msgspec.to_builtins(status)
     churn, demands = told.get("churnPercent", 0), list(told.get("demands", ()))
-    return core.load_outlook({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
+    return core.load_forecast({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
 
 
 class Published:
@@ -78,13 +78,13 @@ class Published:
         shown = self._shown
         return shown is not None and shown != self._read
 
-    def outlook(self) -> core.Outlook:
+    def outlook(self) -> core.DemandForecast:
         """Return the outlook of the status; an empty one if it is absent or cannot be read."""
         self._read = self._shown
         try:
-            return read(self._read) if self._read else core.Outlook()
+            return read(self._read) if self._read else core.DemandForecast()
         except core.CoreError:
-            return core.Outlook()
+            return core.DemandForecast()
 
     @property
     def _shown(self) -> DemandForecast | None:

@@ -21,12 +21,12 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Outlooks(Protocol):
-    """A source of outlooks: a Learner, or the published outlook."""
+    """A source of outlooks: a DemandLearner, or the published outlook."""
 
     def due(self) -> bool:
         """Tell whether there is a new outlook worth a read."""
 
-    def outlook(self) -> core.Outlook:
+    def outlook(self) -> core.DemandForecast:
         """Return the outlook: the expected requests, learned from earlier ones."""
 
 
@@ -38,7 +38,7 @@ class Policies:
         default: str,
         learner: Outlooks,
         *,
-        known: core.Outlook | None = None,
+        known: core.DemandForecast | None = None,
         look: Callable[[str], core.Policy] = core.policy_named,
     ) -> None:
         self._default, self._learner, self._look = default, learner, look

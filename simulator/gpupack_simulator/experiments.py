@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from random import Random
 from typing import Any, Final, Protocol
 
-from gpupack_core import WHOLE_GPU, Mix, Node, policy_named
+from gpupack_core import WHOLE_GPU, Node, RequestMix, policy_named
 from gpupack_simulator.compiled.inputs import is_supported
 from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator
@@ -240,9 +240,9 @@ def capacity(nodes: tuple[Node, ...]) -> int:
     return WHOLE_GPU * sum(len(node.devices) for node in nodes)
 
 
-def mix_of(pods: tuple[Pod, ...]) -> Mix:
+def mix_of(pods: tuple[Pod, ...]) -> RequestMix:
     """Return the true mix, for `--known-mix`."""
-    return Mix.of((pod.request, 1.0) for pod in pods)
+    return RequestMix.of((pod.request, 1.0) for pod in pods)
 
 
 def _random(seed: int, purpose: str) -> Random:

@@ -53,8 +53,8 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
 
 def outlook_of(jobs: Iterable[Job]) -> Manifest:
     """The true mix of these jobs, in steady state, as the extender is told."""
-    mix = core.Mix.of((job.request, 1) for job in jobs)
-    return core.dump_outlook(core.Outlook(mix, churn=1.0))
+    mix = core.RequestMix.of((job.request, 1) for job in jobs)
+    return core.dump_forecast(core.DemandForecast(mix, churn=1.0))
 
 
 def pod(job: Job) -> Manifest:

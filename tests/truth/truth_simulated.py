@@ -24,8 +24,8 @@ class Told(core.Policy):
 
     def __init__(self, name: str, outlook: Json) -> None:
         self.name = name
-        self._policy = core.policy_named(name).informed(core.load_outlook(outlook))
-        self.quickest = self._policy.quickest
+        self._policy = core.policy_named(name).informed(core.load_forecast(outlook))
+        self.prefers_fastest = self._policy.prefers_fastest
 
     def score(self, view, request, rows):
         return self._policy.score(view, request, rows)

@@ -170,7 +170,7 @@ class Accountant:
             after = Counted(before.claim)
         if after is None:
             return
-        sums = acc.change(
+        sums = acc.difference(
             before.holding if before else None, after.holding if after else None, self.tariffs
         )
         oldest = now - self._retention

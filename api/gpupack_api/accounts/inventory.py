@@ -7,7 +7,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_api.accounts.claim import Held
-from gpupack_core.accounting import charge_of_grant, label
+from gpupack_core.accounting import charge_of_grant, model_label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
@@ -58,7 +58,7 @@ class Inventory:
         if node is None or device is None:
             return Held(share.uuid, milli, "", share.percent, share.memory_mib)
         counts = charge_of_grant(grant, device, node.devices)
-        model = label(device.model, device.memory)
+        model = model_label(device.model, device.memory)
         return Held(share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib)
 
     def _unnamed(self, node: str, resource: str) -> Held:
@@ -71,7 +71,7 @@ class Inventory:
     def _model(self, name: str, resource: str) -> str:
         """Return the model of the first GPU of that resource."""
         first = self._first(name, resource)
-        return label(first.model, first.memory) if first else ""
+        return model_label(first.model, first.memory) if first else ""
 
     def _first(self, name: str, resource: str) -> core.Device | None:
         """Return the first GPU of that resource; gpupack's own have no resource name in core."""

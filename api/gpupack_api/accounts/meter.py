@@ -20,7 +20,7 @@ from gpupack_api.accounts.accountant import Accountant
 from gpupack_api.accounts.claim import Claim, Held
 from gpupack_api.accounts.readings import Readings
 from gpupack_api.accounts.store import CapacityKey, Unheld
-from gpupack_core.accounting import Amounts, Key, Tariffs, charge_of_grant, hour_of, label
+from gpupack_core.accounting import Amounts, Key, Tariffs, charge_of_grant, hour_of, model_label
 
 MAX_GAPS: Final = 3.0
 """Maximum gap between two measurements, in intervals: a longer one is unknown."""
@@ -139,7 +139,7 @@ def _free(
 ) -> Iterator[tuple[core.Device, str, int]]:
     """Yield milli-GPU of each device that is not held, with the label of its model."""
     for device in node.devices:
-        model = label(device.model, device.memory)
+        model = model_label(device.model, device.memory)
         whole = core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
         milli = min(charge_of_grant(whole, device, node.devices), core.WHOLE_GPU)
         unnamed = min(by_node[node.name, model], milli)

@@ -15,7 +15,7 @@ import gpupack_core as core
 from gpupack.errors import InventoryUnavailable
 from gpupack.host.inventory import MAX_SHARES, Inventory
 from gpupack.training_config import BYTES_PER_MIB
-from gpupack_core.cliques import connected
+from gpupack_core.cliques import connected_groups
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,9 @@ class NvmlGpus:
             handle = self._told(nvml.nvmlDeviceGetHandleByIndex, index)
             if handle is not None and not self._is_cut(handle):
                 handles[index] = handle
-        cliques = connected(sorted(handles), lambda a, b: self._linked(handles[a], handles[b]))
+        cliques = connected_groups(
+            sorted(handles), lambda a, b: self._linked(handles[a], handles[b])
+        )
         devices = [
             device
             for index, handle in handles.items()

@@ -22,10 +22,10 @@ from gpupack_core.accounting.holding import (
     Part,
     Sums,
     allocated,
-    change,
+    difference,
     hour_of,
 )
-from gpupack_core.accounting.labels import label, read_label
+from gpupack_core.accounting.labels import model_label, parse_label
 from gpupack_core.accounting.prices import ANY_MODEL, Prices, Tariff, Tariffs
 from gpupack_core.accounting.statement import Group, Line, statement, total
 from gpupack_core.queueing.charge import charge_of_grant
@@ -46,12 +46,12 @@ __all__ = [
     "Tariff",
     "Tariffs",
     "allocated",
-    "change",
     "charge_of_grant",
+    "difference",
     "gpu_hours",
     "hour_of",
-    "label",
-    "read_label",
+    "model_label",
+    "parse_label",
     "statement",
     "total",
 ]

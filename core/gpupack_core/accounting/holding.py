@@ -68,23 +68,23 @@ def hour_of(moment: float) -> int:
 def allocated(holding: Holding, tariffs: Tariffs) -> Sums:
     """Return the amounts by hour; empty if the holding ends before it starts."""
     sums: Sums = {}
-    for hour, tariff, seconds in _pieces(holding.start, holding.end, tariffs):
+    for hour, tariff, seconds in _split_by_hour(holding.start, holding.end, tariffs):
         for part in holding.parts:
             key = Key(hour, tariff, holding.tenant, holding.cohort, holding.job, part.model)
             sums[key] = sums.get(key, 0.0) + part.milli * seconds
     return sums
 
 
-def change(before: Holding | None, after: Holding | None, tariffs: Tariffs) -> Sums:
+def difference(before: Holding | None, after: Holding | None, tariffs: Tariffs) -> Sums:
     """Return what to add to sums with `before` so that they have `after`; no key has 0."""
     if before is not None and after is not None and _are_alike(before, after):
-        return _moved(before, after, tariffs)
+        return _difference_of_ends(before, after, tariffs)
     gone = allocated(before, tariffs) if before else {}
     come = allocated(after, tariffs) if after else {}
     return _difference(come, gone)
 
 
-def _moved(before: Holding, after: Holding, tariffs: Tariffs) -> Sums:
+def _difference_of_ends(before: Holding, after: Holding, tariffs: Tariffs) -> Sums:
     """Compare only both ends, so that months that were counted already cost nothing."""
     latest_start, earliest_end = max(before.start, after.start), min(before.end, after.end)
     if latest_start >= earliest_end:
@@ -102,7 +102,7 @@ def _are_alike(one: Holding, other: Holding) -> bool:
     return replace(one, start=other.start, end=other.end) == other
 
 
-def _pieces(start: float, end: float, tariffs: Tariffs) -> Iterator[tuple[int, int, float]]:
+def _split_by_hour(start: float, end: float, tariffs: Tariffs) -> Iterator[tuple[int, int, float]]:
     """Yield the hour, the number of the price list and the seconds of each piece."""
     changes = tariffs.changes
     while start < end:

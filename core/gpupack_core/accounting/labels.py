@@ -8,21 +8,21 @@ prices are never one line.
 import re
 from typing import Final
 
-from gpupack_core.models import tells_memory
+from gpupack_core.models import names_memory
 from gpupack_core.units import MiB
 
 MIB_PER_GIB: Final = 1024
 _LABEL = re.compile(r"(.*) \((\d{1,6}) GiB\)")
 
 
-def label(model: str, memory: MiB) -> str:
+def model_label(model: str, memory: MiB) -> str:
     """Return the label of a model; 1 MiB means that the GPU's memory is unknown."""
-    if tells_memory(model) or memory <= 1:
+    if names_memory(model) or memory <= 1:
         return model
     return f"{model} ({round(memory / MIB_PER_GIB)} GiB)"
 
 
-def read_label(text: str) -> tuple[str, MiB | None]:
+def parse_label(text: str) -> tuple[str, MiB | None]:
     """Return the product name, and the memory if the label gives it after the name."""
     found = _LABEL.fullmatch(text)
     if found is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from gpupack_core.accounting.labels import read_label
+from gpupack_core.accounting.labels import parse_label
 from gpupack_core.errors import InvalidPrices, InvalidRequest
 from gpupack_core.models import matches_model, require_model, words
 
@@ -39,7 +39,7 @@ class Prices:
     def of(self, label: str) -> float | None:
         """Return the price of one GPU for an hour; None: no price is set."""
         if label not in self._known:
-            model, memory = read_label(label)
+            model, memory = parse_label(label)
             found = (name for name in self._names if matches_model(name, model, memory))
             self._known[label] = self.per_gpu_hour.get(next(found, ANY_MODEL))
         return self._known[label]

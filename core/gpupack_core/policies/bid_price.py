@@ -37,10 +37,10 @@ from threading import Lock
 import numpy as np
 
 from gpupack_core.arrays import MIXED, Arrays, BoolArray, FloatArray, IntArray
+from gpupack_core.demand_forecast import DemandForecast, RequestMix
 from gpupack_core.fragmentation import UNIT, Fragmentation, Parts
 from gpupack_core.memo import RowMemo, Rows
-from gpupack_core.outlook import Mix, Outlook
-from gpupack_core.policies.fitting import accepted, first_idle, kind_of_score, room_for
+from gpupack_core.policies.fitting import accepted, first_idle, fits_share, kind_of_score
 from gpupack_core.policies.policy import Policy
 from gpupack_core.pricing.gaps import plain, worth_of_gaps
 from gpupack_core.pricing.large_jobs import with_large_jobs
@@ -53,7 +53,7 @@ from gpupack_core.units import WHOLE_GPU
 STEP = 0.0234
 STRANDED = 0.845
 OPENING = 0.034
-BESIDE_FREE_GPUS = 0.182
+NEXT_TO_FREE_GPUS = 0.182
 CPU_LEFT = 0.131
 LARGEST_CPU_MILLI = 128_000
 SETTLED_CHURN = 0.5
@@ -71,17 +71,17 @@ class BidPrice(Policy):
     name = "bid-price"
 
     def __init__(self) -> None:
-        self.settled, self._mix = 0, Mix()
+        self.settled, self._mix = 0, RequestMix()
         self.worth = plain()
         self.stranding = Stranding(CORES_PER_GPU, weight=STRANDED)
-        self.fragmentation = Fragmentation(Mix())
-        self._sought = SoughtKinds(Mix())
+        self.fragmentation = Fragmentation(RequestMix())
+        self._sought = SoughtKinds(RequestMix())
         self._versatility = Versatility()
         self._scores = RowMemo(np.int64)
         self._before = RowMemo(np.int64, kept=1)
         self._lock = Lock()
 
-    def informed(self, outlook: Outlook) -> "BidPrice":
+    def informed(self, outlook: DemandForecast) -> "BidPrice":
         """Return the policy with prices by the outlook's mix.
 
         Raises:
@@ -98,7 +98,7 @@ class BidPrice(Policy):
         informed.stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
         informed.fragmentation = Fragmentation(with_large_jobs(outlook.mix))
         informed._sought = SoughtKinds(outlook.mix)
-        informed.fragmentation.meet(self.fragmentation.kinds, columns=0)
+        informed.fragmentation.extend_tables(self.fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
@@ -163,7 +163,7 @@ class BidPrice(Policy):
         value: Parts = (worth - self.stranding.of(worth, cpu)) * (self.in_use * WHOLE_GPU)
         if self.settled:
             measure, idle = self.fragmentation, (free == WHOLE_GPU).sum(axis=0)
-            measure.meet(view.kinds.values, view.shape[1])
+            measure.extend_tables(view.kinds.values, view.shape[1])
             value += self.settled * measure.useful_with(view, rows, free=free, idle=idle, cpu=cpu)
         return value
 
@@ -178,9 +178,9 @@ class BidPrice(Policy):
             return penalty
         if request.milli:
             return np.zeros(len(cpu), np.int64)
-        beside: Parts = (view.free_gpu_milli[rows] > 0) * _parts(BESIDE_FREE_GPUS)
-        beside += _parts(CPU_LEFT) * cpu // LARGEST_CPU_MILLI
-        return beside * ((_MILLE - self.settled) * WHOLE_GPU)
+        cpu_penalty: Parts = (view.free_gpu_milli[rows] > 0) * _parts(NEXT_TO_FREE_GPUS)
+        cpu_penalty += _parts(CPU_LEFT) * cpu // LARGEST_CPU_MILLI
+        return cpu_penalty * ((_MILLE - self.settled) * WHOLE_GPU)
 
     @property
     def in_use(self) -> int:
@@ -209,7 +209,7 @@ def _taking(view: Arrays, request: Request, rows: Rows, free: IntArray) -> BoolA
     fits = accepted(view, request, rows) if mixed else np.ones(free.shape, np.bool_)
     if request.share is None:
         return first_idle(fits, free, request.gpus or 0)
-    fits &= room_for(view, request.share, rows)
+    fits &= fits_share(view, request.share, rows)
     memory = view.free_memory.T[:, rows]
     # as Policy.share_column: of GPUs with as much capacity free, the one with the least memory
     fullest = np.where(fits, (free.astype(np.int64) << 32) + memory, _LAST).argmin(axis=0)

@@ -22,11 +22,11 @@ from threading import Lock
 import numpy as np
 
 from gpupack_core.arrays import MIXED, Arrays, BoolArray, FloatArray, IntArray
+from gpupack_core.demand_forecast import DemandForecast, RequestMix
 from gpupack_core.fragmentation import Fragmentation, Parts
 from gpupack_core.memo import RowMemo, Rows
-from gpupack_core.outlook import Mix, Outlook
 from gpupack_core.policies.best_fit import BestFit
-from gpupack_core.policies.fitting import accepted, first_idle, kind_of_score, room_for
+from gpupack_core.policies.fitting import accepted, first_idle, fits_share, kind_of_score
 from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request
 from gpupack_core.units import NO_MEMORY, WHOLE_GPU
@@ -41,20 +41,20 @@ class Fgd(Policy):
 
     name = "fgd"
 
-    def __init__(self, mix: Mix | None = None) -> None:
-        self._mix = mix or Mix()
+    def __init__(self, mix: RequestMix | None = None) -> None:
+        self._mix = mix or RequestMix()
         self.fragmentation = Fragmentation(self._mix)
         self.thresholds = _thresholds(self.fragmentation.total)
         self._scores = RowMemo(np.int8)
         self._lock = Lock()
 
-    def informed(self, outlook: Outlook) -> "Fgd":
+    def informed(self, outlook: DemandForecast) -> "Fgd":
         """Return the policy with the typical pods of the outlook; its tables are ready."""
         typical = typical_pods(outlook.mix)
         if typical == self._mix:
             return self
         informed = Fgd(typical)
-        informed.fragmentation.meet(self.fragmentation.kinds, columns=0)
+        informed.fragmentation.extend_tables(self.fragmentation.kinds, columns=0)
         return informed
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
@@ -100,7 +100,7 @@ class Fgd(Policy):
             same = measure.by_idle(line, idle)
             gains = gains + same - shares + measure.by_free(line, free - request.share.milli)
             gains += (free == WHOLE_GPU) * (fewer - same)
-            gains[~room_for(view, request.share, rows)] = _NEVER
+            gains[~fits_share(view, request.share, rows)] = _NEVER
         if len(mixed := (kind == MIXED).nonzero()[0]):
             gains[:, mixed] = self._gains_of_mixed(view, request, _some(rows, mixed))
         return gains
@@ -116,7 +116,7 @@ class Fgd(Policy):
             return self._gains_of_states(view, rows, request, free, taken)
         alone = np.eye(len(free), dtype=np.bool_)[:, :, None]
         gains = self._gains_of_states(view, rows, request, free, list(alone))
-        return np.where(fits & room_for(view, request.share, rows), gains, _NEVER)
+        return np.where(fits & fits_share(view, request.share, rows), gains, _NEVER)
 
     def _gains_of_states(
         self,
@@ -142,9 +142,11 @@ def _thresholds(total: int) -> Parts:
     return least
 
 
-def typical_pods(mix: Mix) -> Mix:
+def typical_pods(mix: RequestMix) -> RequestMix:
     """Return the kinds that make up 95 % of the pods, distinguished as fragmentation does."""
-    return Mix.of((replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands).typical()
+    return RequestMix.of(
+        (replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands
+    ).typical()
 
 
 def _some(rows: Rows, places: IntArray) -> IntArray:

@@ -34,7 +34,7 @@ def first_idle(fits: BoolArray, free: IntArray, gpus: int) -> BoolArray:
     return first
 
 
-def room_for(view: Arrays, share: Share, rows: Rows) -> BoolArray:
+def fits_share(view: Arrays, share: Share, rows: Rows) -> BoolArray:
     """Return the devices with capacity, memory and a slot for the share, of any model."""
     room: BoolArray = view.free_milli.T[:, rows] >= share.milli
     if share.memory:

@@ -16,7 +16,7 @@ with Fragmentation Gradient Descent» (USENIX ATC '23), after «MLaaS in the Wil
 import numpy as np
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
-from gpupack_core.policies.fitting import room_for
+from gpupack_core.policies.fitting import fits_share
 from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request
 from gpupack_core.units import WHOLE_GPU
@@ -49,6 +49,6 @@ def fullest_with_room(view: Arrays, request: Request, rows: IntArray) -> IntArra
     free, share = view.free_milli.T[:, rows], request.share
     if share is None:
         return np.full(len(rows), WHOLE_GPU)
-    room = room_for(view, share, rows)
+    room = fits_share(view, share, rows)
     fullest: IntArray = np.where(room, free, WHOLE_GPU).min(axis=0, initial=WHOLE_GPU)
     return fullest

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
-from gpupack_core.outlook import Outlook
+from gpupack_core.demand_forecast import DemandForecast
 from gpupack_core.request import Request
 
 
@@ -22,7 +22,7 @@ class Policy(ABC):
     relative: ClassVar[bool] = False
     """Whether a row's score depends on the other rows of the call."""
 
-    quickest: bool = False
+    prefers_fastest: bool = False
     """Whether the fastest GPUs of a node are chosen, if that takes no more NVLink cliques."""
 
     @abstractmethod
@@ -33,7 +33,7 @@ class Policy(ABC):
         again only the node of the last worker. The view must not be changed.
         """
 
-    def informed(self, outlook: Outlook) -> "Policy":
+    def informed(self, outlook: DemandForecast) -> "Policy":
         """Return this policy with the expected demand; one that does not look ahead stays as it is.
 
         The call may take long (an LP), so it runs outside decisions, which go on with the old

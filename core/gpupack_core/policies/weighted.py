@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from gpupack_core.arrays import Arrays, FloatArray, IntArray
+from gpupack_core.demand_forecast import DemandForecast
 from gpupack_core.errors import UnknownPolicy
-from gpupack_core.outlook import Outlook
 from gpupack_core.policies.policy import Policy
 from gpupack_core.request import Request
 
@@ -31,7 +31,7 @@ class Weighted(Policy):
 
     def __init__(self, parts: Sequence[tuple[float, Policy]]) -> None:
         self._parts = tuple(parts)
-        self.quickest = any(policy.quickest for _, policy in parts)
+        self.prefers_fastest = any(policy.prefers_fastest for _, policy in parts)
         self.name = "+".join(f"{weight:g}*{policy.name}" for weight, policy in parts)
 
     def score(self, view: Arrays, request: Request, rows: IntArray) -> FloatArray:
@@ -41,7 +41,7 @@ class Weighted(Policy):
             total += weight * _normalised(policy.score(view, request, rows))
         return total
 
-    def informed(self, outlook: Outlook) -> "Weighted":
+    def informed(self, outlook: DemandForecast) -> "Weighted":
         """Return the combination of the informed policies."""
         return Weighted([(weight, policy.informed(outlook)) for weight, policy in self._parts])
 

@@ -14,8 +14,8 @@ from math import gcd
 import numpy as np
 
 from gpupack_core.arrays import IntArray
+from gpupack_core.demand_forecast import RequestMix
 from gpupack_core.fragmentation import UNIT
-from gpupack_core.outlook import Mix
 from gpupack_core.pricing.cutting_stock import Stock, prices
 from gpupack_core.pricing.knapsack import filled
 from gpupack_core.units import WHOLE_GPU
@@ -32,7 +32,7 @@ def plain() -> IntArray:
     return np.arange(WHOLE_GPU + 1, dtype=np.int64) * UNIT // WHOLE_GPU
 
 
-def worth_of_gaps(mix: Mix) -> IntArray:
+def worth_of_gaps(mix: RequestMix) -> IntArray:
     """Return the value of a gap of 0 to 1000 milli, in parts: UNIT parts are a GPU.
 
     Raises:
@@ -56,7 +56,7 @@ def worth_of_gaps(mix: Mix) -> IntArray:
     return parts[np.arange(WHOLE_GPU + 1) // unit]
 
 
-def _shares(mix: Mix) -> Mapping[int, float]:
+def _shares(mix: RequestMix) -> Mapping[int, float]:
     """Return weights by size in milli, ascending."""
     sizes = {d.request.share.milli for d in mix.demands if d.request.share}
     step = COARSE if len(sizes) > SIZES else 1

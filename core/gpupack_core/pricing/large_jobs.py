@@ -15,24 +15,26 @@ protect those nodes, and then small jobs wait longer under overload.
 from collections import Counter
 from dataclasses import replace
 
-from gpupack_core.outlook import Mix
+from gpupack_core.demand_forecast import RequestMix
 from gpupack_core.request import Request
 from gpupack_core.units import NO_MEMORY
 
-EXTRA = 0.03
+LARGE_JOB_WEIGHT = 0.03
 
 
-def with_large_jobs(mix: Mix) -> Mix:
+def with_large_jobs(mix: RequestMix) -> RequestMix:
     """Return the typical pods with the extra weights; the node's memory is left out."""
-    bare = Mix.of((replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands)
+    bare = RequestMix.of((replace(d.request, memory=NO_MEMORY), d.weight) for d in mix.demands)
     typical = bare.typical()
     covered = sum(d.weight for d in typical.demands)
     weights = [(d.request, d.weight / covered) for d in typical.demands]
-    return Mix.of([*weights, *_extra(bare)])
+    return RequestMix.of([*weights, *_extra(bare)])
 
 
-def _extra(mix: Mix) -> list[tuple[Request, float]]:
+def _extra(mix: RequestMix) -> list[tuple[Request, float]]:
     large = [d.request for d in mix.demands if (d.request.gpus or 0) > 1]
     kinds = Counter(request.gpus or 0 for request in large)
     most = max(kinds, default=1)
-    return [(r, EXTRA * size / most / kinds[size]) for r in large if (size := r.gpus or 0)]
+    return [
+        (r, LARGE_JOB_WEIGHT * size / most / kinds[size]) for r in large if (size := r.gpus or 0)
+    ]

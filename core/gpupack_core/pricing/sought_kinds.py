@@ -26,8 +26,8 @@ from math import sqrt
 import numpy as np
 
 from gpupack_core.arrays import MIXED, Arrays, IntArray, Kind
+from gpupack_core.demand_forecast import RequestMix
 from gpupack_core.fragmentation import UNIT, accepts
-from gpupack_core.outlook import Mix
 from gpupack_core.request import Request
 
 RATE = 0.03
@@ -38,7 +38,7 @@ FROM_PRESSURE = 0.75
 class SoughtKinds:
     """Prices under one mix, for any cluster; not thread-safe."""
 
-    def __init__(self, mix: Mix) -> None:
+    def __init__(self, mix: RequestMix) -> None:
         asked = sum(d.weight * d.request.milli for d in mix.demands)
         choosy = [d for d in mix.demands if _chooses(d.request)]
         self._demands = [(d.request, d.weight * d.request.milli / asked) for d in choosy]

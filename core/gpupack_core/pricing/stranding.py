@@ -11,8 +11,8 @@ differences of Ψ must not depend on how a processor rounds exp().
 import numpy as np
 
 from gpupack_core.arrays import IntArray
+from gpupack_core.demand_forecast import RequestMix
 from gpupack_core.fragmentation import UNIT
-from gpupack_core.outlook import Mix
 from gpupack_core.units import WHOLE_GPU
 
 CORNER = 0.058
@@ -54,7 +54,7 @@ class Stranding:
         return stranded
 
 
-def cores_per_gpu(mix: Mix) -> float:
+def cores_per_gpu(mix: RequestMix) -> float:
     """Return the cores per requested GPU of the mix's pods that request GPUs."""
     demands = [d for d in mix.demands if d.request.milli]
     cpu = sum(d.weight * d.request.cpu for d in demands)

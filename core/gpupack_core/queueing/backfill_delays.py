@@ -110,5 +110,5 @@ def _emptied(cluster: Cluster, jobs: Sequence[RunningJob]) -> Cluster:
     empty = cluster.overlay()
     for job in jobs:
         for placement in job.placements:
-            empty.suppose_free(placement)
+            empty.assume_free(placement)
     return empty

@@ -464,7 +464,7 @@ class BackfillReservations:
         removed = {one.job.id: one for one in (*backfilled, *extras)}
         for one in removed.values():
             for placement in one.placements:
-                cluster.suppose_free(placement)
+                cluster.assume_free(placement)
         starting = {one.job.id for one in self._starting}
         reserved = {
             job_id: each.placements

@@ -14,7 +14,7 @@ from gpupack_core.cluster import NO_ROW, Cluster
 from gpupack_core.feasibility import usable, worker_slots
 from gpupack_core.queueing.candidates import Candidates, Cost
 from gpupack_core.request import Gang
-from gpupack_core.serving import seen_for
+from gpupack_core.serving import view_for
 
 
 class Bounds:
@@ -22,7 +22,7 @@ class Bounds:
 
     def __init__(self, cluster: Cluster, gang: Gang, candidates: Candidates) -> None:
         self._cluster, self._gang, self._lost = cluster, gang, candidates.lost
-        self._free = seen_for(cluster, gang.request).free_gpu_milli
+        self._free = view_for(cluster, gang.request).free_gpu_milli
         rows = candidates.rows(cluster)
         by_row = np.lexsort((candidates.parts.candidate, rows))
         by_row = by_row[rows[by_row] != NO_ROW]
@@ -67,7 +67,7 @@ class Bounds:
         """
         on = self._on(row)
         parts = np.arange(on.start, on.stop)[np.isin(self._candidate[on], list(rest))]
-        free = seen_for(cluster, self._gang.request).free_gpu_milli
+        free = view_for(cluster, self._gang.request).free_gpu_milli
         return float(self._lower_bounds(parts, free)[1][0])
 
     def cost(self, row: int, least: float) -> Cost:

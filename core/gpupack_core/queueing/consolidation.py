@@ -33,7 +33,7 @@ from gpupack_core.queueing.reservation import BackfillReservation
 from gpupack_core.queueing.running_table import Loss
 from gpupack_core.queueing.session import Session
 from gpupack_core.queueing.state import State
-from gpupack_core.serving import seen_for
+from gpupack_core.serving import view_for
 from gpupack_core.units import WHOLE_GPU
 
 
@@ -104,7 +104,7 @@ class ConsolidationPlanner:
 
     def _is_enough_free(self, job: Job) -> bool:
         """Tell whether enough GPUs are free in total: moves free no more of them."""
-        free = seen_for(self._session.cluster, job.gang.request).free_gpu_milli
+        free = view_for(self._session.cluster, job.gang.request).free_gpu_milli
         return int(free.sum()) >= min_charge(job.gang)
 
     def _gain(self, job: Job, reservation: BackfillReservation) -> float:

@@ -245,9 +245,9 @@ class ConsolidationSearch:
 
 def _free(overlay: Cluster, running: RunningJob) -> None:
     for placement in running.placements:
-        overlay.suppose_free(placement)
+        overlay.assume_free(placement)
 
 
 def _hold(overlay: Cluster, running: RunningJob) -> None:
     for placement in running.placements:
-        overlay.suppose_held(placement)
+        overlay.assume_held(placement)

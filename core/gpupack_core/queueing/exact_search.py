@@ -18,7 +18,7 @@ from gpupack_core.queueing.victim_check import (
     VictimSet,
     is_cheaper,
 )
-from gpupack_core.serving import seen_for
+from gpupack_core.serving import view_for
 
 MAX_PLANS: Final = 512
 """The maximum number of plans in one exact search; nine candidates have 511 sets."""
@@ -94,7 +94,7 @@ class ExactSearch:
         if row is None:
             return CandidateSets(candidates, [0] * len(candidates), 0, may_grow)
         request = self._check.gang.request
-        free = int(seen_for(self._check.cluster, request).free_gpu_milli[row])
+        free = int(view_for(self._check.cluster, request).free_gpu_milli[row])
         missing = workers * request.milli - free
         return CandidateSets(candidates, freed, missing, may_grow)
 

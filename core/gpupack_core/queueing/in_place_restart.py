@@ -25,7 +25,7 @@ def is_held_by_last_attempt(
     for one in running.of_tenant(reservation.job.tenant):
         if _overlaps(one, reservation):
             for placement in one.placements:
-                emptied.suppose_free(placement)
+                emptied.assume_free(placement)
     return is_free(emptied, reservation.job, reservation.placements)
 
 

@@ -102,5 +102,5 @@ class MovePlanner:
         reserved = self._reservations.cluster_with_reservations(running.job)
         cluster = (self._session.cluster if reserved is None else reserved).overlay()
         for placement in running.placements:
-            cluster.suppose_free(placement)
+            cluster.assume_free(placement)
         return cluster

@@ -158,7 +158,7 @@ class PreemptionPlanner:
         cluster = self._session.cluster.overlay()
         for extra in extras:
             for placement in extra.placements:
-                cluster.suppose_free(placement)
+                cluster.assume_free(placement)
         with self._without_usage_of(extras):
             policy = self._policy(job, may_preempt_own=self._may_preempt_own_tenant(job))
             found = self._search(policy, cluster, self._protected_seconds(policy))
@@ -182,7 +182,7 @@ class PreemptionPlanner:
         preempted = [one.running for one in found.victims]
         for running in (*preempted, *own):
             for placement in running.placements:
-                cluster.suppose_free(placement)
+                cluster.assume_free(placement)
         for places, charge in self._planner.placements(cluster, policy.job):
             if policy.allows(preempted, charge):
                 return VictimSet(found.victims, places, charge)
@@ -195,7 +195,7 @@ class PreemptionPlanner:
         gangs = {one.running.job.id for one in found.victims}
         for victim in found.victims:
             for placement in victim.running.placements:
-                cluster.suppose_free(placement)
+                cluster.assume_free(placement)
         adopt_job(cluster, job, found.places)
         usage, preempted = self._state.quota.usage, list[RunningJob]()
         counted = [(one.running.job.tenant, one.running.charge, -1) for one in found.victims]

@@ -18,7 +18,7 @@ from gpupack_core.errors import LedgerConflict
 from gpupack_core.feasibility import usable, worker_slots
 from gpupack_core.queueing.job import Job, JobId, Places, RunningJob, holder_name
 from gpupack_core.request import Gang
-from gpupack_core.serving import seen_for
+from gpupack_core.serving import view_for
 from gpupack_core.units import NodeName
 
 _BEFORE_FIRST_END = -1
@@ -137,7 +137,7 @@ class ProjectedCluster:
         lengths = np.diff(starts, append=len(row))
         workers = np.where(usable(self.cluster, request), _max_per_node(gang), 0)[row]
         for requested, free, freed in (
-            (request.milli, seen_for(self.cluster, request).free_gpu_milli, ends.milli[parts]),
+            (request.milli, view_for(self.cluster, request).free_gpu_milli, ends.milli[parts]),
             (request.cpu, a.free_cpu, ends.cpu[parts]),
             (request.memory, a.free_ram, ends.memory[parts]),
         ):
@@ -192,7 +192,7 @@ class ProjectedCluster:
         for worker, placement in enumerate(self._placed.pop(job, ())):
             holder = holder_name(job, worker)
             if self.cluster.placement_of(holder) is None:
-                self.cluster.suppose_free(placement)
+                self.cluster.assume_free(placement)
             else:
                 self.cluster.give_back(holder)
 
@@ -207,7 +207,7 @@ class ProjectedCluster:
         self._removed.add(job)
         if self._still_runs(job):
             for placement in running.placements:
-                self.cluster.suppose_free(placement)
+                self.cluster.assume_free(placement)
 
     def _still_runs(self, job: JobId) -> bool:
         """Tell whether it still runs after the end on which this object is settled."""
@@ -227,7 +227,7 @@ class ProjectedCluster:
         low, high = min(was, after), max(was, after)
         here = slice(*np.searchsorted(ends.node, (node, node + 1)).tolist())
         start, stop = (here.start + np.searchsorted(ends.end[here], (low, high), "right")).tolist()
-        book = self.cluster.suppose_free if after > was else self.cluster.suppose_held
+        book = self.cluster.assume_free if after > was else self.cluster.assume_held
         for job in ends.job[start:stop].tolist():
             for placement in ends.running[job].placements:
                 if placement.node == name:

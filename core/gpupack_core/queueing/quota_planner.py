@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from gpupack_core.cluster import Cluster
-from gpupack_core.models import both
+from gpupack_core.models import common_model
 from gpupack_core.queueing.charge import Charge, ModelKey, min_charge
 from gpupack_core.queueing.job import Job, Places, Tenant
 from gpupack_core.queueing.pending_jobs import PendingJob, PendingJobs
@@ -122,5 +122,5 @@ def _both(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...
     """Return the models that are both requested and in `models`."""
     if not requested:
         return models
-    found = (both(name, model) for model in models for name in requested)
+    found = (common_model(name, model) for model in models for name in requested)
     return tuple(dict.fromkeys(each for each in found if each is not None))

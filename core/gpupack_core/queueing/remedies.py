@@ -17,7 +17,7 @@ from gpupack_core.queueing.charge import ModelKey, min_charge
 from gpupack_core.queueing.job import Job
 from gpupack_core.queueing.reasons import Borrowed, Wait, WaitReason, gpus_text
 from gpupack_core.queueing.state import State
-from gpupack_core.reasons import Reason, Refusal, counted
+from gpupack_core.reasons import Reason, Refusal, count_text
 from gpupack_core.units import WHOLE_GPU
 
 
@@ -72,8 +72,8 @@ def _for_refusal(job: Job, refusal: Refusal) -> Iterable[str]:
         yield refusal.nearest.text
     workers = job.gang.workers
     if 0 < refusal.placed < workers:
-        less = counted(workers - refusal.placed, "worker")
-        fit = "could ever fit" if refusal.of_empty else "fit now"
+        less = count_text(workers - refusal.placed, "worker")
+        fit = "could ever fit" if refusal.is_of_empty_cluster else "fit now"
         yield f"it would fit with {less} less: {refusal.placed} of {workers} {fit}"
 
 

@@ -145,7 +145,7 @@ class StartEstimate:
         cluster = self._cluster.overlay()
         for extra in extras.values():
             for placement in extra.placements:
-                cluster.suppose_free(placement)
+                cluster.assume_free(placement)
         future = ProjectedCluster(
             cluster, self._state.running.table.expected_ends(self._now, also), removed=extras
         )

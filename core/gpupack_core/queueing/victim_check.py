@@ -113,12 +113,12 @@ class VictimCheck:
     def remove(self, one: Candidate) -> None:
         """Free its places."""
         for placement in one.running.placements:
-            self.cluster.suppose_free(placement)
+            self.cluster.assume_free(placement)
 
     def restore(self, one: Candidate) -> None:
         """Undo `stop`."""
         for placement in one.running.placements:
-            self.cluster.suppose_held(placement)
+            self.cluster.assume_held(placement)
 
 
 def is_cheaper(subset: Sequence[Candidate], known: VictimSet | None) -> bool:

@@ -133,7 +133,7 @@ class VictimSearch:
             } - removed:
                 removed.add(of)
                 for placement in self._candidates[of].running.placements:
-                    empty.suppose_free(placement)
+                    empty.assume_free(placement)
             slots = worker_slots(empty, self._job.gang.request)
             for row in rows:
                 if slots[row]:

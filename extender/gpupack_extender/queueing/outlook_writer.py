@@ -41,7 +41,7 @@ class OutlookWriter:
         self,
         api: Api,
         stores: QuotaStores,
-        learner: core.Learner,
+        learner: core.DemandLearner,
         *,
         can_serve: Callable[[core.Request], bool],
         decides: Callable[[], bool],

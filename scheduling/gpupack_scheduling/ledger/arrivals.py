@@ -14,7 +14,7 @@ class Arrivals:
     the best estimate of future requests.
     """
 
-    def __init__(self, learner: core.Learner) -> None:
+    def __init__(self, learner: core.DemandLearner) -> None:
         self._learner = learner
         self._asked: dict[str, core.Request] = {}
 
@@ -26,13 +26,13 @@ class Arrivals:
         if ask.request is None or ask.uid in self._asked:
             return
         self._asked[ask.uid] = ask.request
-        self._learner.arrived(ask.request)
+        self._learner.record_arrival(ask.request)
 
     def gone(self, uid: str) -> None:
         """Report that a pod is terminal or deleted."""
         request = self._asked.pop(uid, None)
         if request is not None:
-            self._learner.departed(request)
+            self._learner.record_departure(request)
 
     def only(self, uids: Collection[str]) -> None:
         """Report all known pods as gone except these."""

@@ -77,7 +77,7 @@ class Ledger:
         self.maintained, self.failed = stores.maintained, stores.failed
         self.rejected = stores.rejected
         self.jobs = Jobs(self.claims)
-        self.learner = core.Learner()
+        self.learner = core.DemandLearner()
         arrivals = Arrivals(self.learner)
         self.pods = Pods(
             self.claims,

@@ -178,7 +178,7 @@ class NodeStores:
 
     def _is_home(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
         """Tell whether GPUs that both nodes list are on this node and not on the other."""
-        homes = {self._cluster.home_of(core.DeviceUuid(uuid)) for uuid in uuids}
+        homes = {self._cluster.node_of_device(core.DeviceUuid(uuid)) for uuid in uuids}
         if homes & {name, rival}:
             return rival not in homes
         return self._is_held(name, uuids) and not self._is_held(rival, uuids)

@@ -148,7 +148,7 @@ class Onlooker:
     def remember(self, found: Findings, fork: core.Cluster) -> None:
         """Remember what cycles on a copy found out, if nothing was decided there."""
         self.admissions.queue.state.restore(found)
-        self._ledger.cluster.learn(fork)
+        self._ledger.cluster.copy_figures(fork)
 
     def _follow(self) -> None:
         self.admissions.see()

@@ -4,8 +4,8 @@
 engine/ is the reference. This is a second implementation of the part of engine/ and of core that
 replays of a trace need: jobs of one worker that request GPUs, a share, CPU and memory; nodes with
 identical GPUs; the disciplines `drop` and `fifo-skip`; the policies `best-fit`, `fgd` and
-`bid-price`. The policy learns in Python, with core's Learner and prices, between two stretches of
-the loop.
+`bid-price`. The policy learns in Python, with core's DemandLearner and prices, between two
+stretches of the loop.
 
     inputs.py ─► tables.py ─► engine.py ─► holdings.py ─► scores.py    (numba compiles these four)
         └─ replay.py: informs the policy whenever it is due, and makes the record of the run

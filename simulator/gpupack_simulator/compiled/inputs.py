@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpupack_core import Cluster, Gang, Node, Policy, Request
+from gpupack_core.demand_forecast import RequestMix
 from gpupack_core.fragmentation import Fragmentation, accepts
 from gpupack_core.model import Health
-from gpupack_core.outlook import Mix
 from gpupack_core.policies.best_fit import BestFit
 from gpupack_core.policies.bid_price import BidPrice
 from gpupack_core.policies.fgd import Fgd
@@ -183,8 +183,8 @@ def prices_of(policy: Policy, cluster: Cluster) -> Prices:
     elif isinstance(policy, Fgd) and policy.fragmentation.total:
         measure, thresholds, number = policy.fragmentation, policy.thresholds, FGD
     else:
-        measure, thresholds, number = Fragmentation(Mix()), nothing, BEST_FIT
-    measure.meet(view.kinds.values, view.shape[1])
+        measure, thresholds, number = Fragmentation(RequestMix()), nothing, BEST_FIT
+    measure.extend_tables(view.kinds.values, view.shape[1])
     bids = policy if isinstance(policy, BidPrice) else BidPrice()
     stranded: Stranding = bids.stranding
     return Prices(

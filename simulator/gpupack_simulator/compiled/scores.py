@@ -22,7 +22,7 @@ from gpupack_simulator.compiled.tables import (
 _LINE = WHOLE_GPU + 1
 _THOUSAND = 1000
 _OPENING = round(bid_price.OPENING * UNIT)
-_WITH_FREE_GPUS = round(bid_price.BESIDE_FREE_GPUS * UNIT)
+_WITH_FREE_GPUS = round(bid_price.NEXT_TO_FREE_GPUS * UNIT)
 _CPU_LEFT = round(bid_price.CPU_LEFT * UNIT)
 _STEP = round(bid_price.STEP * UNIT) * _THOUSAND * WHOLE_GPU
 _LARGEST_CPU = bid_price.LARGEST_CPU_MILLI

@@ -9,7 +9,7 @@ machine's speed. If no prices can be found, the old ones stay and a warning is l
 
 import logging
 
-from gpupack_core import CoreError, Learner, Mix, Outlook, Policy
+from gpupack_core import CoreError, DemandForecast, DemandLearner, Policy, RequestMix
 from gpupack_simulator.job import Job
 
 log = logging.getLogger(__name__)
@@ -21,15 +21,15 @@ class Learning:
     `mix`: known from the start; None: it is learned.
     """
 
-    def __init__(self, policy: Policy, mix: Mix | None = None) -> None:
+    def __init__(self, policy: Policy, mix: RequestMix | None = None) -> None:
         self._base, self._mix = policy, mix
-        self._learner = Learner()
-        self.policy = policy if mix is None else policy.informed(Outlook(mix))
+        self._learner = DemandLearner()
+        self.policy = policy if mix is None else policy.informed(DemandForecast(mix))
 
     def arrived(self, job: Job) -> None:
         """Learn from an arrived job, and inform the policy when it is due."""
         for _ in range(job.workers):
-            self._learner.arrived(job.request)
+            self._learner.record_arrival(job.request)
         if self._learner.due():
             self._inform()
 
@@ -41,12 +41,12 @@ class Learning:
     def departed(self, job: Job) -> None:
         """Learn from the departure of a job."""
         for _ in range(job.workers):
-            self._learner.departed(job.request)
+            self._learner.record_departure(job.request)
 
     def _inform(self) -> None:
         outlook = self._learner.outlook()
         if self._mix is not None:
-            outlook = Outlook(self._mix, outlook.churn)
+            outlook = DemandForecast(self._mix, outlook.churn)
         try:
             self.policy = self.policy.informed(outlook)
         except CoreError as error:

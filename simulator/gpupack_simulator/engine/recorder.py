@@ -15,7 +15,7 @@ from gpupack_core import (
     NodeName,
     Placement,
 )
-from gpupack_core.accounting import charge_of_grant, label
+from gpupack_core.accounting import charge_of_grant, model_label
 from gpupack_simulator.engine.job_state import JobState
 from gpupack_simulator.job import JobId
 from gpupack_simulator.record import Cause, Consolidation, End, JobRecord, Loss, Occupancy
@@ -100,7 +100,9 @@ class Recorder:
         device = None if node is None else _devices(node).get(grant.uuid)
         if node is None or device is None:
             return grant.milli, ""
-        return charge_of_grant(grant, device, node.devices), label(device.model, device.memory)
+        return charge_of_grant(grant, device, node.devices), model_label(
+            device.model, device.memory
+        )
 
 
 def _devices(node: Node) -> Mapping[DeviceUuid, Device]:

@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 from math import inf
 
-from gpupack_core import Cluster, Mix, NodeName
+from gpupack_core import Cluster, NodeName, RequestMix
 from gpupack_core.fragmentation import Fragmentation
 from gpupack_simulator.engine.causes import free_by_cause
 from gpupack_simulator.engine.dispatcher import JobDispatcher
@@ -62,7 +62,7 @@ class Sampler:
 
 
 def _measure(jobs: Iterable[Job]) -> Fragmentation:
-    mix = Mix.of((job.request, float(job.workers)) for job in jobs)
+    mix = RequestMix.of((job.request, float(job.workers)) for job in jobs)
     return Fragmentation(mix.typical())
 
 

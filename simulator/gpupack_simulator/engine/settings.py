@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from gpupack_core import DeviceUuid, Mix
+from gpupack_core import DeviceUuid, RequestMix
 from gpupack_core.queueing import Quotas
 from gpupack_simulator.disciplines import Discipline
 from gpupack_simulator.engine.maintenance import Maintenance, Presence
@@ -72,7 +72,7 @@ class Settings:
     maintenance: tuple[Maintenance, ...] = ()
     presence: tuple[Presence, ...] = ()
     """Presence of nodes that are not there from start to end."""
-    mix: Mix | None = None
+    mix: RequestMix | None = None
     """Mix that the policy knows from the start; None: it learns the mix from arrivals."""
     parameters: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     """Parameters for the run's record: load, demand, names of files."""

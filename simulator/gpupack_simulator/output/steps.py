@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpupack_core import WHOLE_GPU, Cluster, Device, Health, Holder, Node
-from gpupack_core.reasons import counted, request_text
+from gpupack_core.reasons import count_text, request_text
 from gpupack_simulator.job import Job, job_of
 from gpupack_simulator.output.groups import NAMED, kind
 from gpupack_simulator.output.units import UNITS
@@ -46,9 +46,9 @@ def headline(state: State) -> str:
     used, whole = sample.allocated_milli / WHOLE_GPU, sample.capacity_milli / WHOLE_GPU
     percent = 100 * used / whole if whole else 0.0
     queued = sample.queued_jobs
-    waiting = f"{counted(queued, 'job')} {'waits' if queued == 1 else 'wait'}"
+    waiting = f"{count_text(queued, 'job')} {'waits' if queued == 1 else 'wait'}"
     return (
-        f"{when}, {state.policy}: {used:g} of {counted(round(whole), 'GPU')} allocated "
+        f"{when}, {state.policy}: {used:g} of {count_text(round(whole), 'GPU')} allocated "
         f"({percent:.0f}%), {waiting}"
     )
 
@@ -136,7 +136,7 @@ def _jobs(state: State) -> RenderableType:
     counts = ", ".join(f"{ends[end]:,} {end}" for end in End if ends[end])
     more = f"; {len(state.expected):,} have not arrived" if state.expected else ""
     waiting = [record for record in state.jobs if record.end is End.WAITING]
-    summary = Text(f"{counted(len(state.jobs), 'job')} so far: {counts or 'none'}{more}")
+    summary = Text(f"{count_text(len(state.jobs), 'job')} so far: {counts or 'none'}{more}")
     return Group(summary, _job_table(state, waiting[:JOBS], [])) if waiting else summary
 
 

@@ -18,13 +18,13 @@ from gpupack_cli.watching import judge
 from gpupack_crds.kinds import GpuJob
 from gpupack_kube.client import LARGEST_MIB
 from gpupack_kube.errors import Forbidden, NotFound
-from gpupack_terminal.screens import Size, decided
+from gpupack_terminal.screens import Size, decide_screen
 
 JOBS = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"
 PODS = "/api/v1/namespaces/team/pods"
-PIPE = decided(None, "utf-8", {})
-TERMINAL = decided(Size(80, 24), "utf-8", {})
-WITHOUT_COLOURS = decided(Size(80, 24), "utf-8", {"NO_COLOR": "1"})
+PIPE = decide_screen(None, "utf-8", {})
+TERMINAL = decide_screen(Size(80, 24), "utf-8", {})
+WITHOUT_COLOURS = decide_screen(Size(80, 24), "utf-8", {"NO_COLOR": "1"})
 LONGEST = LARGEST_MIB << 20
 """Bytes of a line that is shown whole, with its time."""
 

@@ -38,7 +38,7 @@ def needed(cluster, request, here):
 
 def serves(device, free, request):
     asked = request.models
-    usable = {Health.HEALTHY} if request.sound else {Health.HEALTHY, Health.DEGRADED}
+    usable = {Health.HEALTHY} if request.healthy_only else {Health.HEALTHY, Health.DEGRADED}
     if device.health not in usable or device.resource != request.resource:
         return False
     is_asked = not asked or any(matches_model(m, device.model, device.memory) for m in asked)
@@ -111,7 +111,7 @@ def _open_to(cluster, asked, used):
     names = [each.name for each in cluster.nodes()]
     if asked.spread.one_worker_per_node:
         return [name for name in names if name not in used]
-    if asked.spread.most_nodes is not None and len(used) == asked.spread.most_nodes:
+    if asked.spread.node_limit is not None and len(used) == asked.spread.node_limit:
         return sorted(used)
     return names
 

@@ -21,10 +21,10 @@ from policy_reference import (
 from gpupack_core import (
     POLICIES,
     CoreError,
+    DemandForecast,
     Holder,
-    Mix,
-    Outlook,
     Placement,
+    RequestMix,
     decide,
 )
 from gpupack_core.fragmentation import UNIT
@@ -35,12 +35,16 @@ from gpupack_core.pricing.large_jobs import with_large_jobs
 from gpupack_core.pricing.stranding import CORES_PER_GPU, cores_per_gpu
 
 BID_PRICE = POLICIES["bid-price"]
-mixes = st.lists(st.tuples(requests(), st.integers(1, 9)), min_size=1, max_size=6).map(Mix.of)
+mixes = st.lists(st.tuples(requests(), st.integers(1, 9)), min_size=1, max_size=6).map(
+    RequestMix.of
+)
 churns = st.sampled_from([0.0, 0.2, 0.5, 1.0])
 
 
 def informed(*requests, churn=0.0):
-    return BID_PRICE.informed(Outlook(Mix.of((request, 1) for request in requests), churn))
+    return BID_PRICE.informed(
+        DemandForecast(RequestMix.of((request, 1) for request in requests), churn)
+    )
 
 
 def parts(gpus):
@@ -114,7 +118,7 @@ def formula(cluster, mix, churn):
 @cases
 @given(clusters(fill=10), st.lists(requests(), min_size=1, max_size=3), mixes, churns)
 def test_it_decides_as_its_formula_does_node_by_node(cluster, asked, mix, churn):
-    policy = BID_PRICE.informed(Outlook(mix, churn))
+    policy = BID_PRICE.informed(DemandForecast(mix, churn))
     for number, request in enumerate(asked * 2):
         node, _ = best_node(cluster, request, formula(cluster, mix, churn))
         answer = decide(cluster, request, policy)
@@ -202,16 +206,16 @@ def test_while_nothing_is_known_a_gap_is_worth_what_it_holds():
     assert (policy.worth == plain()).all()
     assert policy.stranding.of(parts(1.0), 0) == pytest.approx(parts(0.845), abs=UNIT / 1000)
     assert CORES_PER_GPU == 12.0
-    assert policy.informed(Outlook()) is not policy
+    assert policy.informed(DemandForecast()) is not policy
 
 
 @pytest.mark.parametrize("name", ["bid-price", "fgd"])
 def test_told_the_same_again_it_keeps_what_it_has_worked_out(name):
-    mix = Mix.of([(whole(1), 2.0), (share(500), 1.0)])
-    policy = POLICIES[name].informed(Outlook(mix, churn=0.9))
-    assert policy.informed(Outlook(mix, churn=0.95)) is policy
-    other = Mix.of([(whole(8), 1.0)])
-    assert policy.informed(Outlook(other, churn=0.9)) is not policy
+    mix = RequestMix.of([(whole(1), 2.0), (share(500), 1.0)])
+    policy = POLICIES[name].informed(DemandForecast(mix, churn=0.9))
+    assert policy.informed(DemandForecast(mix, churn=0.95)) is policy
+    other = RequestMix.of([(whole(8), 1.0)])
+    assert policy.informed(DemandForecast(other, churn=0.9)) is not policy
 
 
 def test_without_a_solver_it_says_so_and_the_old_one_goes_on(monkeypatch):

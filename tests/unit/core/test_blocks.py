@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How torn free GPUs are."""
+"""The fragmentation of free GPUs."""
 
 import pytest
 
 from gpupack_core import Cluster, Device, Gang, MiB, Node, Request, plan_gang, policy_named
-from gpupack_core.blocks import torn
+from gpupack_core.free_blocks import fragmented_fraction
 
 
 def cluster(*sizes):
@@ -21,18 +21,18 @@ def hold(held, gpus, workers=1):
 
 
 def test_whole_free_nodes_are_not_torn():
-    assert torn(cluster(8, 8).arrays) == 0
+    assert fragmented_fraction(cluster(8, 8).arrays) == 0
 
 
 def test_what_is_left_of_a_node_that_is_partly_held_is():
     held = cluster(8, 8)
     hold(held, 2)
-    assert torn(held.arrays) == pytest.approx(6 / 14)
+    assert fragmented_fraction(held.arrays) == pytest.approx(6 / 14)
 
 
 def test_nodes_smaller_than_the_largest_are_no_block_of_it():
-    assert torn(cluster(8, 4).arrays) == pytest.approx(4 / 12)
+    assert fragmented_fraction(cluster(8, 4).arrays) == pytest.approx(4 / 12)
 
 
 def test_where_nothing_is_free_nothing_is_torn():
-    assert torn(cluster().arrays) == 0
+    assert fragmented_fraction(cluster().arrays) == 0

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from core_builders import node
 
-from gpupack_core import Cluster, Learner, Mix, Request, Share, decide, policy_named
+from gpupack_core import Cluster, DemandLearner, Request, RequestMix, Share, decide, policy_named
 from gpupack_core.fragmentation import CPU_FIGURES, Fragmentation
-from gpupack_core.learner import HORIZON, KINDS, MAX_KINDS
+from gpupack_core.learner import FADE_ARRIVALS, KINDS_AFTER_FADE, MAX_KINDS
 
 MIB = 1 << 20
 LIMIT_MIB = 1024
@@ -19,8 +19,8 @@ LIMIT_MIB = 1024
 
 DECIDE = """
 import sys
-from gpupack_core import Cluster, Device, Learner, Node, Request, decide, policy_named
-learner = Learner()
+from gpupack_core import Cluster, Device, DemandLearner, Node, Request, decide, policy_named
+learner = DemandLearner()
 for number in range(170):
     learner.arrived(Request(gpus=1 << 20, cpu=1000 + number))
 devices = tuple(Device(f"GPU-{i}", i, "H100", 81920) for i in range(8))
@@ -50,18 +50,18 @@ def test_pods_that_ask_for_a_million_gpus_and_different_cpu_leave_room_to_decide
 
 
 def test_the_learner_forgets_rare_kinds_long_before_the_horizon():
-    learner = Learner()
-    for number in range(HORIZON // 2):
-        learner.arrived(Request(gpus=1, cpu=1 + number) if number % 2 else Request(gpus=1))
+    learner = DemandLearner()
+    for number in range(FADE_ARRIVALS // 2):
+        learner.record_arrival(Request(gpus=1, cpu=1 + number) if number % 2 else Request(gpus=1))
     mix = learner.outlook().mix
-    assert KINDS <= len(mix.demands) <= MAX_KINDS
+    assert KINDS_AFTER_FADE <= len(mix.demands) <= MAX_KINDS
     assert mix.demands[0].request == Request(gpus=1)
 
 
 def many_figures(number):
     common = Request(share=Share(500, 0), cpu=5555)
     rare = [Request(share=Share(300, 0), cpu=1000 + n) for n in range(number)]
-    return Mix.of([(common, number), *((request, 1) for request in rare)])
+    return RequestMix.of([(common, number), *((request, 1) for request in rare)])
 
 
 def test_more_cpu_figures_than_are_told_apart_take_no_more_room():
@@ -81,6 +81,6 @@ def test_the_figures_that_weigh_most_and_the_largest_stay_exact():
 
 def test_a_demand_for_more_gpus_than_any_node_has_finds_nothing_useful():
     there = Cluster([node("a")])
-    measure = Fragmentation(Mix.of([(Request(gpus=1 << 20), 1)]))
+    measure = Fragmentation(RequestMix.of([(Request(gpus=1 << 20), 1)]))
     assert measure.useful(there.arrays).tolist() == [0]
     assert decide(there, Request(gpus=1), policy_named("fgd")).node == "a"

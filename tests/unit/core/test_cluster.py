@@ -23,15 +23,15 @@ from gpupack_core import (
     POLICIES,
     AlreadyHeld,
     Arrays,
+    DemandForecast,
     Device,
     DuplicateDevice,
     Grant,
     Health,
-    Mix,
     NotHeld,
-    Outlook,
     OverAllocated,
     Placement,
+    RequestMix,
     Taint,
     UnknownDevice,
     UnknownNode,
@@ -239,7 +239,10 @@ def eager_switches():
 @pytest.mark.usefixtures("eager_switches")
 def test_decisions_on_a_fork_in_a_thread_and_on_its_changing_origin_stay_right(policy):
     cluster = cluster_of(*(node(f"n{number}", 2) for number in range(64)))
-    asked, deciding = share(500), POLICIES[policy].informed(Outlook(Mix.of([(share(500), 1)])))
+    asked, deciding = (
+        share(500),
+        POLICIES[policy].informed(DemandForecast(RequestMix.of([(share(500), 1)]))),
+    )
     fork, rows = cluster.fork(), range(63)
     for row in rows:
         taken(fork, f"n{row}", 0, 1)

@@ -18,17 +18,17 @@ from core_builders import (
 
 from gpupack_core import (
     POLICIES,
+    DemandForecast,
     Health,
     Interconnect,
     InvalidScores,
-    Mix,
     NodeSelector,
     Operator,
-    Outlook,
     Placement,
     Policy,
     Reason,
     Refusal,
+    RequestMix,
     Requirement,
     Taint,
     Term,
@@ -182,7 +182,7 @@ def test_the_best_of_the_candidates_is_found_however_many_are_named(named):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_policy_stumbles_over_a_cluster_without_any_gpu(name):
-    policy = POLICIES[name].informed(Outlook(Mix.of([(share(500), 1)]), churn=1.0))
+    policy = POLICIES[name].informed(DemandForecast(RequestMix.of([(share(500), 1)]), churn=1.0))
     cluster = cluster_of(node("a", 0), node("b", 0))
     assert rank(cluster, share(500), policy) == ()
     assert isinstance(decide(cluster, share(500), policy), Refusal)

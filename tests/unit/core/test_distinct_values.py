@@ -7,11 +7,11 @@ from core_builders import BEST_FIT, H100, device, node
 from gpupack_core import (
     POLICIES,
     Cluster,
+    DemandForecast,
     Effect,
-    Mix,
     Node,
-    Outlook,
     Request,
+    RequestMix,
     Share,
     Slices,
     Taint,
@@ -19,7 +19,7 @@ from gpupack_core import (
     TolerationOperator,
     decide,
 )
-from gpupack_core.memo import KEPT
+from gpupack_core.memo import MAX_KINDS
 from gpupack_core.table import Table
 
 DISTINCT = 50_000
@@ -68,8 +68,8 @@ def test_kinds_of_gpus_that_are_no_more_are_forgotten_by_policies_too():
     assert len(policies[0].fragmentation._groups) < 30
 
 
-MIX = Outlook(
-    Mix.of([(Request(share=Share(100, memory)), 1) for memory in range(1, 101)]), churn=1.0
+MIX = DemandForecast(
+    RequestMix.of([(Request(share=Share(100, memory)), 1) for memory in range(1, 101)]), churn=1.0
 )
 
 
@@ -119,9 +119,9 @@ def test_tolerations_that_make_no_difference_make_no_kind_of_their_own():
 
 def test_kinds_of_requests_without_end_are_not_kept():
     cluster = Cluster([node("a")])
-    for number in range(3 * KEPT):
+    for number in range(3 * MAX_KINDS):
         decide(cluster, Request(gpus=1, cpu=number), BEST_FIT)
-    assert len(cluster.room) <= KEPT
+    assert len(cluster.room) <= MAX_KINDS
 
 
 def test_a_table_of_fifty_thousand_values_of_which_three_are_in_use_has_three():

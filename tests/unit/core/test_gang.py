@@ -91,7 +91,11 @@ def test_a_refused_gang_counts_what_is_missing():
 def test_nodes_are_counted_as_they_are_without_workers_that_are_not_placed():
     cluster = taken(cluster_of(node("a"), node("b"), node("c")), "c", 0, 1, 2)
     refusal = plan(cluster, gang(3, whole(8)))
-    assert (refusal.roomy, refusal.total, refusal.reason) == (2, 3, Reason.TOO_FEW_FREE_GPUS)
+    assert (refusal.fitting_nodes, refusal.total, refusal.reason) == (
+        2,
+        3,
+        Reason.TOO_FEW_FREE_GPUS,
+    )
     assert "2 of 3 nodes have room for a worker, the others do not: 1 node: " in refusal.message
     assert "(most free on one node: 5)" in refusal.message
 

@@ -3,7 +3,7 @@ import numpy as np
 from core_builders import cluster_of, node, share, taken, whole
 
 from gpupack_core import POLICIES, Holder, Placement, decide
-from gpupack_core.memo import FIGURES, RowMemo
+from gpupack_core.memo import MAX_FIGURES, RowMemo
 
 
 class Counted:
@@ -55,7 +55,7 @@ def test_the_kind_not_asked_about_the_longest_is_forgotten():
 
 
 def test_fewer_kinds_are_kept_where_there_are_many_rows():
-    memo, rows = RowMemo(np.int8), FIGURES // 2
+    memo, rows = RowMemo(np.int8), MAX_FIGURES // 2
     version = np.zeros(rows, np.int64)
     for kind in "abcde":
         memo.of(kind, version, lambda at: np.zeros(rows, np.int8)[at])

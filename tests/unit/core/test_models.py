@@ -4,7 +4,7 @@ from core_builders import cluster_of, node, whole
 
 from gpupack_core import Placement, decide, matches_model, policy_named, require_model
 from gpupack_core.errors import InvalidRequest
-from gpupack_core.models import both, may_match, nearest_models
+from gpupack_core.models import common_model, may_match, nearest_models
 
 A100_80 = ("NVIDIA A100-SXM4-80GB", 81920)
 A100_40 = ("NVIDIA A100-SXM4-40GB", 40960)
@@ -104,9 +104,9 @@ def test_decisions_look_at_names_and_memory_together():
 
 
 def test_a_model_that_is_narrowed_to_one_product_keeps_its_size():
-    assert both("A100-80GB", A100_80[0]) == A100_80[0]
-    assert both("A100-80GB", A100_40[0]) is None
-    narrowed = both("H100-94GB", H100_NVL[0])
+    assert common_model("A100-80GB", A100_80[0]) == A100_80[0]
+    assert common_model("A100-80GB", A100_40[0]) is None
+    narrowed = common_model("H100-94GB", H100_NVL[0])
     assert matches_model(narrowed, *H100_NVL)
     assert not matches_model(narrowed, H100_NVL[0], 81559)
     assert may_match("H100-94GB", H100_PCIE[0])

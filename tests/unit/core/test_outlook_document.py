@@ -4,28 +4,30 @@ import json
 import pytest
 
 from gpupack_core import (
+    DemandForecast,
     InvalidSnapshot,
-    Mix,
-    Outlook,
     Request,
+    RequestMix,
     Share,
     Slices,
-    dump_outlook,
-    load_outlook,
+    dump_forecast,
+    load_forecast,
 )
 
 SHARE = Request(share=Share(500, 8192), models=("T4",), cpu=4000, memory=1024)
 LARGE = Request(gpus=1, min_memory=40_000, cpu=1000)
-OUTLOOK = Outlook(Mix.of([(LARGE, 3), (SHARE, 1)]), churn=0.5)
+OUTLOOK = DemandForecast(RequestMix.of([(LARGE, 3), (SHARE, 1)]), churn=0.5)
 
 
 def test_what_is_written_reads_back_as_it_was():
-    assert load_outlook(json.loads(json.dumps(dump_outlook(OUTLOOK)))) == OUTLOOK
+    assert load_forecast(json.loads(json.dumps(dump_forecast(OUTLOOK)))) == OUTLOOK
 
 
 def test_of_slices_is_written_what_policies_see_of_them():
-    outlook = Outlook(Mix.of([(Request(slices=Slices("1g.10gb", 2), cpu=4000), 1)]))
-    assert load_outlook(dump_outlook(outlook)).mix == Mix.of([(Request(gpus=0, cpu=4000), 1)])
+    outlook = DemandForecast(RequestMix.of([(Request(slices=Slices("1g.10gb", 2), cpu=4000), 1)]))
+    assert load_forecast(dump_forecast(outlook)).mix == RequestMix.of(
+        [(Request(gpus=0, cpu=4000), 1)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,4 +62,4 @@ def test_of_slices_is_written_what_policies_see_of_them():
 )
 def test_a_document_that_is_wrong_is_refused_with_path_and_value(document, message):
     with pytest.raises(InvalidSnapshot, match=message):
-        load_outlook(document)
+        load_forecast(document)

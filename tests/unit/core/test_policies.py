@@ -22,9 +22,9 @@ from policy_reference import FORMULAS
 from gpupack_core import (
     DEFAULT_POLICY,
     POLICIES,
+    DemandForecast,
     Holder,
-    Mix,
-    Outlook,
+    RequestMix,
     UnknownPolicy,
     decide,
     plan_gang,
@@ -86,7 +86,9 @@ def test_every_policy_has_a_formula_in_plain_python_or_tests_of_its_own():
 
 
 def informed(name, *requests):
-    return policy_named(name).informed(Outlook(Mix.of((request, 1) for request in requests)))
+    return policy_named(name).informed(
+        DemandForecast(RequestMix.of((request, 1) for request in requests))
+    )
 
 
 def test_dot_product_packs_what_is_large_in_the_same_way():
@@ -209,16 +211,16 @@ def test_fgd_places_mig_slices_by_cpu():
 def test_fragmentation_is_what_typical_pods_cannot_use():
     cluster = cluster_of(node("a", 2, cpu=4000), node("b", 2, model=A100, cpu=1000))
     taken(cluster, "a", 0, milli=600, memory=0)
-    half = Fragmentation(Mix.of([(share(500, cpu=2000), 1), (whole(0), 1)]))
+    half = Fragmentation(RequestMix.of([(share(500, cpu=2000), 1), (whole(0), 1)]))
     assert half.of(cluster.arrays).tolist() == [200 + 700, 1000 + 1000]
-    pairs = Fragmentation(Mix.of([(whole(2), 1)]))
+    pairs = Fragmentation(RequestMix.of([(whole(2), 1)]))
     assert pairs.of(cluster.arrays).tolist() == [1400, 0]
-    models = Fragmentation(Mix.of([(whole(1, models=("A100",)), 1)]))
+    models = Fragmentation(RequestMix.of([(whole(1, models=("A100",)), 1)]))
     assert models.of(cluster.arrays).tolist() == [1400, 0]
 
 
 def test_fragmentation_follows_nodes_that_come_and_grow():
-    cluster, pairs = cluster_of(node("a", 2)), Fragmentation(Mix.of([(whole(2), 1)]))
+    cluster, pairs = cluster_of(node("a", 2)), Fragmentation(RequestMix.of([(whole(2), 1)]))
     assert pairs.of(cluster.arrays).tolist() == [0]
     cluster.set_node(node("b", 12, model=A100))
     taken(cluster, "b", *range(11))

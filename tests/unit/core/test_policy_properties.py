@@ -11,17 +11,19 @@ from policy_reference import FORMULAS, best_node, fgd, fragmentation, fullest, s
 
 from gpupack_core import (
     POLICIES,
+    DemandForecast,
     Holder,
-    Mix,
-    Outlook,
     Placement,
+    RequestMix,
     decide,
     policy_named,
 )
 from gpupack_core.fragmentation import Fragmentation
 from gpupack_core.policies.fgd import typical_pods
 
-mixes = st.lists(st.tuples(requests(), st.integers(1, 9)), min_size=1, max_size=6).map(Mix.of)
+mixes = st.lists(st.tuples(requests(), st.integers(1, 9)), min_size=1, max_size=6).map(
+    RequestMix.of
+)
 formulas = st.sampled_from(sorted(FORMULAS))
 
 
@@ -58,7 +60,7 @@ def test_a_policy_decides_as_its_formula_does_node_by_node(cluster, request, nam
 @given(every_cluster, st.lists(requests(), min_size=1, max_size=3), mixes, st.data())
 def test_fgd_decides_as_the_paper_does_whatever_it_remembers(cluster, asked, mix, data):
     typical = typical_pods(mix)
-    policy = POLICIES["fgd"].informed(Outlook(mix))
+    policy = POLICIES["fgd"].informed(DemandForecast(mix))
     for number, request in enumerate(asked * 2):
         node, _ = best_node(cluster, request, lambda here, r: fgd(here, r, typical)[0])
         answer = decide(cluster, request, policy)
@@ -95,7 +97,7 @@ def test_a_combination_adds_up_scores_that_are_brought_to_one_scale(cluster, req
     ours, theirs = scaled(ours), scaled(theirs)
     total = {n: 0.0 + of_fgd * ours[n] + of_other * theirs[n] for n in ours}
     best = min(total, key=lambda n: (-total[n], state(cluster, n).order), default=None)
-    answer = decide(cluster, request, policy_named(name).informed(Outlook(mix)))
+    answer = decide(cluster, request, policy_named(name).informed(DemandForecast(mix)))
     assert (answer.node if isinstance(answer, Placement) else None) == best
 
 
@@ -111,7 +113,7 @@ def scaled(scores):
 def test_the_same_state_gives_the_same_decision_with_and_without_memory(
     cluster, request, mix, name
 ):
-    policy = POLICIES[name].informed(Outlook(mix))
+    policy = POLICIES[name].informed(DemandForecast(mix))
     first = decide(cluster, request, policy)
     assert decide(cluster.fork(), request, policy) == first
     if isinstance(first, Placement):
@@ -119,7 +121,7 @@ def test_the_same_state_gives_the_same_decision_with_and_without_memory(
         decide(cluster, request, policy)
         cluster.give_back(Holder("new"))
     assert decide(cluster, request, policy) == first
-    assert decide(cluster, request, POLICIES[name].informed(Outlook(mix))) == first
+    assert decide(cluster, request, POLICIES[name].informed(DemandForecast(mix))) == first
 
 
 def alike(cluster, answer):

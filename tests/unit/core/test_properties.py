@@ -68,7 +68,7 @@ def worn_clusters(draw):
 @cases
 @given(worn_clusters(), requests(), policies)
 def test_degraded_devices_serve_only_where_no_node_has_sound_ones_for_it(cluster, request, policy):
-    sound = replace(request, sound=True)
+    sound = replace(request, healthy_only=True)
     able = {n.name for n in cluster.nodes() if choices(cluster, request, n)}
     best = {n.name for n in cluster.nodes() if choices(cluster, sound, n)}
     placement = choose(cluster, request, policy)
@@ -133,7 +133,7 @@ def test_refusals_add_up_and_are_the_same_each_time(cluster, asked, policy):
         assert answer == again
         if isinstance(answer, Refusal):
             assert answer.message == again.message
-            counted = answer.roomy + sum(count.nodes for count in answer.counts)
+            counted = answer.fitting_nodes + sum(count.nodes for count in answer.counts)
             assert counted == answer.total == len(cluster)
 
 

@@ -14,7 +14,7 @@ from core_builders import (
 )
 
 from gpupack_core import Interconnect, NodeSelector, Reason, Taint, decide
-from gpupack_core.miss import Miss, Resource
+from gpupack_core.miss import NearestMiss, Resource
 
 
 def test_causes_are_counted_the_most_frequent_first():
@@ -211,8 +211,12 @@ def test_slices_are_missed_by_number():
 
 def test_the_smaller_part_of_what_was_asked_is_the_nearer_miss():
     cluster = cluster_of(node("a", 4, cpu=64_000), node("b", 8, cpu=60_000))
-    assert decide(cluster, whole(8, cpu=64_000), BEST_FIT).nearest == Miss(Resource.CPU, 4000, 1)
-    assert decide(cluster, whole(5, cpu=64_000), BEST_FIT).nearest == Miss(Resource.CPU, 4000, 1)
+    assert decide(cluster, whole(8, cpu=64_000), BEST_FIT).nearest == NearestMiss(
+        Resource.CPU, 4000, 1
+    )
+    assert decide(cluster, whole(5, cpu=64_000), BEST_FIT).nearest == NearestMiss(
+        Resource.CPU, 4000, 1
+    )
     assert decide(cluster, whole(5, cpu=160_000), BEST_FIT).nearest.resource is Resource.CPU
 
 

@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 
 from gpupack_core import (
     POLICIES,
+    DemandForecast,
     DeviceUuid,
     Holder,
     Interconnect,
-    Mix,
-    Outlook,
     Placement,
     Reason,
+    RequestMix,
     decide,
     explain,
     plan_gang,
@@ -172,8 +172,8 @@ def test_a_decision_is_as_if_there_were_no_gpus_of_other_names(
     assume(request.milli)
     cluster.set_node(both("of-both-names", 1, 1, resource="other"))
     alone = without_others(cluster, request.resource)
-    mix = Mix.of((each, 1) for each in (request, *others))
-    policy, other = (POLICIES[name].informed(Outlook(mix, churn)) for _ in range(2))
+    mix = RequestMix.of((each, 1) for each in (request, *others))
+    policy, other = (POLICIES[name].informed(DemandForecast(mix, churn)) for _ in range(2))
     for each in (*others, request):
         decide(cluster, each, policy)
     assert answer(decide(cluster, request, policy)) == answer(decide(alone, request, other))

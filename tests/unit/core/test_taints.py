@@ -67,7 +67,7 @@ def test_tolerations_match_as_in_kubernetes(toleration, tolerated):
 
 @given(TOLERATIONS, SETS)
 def test_a_set_is_open_to_whom_one_of_his_tolerations_covers_each_taint(tolerations, taints):
-    assert Tolerated(tolerations).all_of(taints) is by_the_book(tolerations, taints)
+    assert Tolerated(tolerations).includes_all(taints) is by_the_book(tolerations, taints)
 
 
 @given(st.lists(st.tuples(SETS, TOLERATIONS, st.booleans()), max_size=12))
@@ -100,8 +100,8 @@ def test_what_is_kept_is_bounded_in_number_and_in_text():
 
 def test_one_call_judges_the_taint_sets_once(monkeypatch):
     cluster, judged = tainted(20), []
-    whole = Tolerated.all_of
-    monkeypatch.setattr(Tolerated, "all_of", lambda s, t: judged.append(t) or whole(s, t))
+    whole = Tolerated.includes_all
+    monkeypatch.setattr(Tolerated, "includes_all", lambda s, t: judged.append(t) or whole(s, t))
     refused(cluster, tolerations_of(3))
     assert len(judged) == 20
 

@@ -601,7 +601,7 @@ async def test_no_snapshot_is_shown_while_a_watch_is_stale(plans, parts):
 async def test_an_outlook_tells_what_pods_have_asked_for(plans, world):
     world.ledger.pods.upsert(pod("a", gpus=2))
     async with plans.get("/outlook", headers=TOKEN) as response:
-        shown = core.load_outlook(await response.json())
+        shown = core.load_forecast(await response.json())
     assert [demand.request.gpus for demand in shown.mix.demands] == [2]
 
 

@@ -13,7 +13,7 @@ ONE, HALF = core.Request(gpus=1, cpu=500), core.Request(share=core.Share(500, 10
 
 
 def outlook(*counts, churn=0.5):
-    return core.Outlook(core.Mix.of(counts), churn)
+    return core.DemandForecast(core.RequestMix.of(counts), churn)
 
 
 def shown(stores, status, name="cluster"):
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_says_nothing():
     shown(stores, DemandForecast(demands=(both,)))
     subject = Published(stores)
     assert subject.due()
-    assert subject.outlook() == core.Outlook()
+    assert subject.outlook() == core.DemandForecast()
 
 
 def test_two_who_read_the_same_rank_nodes_the_same():

@@ -8,7 +8,7 @@ from gpupack_scheduling import policies
 from gpupack_scheduling.policies import Policies
 
 ONE = core.Request(gpus=1)
-OUTLOOK = core.Outlook(core.Mix.of([(ONE, 1)]), churn=1.0)
+OUTLOOK = core.DemandForecast(core.RequestMix.of([(ONE, 1)]), churn=1.0)
 
 
 class Wise(core.Policy):
@@ -40,19 +40,19 @@ async def learned(subject, *, until):
 
 
 def told(*, arrivals):
-    learner = core.Learner()
+    learner = core.DemandLearner()
     for _ in range(arrivals):
-        learner.arrived(ONE)
+        learner.record_arrival(ONE)
     return learner
 
 
 def test_with_a_known_outlook_the_first_decision_is_informed_already():
-    subject = Policies("wise", core.Learner(), known=OUTLOOK, look=Wise)
+    subject = Policies("wise", core.DemandLearner(), known=OUTLOOK, look=Wise)
     assert subject.named().told is OUTLOOK
 
 
 def test_a_policy_that_cannot_be_told_what_is_known_decides_without(caplog):
-    subject = Policies("slow-witted", core.Learner(), known=OUTLOOK, look=Wise)
+    subject = Policies("slow-witted", core.DemandLearner(), known=OUTLOOK, look=Wise)
     assert subject.named().told is None
     assert caplog.messages == ["policy slow-witted decides without what is known: no prices"]
 
@@ -92,7 +92,7 @@ async def test_a_policy_that_cannot_learn_goes_on_and_keeps_no_other_from_learni
 
 def test_a_name_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(core.UnknownPolicy, match="best-fit"):
-        Policies("best-fit", core.Learner()).named("none-such")
+        Policies("best-fit", core.DemandLearner()).named("none-such")
 
 
 async def test_policies_that_nobody_has_asked_for_learn_as_well():

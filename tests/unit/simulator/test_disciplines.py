@@ -114,8 +114,8 @@ def test_jobs_of_one_priority_go_by_arrival():
 def test_a_queue_that_remembers_what_failed_decides_as_one_that_tries_everybody(
     discipline, monkeypatch
 ):
-    def forgetful(waiting, shape, cluster):
-        shape.seen = None
+    def forgetful(pending, request_class, cluster):
+        request_class.failed_at_release = None
         return True
 
     nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from gpupack_terminal.screens import Size, decided
+from gpupack_terminal.screens import Size, decide_screen
 
 TERMINAL = Size(100, 30)
 
@@ -23,7 +23,7 @@ TERMINAL = Size(100, 30)
     ],
 )
 def test_colours_and_live_pictures_are_as_the_environment_wants_them(size, environ, colour, live):
-    found = decided(size, "utf-8", environ)
+    found = decide_screen(size, "utf-8", environ)
     assert (found.colour, found.live) == (colour, live)
 
 
@@ -40,7 +40,7 @@ def test_colours_and_live_pictures_are_as_the_environment_wants_them(size, envir
     ],
 )
 def test_a_terminal_has_columns_and_a_pipe_has_none(size, environ, columns):
-    assert decided(size, "utf-8", environ).columns == columns
+    assert decide_screen(size, "utf-8", environ).columns == columns
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_terminal_has_columns_and_a_pipe_has_none(size, environ, columns):
     ],
 )
 def test_a_terminal_of_a_plain_locale_gets_ascii(size, environ, encoding):
-    assert decided(size, "UTF-8", environ).encoding == encoding
+    assert decide_screen(size, "UTF-8", environ).encoding == encoding
 
 
 def test_text_that_an_encoding_does_not_have_is_replaced_or_escaped():

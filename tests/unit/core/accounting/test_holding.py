@@ -10,7 +10,7 @@ from gpupack_core.accounting import (
     Tariff,
     Tariffs,
     allocated,
-    change,
+    difference,
 )
 
 TARIFFS = Tariffs.of(
@@ -53,7 +53,7 @@ HOLDINGS = st.none() | st.builds(
 @given(before=HOLDINGS, after=HOLDINGS)
 def test_a_correction_makes_sums_as_if_it_had_been_counted_rightly_at_first(before, after):
     sums = {} if before is None else allocated(before, TARIFFS)
-    for key, amount in change(before, after, TARIFFS).items():
+    for key, amount in difference(before, after, TARIFFS).items():
         sums[key] = sums.get(key, 0.0) + amount
     expected = {} if after is None else allocated(after, TARIFFS)
     assert {key: amount for key, amount in sums.items() if amount} == expected
@@ -62,5 +62,5 @@ def test_a_correction_makes_sums_as_if_it_had_been_counted_rightly_at_first(befo
 def test_to_count_a_year_once_more_costs_nothing():
     year = holding(0, 365 * 86_400)
     longer = holding(0, 365 * 86_400 + 60)
-    assert change(year, year, TARIFFS) == {}
-    assert len(change(year, longer, TARIFFS)) == 1
+    assert difference(year, year, TARIFFS) == {}
+    assert len(difference(year, longer, TARIFFS)) == 1

@@ -2,7 +2,7 @@
 import pytest
 
 from gpupack_core import InvalidPrices, MiB
-from gpupack_core.accounting import Prices, Tariff, Tariffs, label, read_label
+from gpupack_core.accounting import Prices, Tariff, Tariffs, model_label, parse_label
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from gpupack_core.accounting import Prices, Tariff, Tariffs, label, read_label
 )
 def test_a_model_has_the_price_of_the_longest_name_that_it_matches(model, memory, price):
     prices = Prices({"A100": 1.5, "A100-80GB": 2.0, "H200-141GB": 4.0, "*": 0.5})
-    assert prices.of(label(model, MiB(memory))) == price
+    assert prices.of(model_label(model, MiB(memory))) == price
 
 
 def test_without_a_price_for_all_others_a_model_may_have_none():
@@ -40,7 +40,7 @@ def test_a_name_that_is_no_model_is_refused(name):
 
 @pytest.mark.parametrize("memory", [40_536, 81_559, 196_592])
 def test_a_label_tells_the_memory_that_the_name_lacks(memory):
-    model, read = read_label(label("AMD Instinct MI300X", MiB(memory)))
+    model, read = parse_label(model_label("AMD Instinct MI300X", MiB(memory)))
     assert model == "AMD Instinct MI300X"
     assert read == pytest.approx(memory, rel=0.02)
 

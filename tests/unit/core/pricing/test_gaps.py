@@ -2,13 +2,13 @@
 import pytest
 from core_builders import share, whole
 
-from gpupack_core import Mix
+from gpupack_core import RequestMix
 from gpupack_core.fragmentation import UNIT
 from gpupack_core.pricing.gaps import plain, worth_of_gaps
 
 
 def worth(*counts):
-    found = worth_of_gaps(Mix.of(counts)) / UNIT
+    found = worth_of_gaps(RequestMix.of(counts)) / UNIT
     return lambda milli: float(found[milli])
 
 
@@ -35,8 +35,8 @@ def test_sizes_that_are_no_tenths_are_counted_to_the_milli():
 
 
 def test_where_nobody_asks_for_gpus_a_gap_is_worth_what_it_holds():
-    assert (worth_of_gaps(Mix.of([(whole(0), 1)])) == plain()).all()
-    assert worth_of_gaps(Mix.of([(whole(0), 1)]))[500] == UNIT // 2
+    assert (worth_of_gaps(RequestMix.of([(whole(0), 1)])) == plain()).all()
+    assert worth_of_gaps(RequestMix.of([(whole(0), 1)]))[500] == UNIT // 2
 
 
 def test_a_multitude_of_sizes_is_told_apart_to_ten_milli():

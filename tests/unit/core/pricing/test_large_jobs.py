@@ -2,12 +2,12 @@
 import pytest
 from core_builders import share, whole
 
-from gpupack_core import Mix
-from gpupack_core.pricing.large_jobs import EXTRA, with_large_jobs
+from gpupack_core import RequestMix
+from gpupack_core.pricing.large_jobs import LARGE_JOB_WEIGHT, with_large_jobs
 
 
 def weights(*counts):
-    return {d.request: d.weight for d in with_large_jobs(Mix.of(counts)).demands}
+    return {d.request: d.weight for d in with_large_jobs(RequestMix.of(counts)).demands}
 
 
 def test_without_large_jobs_the_typical_pods_stay():
@@ -16,9 +16,9 @@ def test_without_large_jobs_the_typical_pods_stay():
 
 def test_each_size_gets_weight_as_it_is_large_whatever_its_frequency():
     found = weights((whole(1), 995), (whole(2), 2), (whole(8), 2), (whole(8, cpu=9000), 1))
-    total = 1 + EXTRA * (1 + 2 / 8)
-    assert found[whole(2)] == pytest.approx(EXTRA * 2 / 8 / total)
-    assert found[whole(8)] == pytest.approx(EXTRA / 2 / total)
+    total = 1 + LARGE_JOB_WEIGHT * (1 + 2 / 8)
+    assert found[whole(2)] == pytest.approx(LARGE_JOB_WEIGHT * 2 / 8 / total)
+    assert found[whole(8)] == pytest.approx(LARGE_JOB_WEIGHT / 2 / total)
     assert found[whole(8)] == found[whole(8, cpu=9000)]
 
 

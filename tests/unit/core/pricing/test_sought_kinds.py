@@ -2,7 +2,7 @@
 import pytest
 from core_builders import A100, H100, cluster_of, device, node, share, whole
 
-from gpupack_core import Mix, Node, NodeName
+from gpupack_core import Node, NodeName, RequestMix
 from gpupack_core.fragmentation import UNIT
 from gpupack_core.pricing.sought_kinds import RATE, SCARCE, SoughtKinds
 
@@ -10,7 +10,7 @@ from gpupack_core.pricing.sought_kinds import RATE, SCARCE, SoughtKinds
 def prices(cluster, *counts):
     """In GPUs by model."""
     view = cluster.arrays
-    found = SoughtKinds(Mix.of(counts)).prices(view)
+    found = SoughtKinds(RequestMix.of(counts)).prices(view)
     names = [kind.model for kind in view.kinds.values]
     return dict(zip(names, (found / UNIT).tolist(), strict=False)) if found.any() else {}
 
@@ -56,13 +56,13 @@ def test_what_no_gpu_would_do_for_asks_for_none():
 def test_gpus_beside_others_have_no_price_and_do_not_count():
     mixed = Node(NodeName("m"), (device("m", 0), device("m", 1, model=A100)))
     cluster = cluster_of(node("h", 4), node("a", 4, model=A100), mixed)
-    mix = Mix.of([(whole(1, models=(A100,)), 1), (whole(3), 1)])
+    mix = RequestMix.of([(whole(1, models=(A100,)), 1), (whole(3), 1)])
     found = SoughtKinds(mix).prices(cluster.arrays)
     assert found.tolist() == [0, round(RATE * 0.5**0.5 * UNIT), 0, 0]
 
 
 def test_nodes_that_join_change_the_price():
-    sought = SoughtKinds(Mix.of([(whole(1, models=(A100,)), 1), (whole(3), 1)]))
+    sought = SoughtKinds(RequestMix.of([(whole(1, models=(A100,)), 1), (whole(3), 1)]))
     few, many = (sought.prices(two_kinds(a100=number).arrays)[1] for number in (4, 12))
     assert few > many > 0
 
@@ -70,6 +70,6 @@ def test_nodes_that_join_change_the_price():
 @pytest.mark.parametrize(("others", "scarcity"), [(3, 0), (2, 0), (1.5, 0.2), (0.5, 1)])
 def test_while_nothing_leaves_the_price_begins_shortly_before_they_run_out(others, scarcity):
     # of 8 GPUs asked for 8 / (1 + others) by name, of 4 there are
-    mix = Mix.of([(whole(1, models=(A100,)), 1), (whole(1), others)])
+    mix = RequestMix.of([(whole(1, models=(A100,)), 1), (whole(1), others)])
     found = SoughtKinds(mix).while_filling(two_kinds().arrays)
     assert found[:2].tolist() == [0, pytest.approx(SCARCE * scarcity * UNIT, abs=1)]

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from core_builders import share, whole
 
-from gpupack_core import Mix
+from gpupack_core import RequestMix
 from gpupack_core.fragmentation import UNIT
 from gpupack_core.pricing.stranding import CORES_PER_GPU, Stranding, cores_per_gpu
 
@@ -34,9 +34,9 @@ def test_it_grows_with_worth_and_falls_with_cpu():
 
 
 def test_cores_for_a_gpu_are_those_of_pods_that_ask_for_gpus():
-    mix = Mix.of(
+    mix = RequestMix.of(
         [(whole(2, cpu=20_000), 1), (share(500, cpu=10_000), 2), (whole(0, cpu=90_000), 5)]
     )
     assert cores_per_gpu(mix) == pytest.approx(40 / 3)
-    assert cores_per_gpu(Mix.of([(whole(0, cpu=1000), 1)])) == CORES_PER_GPU
-    assert cores_per_gpu(Mix.of([(whole(1), 1)])) == CORES_PER_GPU
+    assert cores_per_gpu(RequestMix.of([(whole(0, cpu=1000), 1)])) == CORES_PER_GPU
+    assert cores_per_gpu(RequestMix.of([(whole(1), 1)])) == CORES_PER_GPU

@@ -277,7 +277,7 @@ def test_nobody_who_waits_would_fit_if_the_extra_workers_were_gone(drawn, jobs):
     for extra in state.running.extra_workers.values():
         state.quota.usage.add(extra.job.tenant, extra.charge, sign=-1)
         for placement in extra.placements:
-            bare.suppose_free(placement)
+            bare.assume_free(placement)
     for entry in state.pending:
         places = world.plan(bare, entry.job)
         if places is not None:

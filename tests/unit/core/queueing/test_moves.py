@@ -145,7 +145,7 @@ def free_for(world, places):
     sheet = world.cluster.overlay()
     for name in world.queue.state.running_victims():
         for place in world.running[name]:
-            sheet.suppose_free(place)
+            sheet.assume_free(place)
     return all(
         free.milli >= grant.milli
         for place in places

@@ -67,7 +67,7 @@ class Sought:
         sheet = self.world.cluster.overlay()
         for one in subset:
             for placement in one.running.placements:
-                sheet.suppose_free(placement)
+                sheet.assume_free(placement)
         return sheet
 
     def suffice(self, subset):

@@ -6,7 +6,7 @@ import pytest
 from fake_api import ApiServer, connected
 
 import gpupack_core as core
-from gpupack_core.learner import FIRST
+from gpupack_core.learner import FIRST_FORECAST_ARRIVALS
 from gpupack_crds.kinds import GpuCohort
 from gpupack_extender.queueing.outlook_writer import OutlookWriter
 from gpupack_extender.queueing.reporting import QuotaReporter
@@ -23,9 +23,9 @@ def server():
 
 @pytest.fixture
 def learner():
-    made = core.Learner()
-    for number in range(FIRST):
-        made.arrived(core.Request(gpus=100) if number % 5 == 0 else ONE)
+    made = core.DemandLearner()
+    for number in range(FIRST_FORECAST_ARRIVALS):
+        made.record_arrival(core.Request(gpus=100) if number % 5 == 0 else ONE)
     return made
 
 
@@ -81,7 +81,7 @@ async def test_who_reads_it_knows_what_was_learned_but_for_what_no_node_could_ta
     show(world, server)
     read = Published(world.quotas)
     assert read.due()
-    assert read.outlook().mix == core.Mix.of([(ONE, 1)])
+    assert read.outlook().mix == core.RequestMix.of([(ONE, 1)])
 
 
 async def test_a_cohort_that_was_edited_meanwhile_is_written_later(world, server, writer):

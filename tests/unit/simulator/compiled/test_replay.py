@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from simulator_builders import job, node
 
-from gpupack_core import MiB, Mix, policy_named
+from gpupack_core import MiB, RequestMix, policy_named
 from gpupack_simulator import Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.compiled.inputs import is_supported
 
@@ -40,7 +40,7 @@ KINDS = [
     {"share": 710, "cpu": 6_000, "memory": MiB(30_000)},
 ]
 KNOWN = [job("x", **kind).request for kind in KINDS]
-MIX = Mix.of((request, 1.0 + number) for number, request in enumerate(KNOWN))
+MIX = RequestMix.of((request, 1.0 + number) for number, request in enumerate(KNOWN))
 
 
 def jobs(seed, *, number=700, lasts=None, whole_times=False):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from simulator_builders import job
 
-from gpupack_core import CoreError, Mix
-from gpupack_core.learner import FIRST
+from gpupack_core import CoreError, RequestMix
+from gpupack_core.learner import FIRST_FORECAST_ARRIVALS
 from gpupack_core.policies.best_fit import BestFit
 from gpupack_simulator.engine.learning import Learning
 
@@ -29,42 +29,42 @@ def teach(learning, jobs):
 
 def test_a_policy_is_told_what_arrived_once_that_is_enough():
     learning = Learning(Pupil())
-    teach(learning, FIRST)
+    teach(learning, FIRST_FORECAST_ARRIVALS)
     demands = learning.policy.told.mix.demands
-    ones = (FIRST + 1) // 2 / FIRST
+    ones = (FIRST_FORECAST_ARRIVALS + 1) // 2 / FIRST_FORECAST_ARRIVALS
     assert {demand.request.gpus: demand.weight for demand in demands} == {1: ones, 2: 1 - ones}
 
 
 def test_a_policy_is_told_nothing_before_that():
     learning = Learning(Pupil())
-    teach(learning, FIRST - 1)
+    teach(learning, FIRST_FORECAST_ARRIVALS - 1)
     assert learning.policy.told is None
 
 
 def test_every_worker_of_a_gang_counts():
     learning = Learning(Pupil())
-    learning.arrived(job("gang", 1, workers=FIRST))
+    learning.arrived(job("gang", 1, workers=FIRST_FORECAST_ARRIVALS))
     assert learning.policy.told is not None
 
 
 def test_a_policy_learns_whether_anything_leaves():
     learning = Learning(Pupil())
-    for number in range(FIRST // 5):
+    for number in range(FIRST_FORECAST_ARRIVALS // 5):
         learning.departed(job(f"gone-{number}"))
-    teach(learning, FIRST)
+    teach(learning, FIRST_FORECAST_ARRIVALS)
     assert learning.policy.told.churn == 0.2
 
 
 def test_a_known_mix_is_told_from_the_start_and_stays():
-    known = Mix.of([(job("x", 8).request, 1.0)])
+    known = RequestMix.of([(job("x", 8).request, 1.0)])
     learning = Learning(Pupil(), known)
     assert learning.policy.told.mix == known
-    teach(learning, FIRST)
+    teach(learning, FIRST_FORECAST_ARRIVALS)
     assert learning.policy.told.mix == known
 
 
 def test_a_policy_that_cannot_be_informed_goes_on_as_it_is_and_that_is_said(caplog):
     learning = Learning(Dunce())
-    teach(learning, FIRST)
+    teach(learning, FIRST_FORECAST_ARRIVALS)
     assert isinstance(learning.policy, Dunce)
     assert caplog.messages == ["policy best-fit goes on with what it knew: no prices"]

@@ -12,9 +12,9 @@ Request, optional. Requests for MIG slices are written as policies see them: as 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpupack_core.demand_forecast import DemandForecast, RequestMix
 from gpupack_core.errors import CoreError, InvalidSnapshot
 from gpupack_core.fields import Fields
-from gpupack_core.outlook import Mix, Outlook
 from gpupack_core.request import Request, Share
 from gpupack_core.units import WHOLE_GPU, MiB, MilliCpu, MilliGpu
 
@@ -36,38 +36,38 @@ _FIELDS = (
 )
 
 
-def dump_outlook(outlook: Outlook) -> dict[str, Any]:
+def dump_forecast(forecast: DemandForecast) -> dict[str, Any]:
     """Return the document of an outlook; weights to a millionth, churn to a percent."""
     return {
         "schema": SCHEMA,
-        "churnPercent": round(outlook.churn * 100),
+        "churnPercent": round(forecast.churn * 100),
         "demands": [
             {"count": max(round(demand.weight * COUNTS), 1), **_request_dict(demand.request)}
-            for demand in outlook.mix.demands
+            for demand in forecast.mix.demands
         ],
     }
 
 
-def load_outlook(document: Mapping[str, Any]) -> Outlook:
+def load_forecast(document: Mapping[str, Any]) -> DemandForecast:
     """Return the outlook that a document describes.
 
     Raises:
         InvalidSnapshot: the first field that is wrong, with path and value.
     """
     top = Fields.of(document)
-    top.only("schema", "churnPercent", "demands")
+    top.reject_unknown("schema", "churnPercent", "demands")
     if top.number("schema") != SCHEMA:
-        raise top.wrong("schema", f"is not the version that can be read, {SCHEMA}")
-    churn_percent = top.number("churnPercent", 100, most=_MAX_PERCENT)
-    demands = [(_request(each), each.number("count", least=1)) for each in top.objects("demands")]
-    return Outlook(Mix.of(demands), churn_percent / 100)
+        raise top.error("schema", f"is not the version that can be read, {SCHEMA}")
+    churn_percent = top.number("churnPercent", 100, maximum=_MAX_PERCENT)
+    demands = [(_request(each), each.number("count", minimum=1)) for each in top.objects("demands")]
+    return DemandForecast(RequestMix.of(demands), churn_percent / 100)
 
 
 def _request(fields: Fields) -> Request:
-    fields.only(*_FIELDS)
+    fields.reject_unknown(*_FIELDS)
     try:
         return Request(
-            gpus=fields.number_or_none("gpus", most=_MAX_GPUS),
+            gpus=fields.number_or_none("gpus", maximum=_MAX_GPUS),
             share=_share(fields),
             models=tuple(fields.strings("models")),
             min_memory=MiB(fields.number("minMemoryMiB", 0)),
@@ -81,7 +81,7 @@ def _request(fields: Fields) -> Request:
 
 
 def _share(fields: Fields) -> Share | None:
-    milli = fields.number_or_none("shareMilli", least=1, most=WHOLE_GPU - 1)
+    milli = fields.number_or_none("shareMilli", minimum=1, maximum=WHOLE_GPU - 1)
     if milli is None:
         return None
     return Share(MilliGpu(milli), MiB(fields.number("shareMemoryMiB", 0)))

@@ -45,7 +45,7 @@ class _View:
     arrays: Arrays
 
 
-class NarrowedViews:
+class ResourceViews:
     """The narrowed arrays of one cluster, by the number of a resource; not thread-safe."""
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class NarrowedViews:
         self._kept[resource] = kept
         return kept.arrays
 
-    def copy(self) -> "NarrowedViews":
+    def copy(self) -> "ResourceViews":
         """Return an independent copy."""
-        twin = NarrowedViews()
+        twin = ResourceViews()
         twin._kept = self._kept.copy()
         return twin
 

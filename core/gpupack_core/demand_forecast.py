@@ -27,7 +27,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class RequestMix:
     """Demands, the most frequent first; their weights add up to 1. Empty: nothing is known."""
 
     demands: tuple[Demand, ...] = ()
@@ -56,13 +56,13 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class DemandForecast:
     """The expected demand.
 
     `churn`: recent departures per arrival; 0 if nothing leaves, about 1 in steady state.
     """
 
-    mix: Mix = Mix()
+    mix: RequestMix = RequestMix()
     churn: float = 0.0
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@
 FGD's measure (`fragmentation`) needs the requests. This one shows what the largest job on one node
 would find:
 
-    torn = 1 - Σ B · ⌊idle / B⌋ / Σ idle     over all nodes
+    fragmented = 1 - Σ B · ⌊idle / B⌋ / Σ idle     over all nodes
 
 idle: whole GPUs that are free on a node; B: GPUs of the largest node.
 """
@@ -12,7 +12,7 @@ idle: whole GPUs that are free on a node; B: GPUs of the largest node.
 from gpupack_core.arrays import Arrays
 
 
-def torn(arrays: Arrays) -> float:
+def fragmented_fraction(arrays: Arrays) -> float:
     """Return the fraction of free GPUs outside free blocks of the largest node's size.
 
     The result is from 0 to 1; it is 0 if no GPU is free.

@@ -9,7 +9,7 @@ from gpupack_core.arrays import ABSENT, BoolArray, IntArray
 from gpupack_core.cluster import Cluster
 from gpupack_core.extended import amount_text
 from gpupack_core.feasibility import Check, reasons, worker_slots
-from gpupack_core.miss import Miss
+from gpupack_core.miss import NearestMiss
 from gpupack_core.models import nearest_models
 from gpupack_core.nearest import nearest_node
 from gpupack_core.reasons import Count, Reason, Refusal
@@ -25,7 +25,7 @@ def refusal(
     candidates: Sequence[NodeName] | None,
     never: bool,
     gang: str = "",
-    nearest: Miss | None = None,
+    nearest: NearestMiss | None = None,
 ) -> Refusal:
     """Return why none of the candidates takes one (more) worker.
 
@@ -38,10 +38,10 @@ def refusal(
     counts = [
         _count(cluster, request, check, first == number) for number, check in enumerate(checks)
     ]
-    roomy = counts.pop().nodes if gang else 0
+    fitting_nodes = counts.pop().nodes if gang else 0
     unknown = 0 if candidates is None else sum(name not in cluster for name in set(candidates))
     counts.append(Count(Reason.NODE_UNKNOWN, unknown))
-    total = roomy + sum(count.nodes for count in counts)
+    total = fitting_nodes + sum(count.nodes for count in counts)
     nearest = nearest if gang else nearest_node(cluster, request, among)
     return Refusal(
         request,
@@ -49,13 +49,13 @@ def refusal(
         total,
         never=never,
         gang=gang,
-        roomy=roomy,
+        fitting_nodes=fitting_nodes,
         nearest=nearest,
-        of_empty=cluster.is_emptied,
+        is_of_empty_cluster=cluster.is_emptied,
     )
 
 
-def limit(
+def most_frequent_reason(
     cluster: Cluster, request: Request, *, candidates: Sequence[NodeName] | None
 ) -> Reason | None:
     """Return the most frequent reason; None: there are no nodes."""
