@@ -22,7 +22,7 @@ import sys
 from gpupack_core import Cluster, Device, DemandLearner, Node, Request, decide, policy_named
 learner = DemandLearner()
 for number in range(170):
-    learner.arrived(Request(gpus=1 << 20, cpu=1000 + number))
+    learner.record_arrival(Request(gpus=1 << 20, cpu=1000 + number))
 devices = tuple(Device(f"GPU-{i}", i, "H100", 81920) for i in range(8))
 cluster = Cluster([Node("a", devices, cpu=64000, memory=1 << 20)])
 policy = policy_named(sys.argv[1]).informed(learner.outlook())
