@@ -3,7 +3,7 @@
 
 AgentError
 ├── InventoryUnavailable    the GPUs of this node cannot be listed
-│   └── DriverTimeout         a call to their driver did not return
+│   └── DriverTimeout       a call to their driver did not return
 ├── LayoutInvalid           a GPU cannot be partitioned into these MIG slices
 ├── KubeletUnavailable      the kubelet did not answer; a retry may help
 ├── KubeletTooOld           the kubelet lacks a call that the agent needs

@@ -19,7 +19,7 @@ from gpupack_kube.errors import KubeError
 from gpupack_kube.objects import Json
 from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.asks.node_rules import MAX_BYTES
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing.ask import GangAsk
 
@@ -104,7 +104,7 @@ def ask_of(
         return Unaskable("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
         gang = gang_ask.gang(spec, template.spec, observed, namespace=namespace)
-    except AskInvalid as error:
+    except RequestInvalid as error:
         return Unaskable("InvalidTemplate", str(error), for_good=True)
     name = job.metadata.name or PREFIX
     return GangAsk(

@@ -12,15 +12,15 @@ BY_TYPE: Final = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys":
 
 
 class Condition(Wire, frozen=True):
-    """A condition, as all of Kubernetes writes them."""
+    """A condition, as in other kinds of Kubernetes."""
 
-    type: Annotated[str, described("What the condition is about.", min_length=1, max_length=64)]
+    type: Annotated[str, described("Type of the condition.", min_length=1, max_length=64)]
     status: Annotated[ConditionStatus, described("True, False or Unknown.")]
     reason: Annotated[
-        str, described("A word for programs, in CamelCase.", min_length=1, max_length=128)
+        str, described("Reason of the last transition, in CamelCase.", min_length=1, max_length=128)
     ]
-    message: Annotated[str, described("A sentence for people.", max_length=4096)]
-    last_transition_time: Annotated[Timestamp, described("When the status last changed.")]
+    message: Annotated[str, described("Details for users.", max_length=4096)]
+    last_transition_time: Annotated[Timestamp, described("Time at which the status last changed.")]
     observed_generation: Annotated[
-        int, described("The generation of the spec that was looked at.", ge=0)
+        int, described("Generation of the spec on which the condition is based.", ge=0)
     ] = 0

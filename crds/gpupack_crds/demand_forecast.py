@@ -21,10 +21,13 @@ _LONG: Final[dict[str, Any]] = {"format": "int64"}
 class Demand(Wire, frozen=True):
     """Requests of one kind."""
 
-    count: Annotated[int, described("How many of a million are of this kind.", ge=1, le=1_000_000)]
+    count: Annotated[
+        int, described("Number of requests of this kind in a million.", ge=1, le=1_000_000)
+    ]
     gpus: Annotated[int, described("Whole GPUs.", ge=0, le=4096)] | None = None
     share_milli: (
-        Annotated[int, described("Thousandths of one GPU's compute.", ge=1, le=999)] | None
+        Annotated[int, described("Thousandths of one GPU's compute, for a share.", ge=1, le=999)]
+        | None
     ) = None
     share_memory_mib: Annotated[
         int, described("Memory of that GPU, in MiB.", ge=0, le=MAX_MEMORY_MIB + 1, schema=_LONG)
@@ -35,7 +38,7 @@ class Demand(Wire, frozen=True):
     ] = ()
     min_memory_mib: Annotated[
         int,
-        described("Least memory of each GPU, in MiB.", ge=0, le=MAX_MEMORY_MIB + 1, schema=_LONG),
+        described("Minimum memory of each GPU, in MiB.", ge=0, le=MAX_MEMORY_MIB + 1, schema=_LONG),
     ] = 0
     cpu_milli: Annotated[
         int, described("Thousandths of a CPU.", ge=0, le=_MAX_AMOUNT, schema=_LONG)
@@ -44,15 +47,15 @@ class Demand(Wire, frozen=True):
 
 
 class DemandForecast(Wire, frozen=True):
-    """The mix of requests, and whether anything ever leaves."""
+    """Expected requests, and the rate of departures."""
 
     churn_percent: Annotated[
-        int, described("Pods that left for a hundred that came, of late.", ge=0, le=10_000)
+        int, described("Recent departures for each 100 recent arrivals.", ge=0, le=10_000)
     ] = 0
     demands: Annotated[
         tuple[Demand, ...],
         described(
-            "The mix, the most frequent first.",
+            "Request mix, the most frequent kind first.",
             max_length=MAX_DEMANDS,
             schema={"x-kubernetes-list-type": "atomic"},
         ),

@@ -58,7 +58,7 @@ class DeviceShare(Wire, frozen=True):
     exclusive_to_namespace: Annotated[
         str,
         described(
-            "The namespace whose shares alone may be on the GPU beside it; absent: anyone's.",
+            "Namespace whose shares alone may be on the same GPU. Absent: any namespace.",
             max_length=63,
         ),
     ] = ""

@@ -34,57 +34,57 @@ from gpupack_crds.schema import Schema, structural
 HEADER = "# Generated from the types in crds/gpupack_crds by `make generate`; do not edit.\n"
 
 JOB_COLUMNS = (
-    ("Phase", "string", ".status.phase", "The conditions in one word.", 0),
-    ("Workers", "integer", ".spec.workers", "Worker pods.", 0),
+    ("Phase", "string", ".status.phase", "Summary of the conditions.", 0),
+    ("Workers", "integer", ".spec.workers", "Number of workers.", 0),
     ("GPUs", "string", ".status.gpus", "GPUs of all workers; 2x40% are two shares.", 0),
     ("Nodes", "string", ".status.nodes", "Nodes of the current attempt.", 0),
-    ("Reason", "string", ".status.reason", "Why it is in this phase.", 0),
-    ("Width", "string", ".status.width.column", "Workers that run, of an elastic gang.", 1),
-    ("Result", "string", ".status.headline", "The result in a few words.", 1),
-    ("Attempt", "integer", ".status.attempt", "The current attempt.", 1),
-    ("Preempted", "integer", ".status.preemptions", "How often it was stopped for others.", 1),
-    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+    ("Reason", "string", ".status.reason", "Reason of the phase.", 0),
+    ("Width", "string", ".status.width.column", "Running workers of an elastic gang.", 1),
+    ("Result", "string", ".status.headline", "Summary of the result.", 1),
+    ("Attempt", "integer", ".status.attempt", "Number of the current attempt.", 1),
+    ("Preempted", "integer", ".status.preemptions", "Number of preempted attempts.", 1),
+    ("Age", "date", ".metadata.creationTimestamp", "Age of the object.", 0),
 )
 NODE_COLUMNS = (
     ("Mode", "string", ".status.mode", "owned or observed.", 0),
-    ("GPUs", "integer", ".status.gpus", "GPUs there are.", 0),
-    ("Healthy", "integer", ".status.healthy", "GPUs that are Healthy.", 0),
-    ("Free", "integer", ".status.free", "Healthy GPUs of which nothing is held.", 0),
-    ("Shared", "integer", ".status.shared", "GPUs of which shares are held.", 0),
+    ("GPUs", "integer", ".status.gpus", "Number of GPUs.", 0),
+    ("Healthy", "integer", ".status.healthy", "Healthy GPUs.", 0),
+    ("Free", "integer", ".status.free", "GPUs that are not held and can get work.", 0),
+    ("Shared", "integer", ".status.shared", "GPUs with shares that are held.", 0),
     ("Held", "integer", ".status.held", "GPUs that are held whole.", 0),
     ("Model", "string", ".status.model", "Model of the GPUs.", 0),
-    ("Stale", "date", ".status.staleSince", "Since when they could not be looked at.", 0),
-    ("Maintenance", "string", ".spec.maintenance[0].reason", "Why GPUs get no new work.", 0),
-    ("Drain", "string", ".spec.maintenance[0].drain", "Who leaves them.", 1),
+    ("Stale", "date", ".status.staleSince", "Time since which readings are missing.", 0),
+    ("Maintenance", "string", ".spec.maintenance[0].reason", "Reason of a maintenance.", 0),
+    ("Drain", "string", ".spec.maintenance[0].drain", "What the maintenance moves or stops.", 1),
     ("Simulated", "boolean", ".status.simulated", "Whether GPUs are simulated.", 0),
     ("Held by", "string", ".status.heldBy", "Pods that hold GPUs or shares of them.", 1),
-    ("Resources", "string", ".status.resourceCounts", "Which resources its GPUs are.", 1),
+    ("Resources", "string", ".status.resourceCounts", "Extended resources of the GPUs.", 1),
     ("Driver", "string", ".status.driverVersion", "Version of the GPU driver.", 1),
-    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Age of the object.", 0),
 )
 
 USE_COLUMNS = (
-    ("Nominal", "string", ".status.nominal", "GPUs that are promised.", 0),
-    ("Used", "string", ".status.used", "GPUs that are used.", 0),
-    ("Borrowed", "string", ".status.borrowed", "GPUs that are used beyond the promise.", 0),
-    ("Lent", "string", ".status.lent", "Promised GPUs that others use.", 0),
-    ("Share", "string", ".status.share", "What is borrowed, by weight: the smaller goes first.", 0),
+    ("Nominal", "string", ".status.nominal", "Guaranteed GPUs.", 0),
+    ("Used", "string", ".status.used", "GPUs in use.", 0),
+    ("Borrowed", "string", ".status.borrowed", "GPUs in use beyond nominal.", 0),
+    ("Lent", "string", ".status.lent", "Nominal GPUs that others use.", 0),
+    ("Share", "string", ".status.share", "Fair share value; the smaller one comes first.", 0),
     ("Running", "integer", ".status.running", "Jobs and pods that hold GPUs.", 0),
-    ("Waiting", "integer", ".status.waiting", "Jobs that wait for GPUs.", 0),
-    ("Average", "string", ".status.average", "GPUs used of late, with a half-life.", 1),
-    ("Problem", "string", ".status.problem", "What of the spec does not count.", 1),
+    ("Waiting", "integer", ".status.waiting", "Pending jobs and pods.", 0),
+    ("Average", "string", ".status.average", "Decayed average of GPUs in use.", 1),
+    ("Problem", "string", ".status.problem", "Ignored part of the spec.", 1),
 )
 QUOTA_COLUMNS = (
-    ("Cohort", "string", ".spec.cohort", "Whom it lends to first.", 0),
+    ("Cohort", "string", ".spec.cohort", "The cohort that it lends to first.", 0),
     *USE_COLUMNS,
-    ("Problem", "string", ".status.problem", "What of the spec does not count, and why.", 0),
-    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+    ("Problem", "string", ".status.problem", "Ignored part of the spec, and why.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Age of the object.", 0),
 )
 COHORT_COLUMNS = (
     ("Parent", "string", ".spec.parent", "The cohort above it.", 0),
     *USE_COLUMNS,
-    ("Problem", "string", ".status.problem", "What of the spec does not count, and why.", 0),
-    ("Age", "date", ".metadata.creationTimestamp", "Since when it exists.", 0),
+    ("Problem", "string", ".status.problem", "Ignored part of the spec, and why.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Age of the object.", 0),
 )
 
 
@@ -116,7 +116,7 @@ def gpunode() -> dict[str, Any]:
     """Return the CRD of GPUNode."""
     schema = {
         "type": "object",
-        "description": "The GPUs of the node of the same name, as its agent sees them.",
+        "description": "The GPUs of the node with the same name, as its agent reports them.",
         "properties": _properties(structural(GpuNodeSpec), structural(GpuNodeStatus)),
     }
     return _crd("GPUNode", "gn", scope="Cluster", schema=schema, columns=NODE_COLUMNS)
@@ -126,7 +126,7 @@ def gpuquota() -> dict[str, Any]:
     """Return the CRD of GPUQuota."""
     schema = {
         "type": "object",
-        "description": "What a namespace is promised of the cluster's GPUs. Its name is default.",
+        "description": "The GPU quota of a namespace. Its name is default.",
         "required": ["spec"],
         "x-kubernetes-validations": [rule.as_schema() for rule in quotas.NAME_RULES],
         "properties": _properties(structural(GpuQuotaSpec), structural(QuotaStatus)),
@@ -138,7 +138,7 @@ def gpucohort() -> dict[str, Any]:
     """Return the CRD of GPUCohort."""
     schema = {
         "type": "object",
-        "description": "Quotas, and cohorts of them, that lend to each other first.",
+        "description": "Quotas and cohorts that lend to each other before they lend to others.",
         "required": ["spec"],
         "x-kubernetes-validations": [rule.as_schema() for rule in cohorts.NAME_RULES],
         "properties": _properties(structural(GpuCohortSpec), structural(CohortStatus)),

@@ -7,7 +7,6 @@ kept, for the namespaces that are in no other cohort.
 
 from typing import Annotated, Final, Literal
 
-from gpupack_crds import names
 from gpupack_crds.quota import Cohort, Limits, Order, Weight
 from gpupack_crds.wire import Rule, Wire, described
 
@@ -16,12 +15,13 @@ CLUSTER_NAME: Final = "cluster"
 
 
 class IdlePods(Wire, frozen=True):
-    """What becomes of pods of their own whose GPUs are idle."""
+    """Treatment of standalone pods whose GPUs are idle."""
 
     after_seconds: Annotated[
         int,
         described(
-            "For longer than so long none of a pod's GPUs ran anything: it is reported.",
+            "Seconds without any activity on all GPUs of a pod after which the pod is reported as "
+            "idle.",
             ge=1,
             le=31_536_000,
         ),
@@ -29,14 +29,15 @@ class IdlePods(Wire, frozen=True):
     reclaim: Annotated[
         Literal["Never", "OptedIn"],
         described(
-            "Never: it is reported and goes on. OptedIn: pods that are annotated "
-            f"{names.RECLAIM_ANNOTATION}: true are evicted, as their PodDisruptionBudgets allow."
+            "Never: idle pods are reported and continue. OptedIn: idle pods with the annotation "
+            "gpupack.dev/reclaim-when-idle: true are evicted, within their PodDisruptionBudgets. "
+            "Default: Never."
         ),
     ] = "Never"
 
 
 class GpuCohortSpec(Wire, frozen=True):
-    """Where it stands in the tree of cohorts, and limits for all below it together."""
+    """Position in the tree of cohorts, and limits of all members together."""
 
     parent: Cohort | None = None
     weight: Weight = 1
@@ -45,8 +46,9 @@ class GpuCohortSpec(Wire, frozen=True):
         Annotated[
             Order,
             described(
-                "Strict: nobody below it goes before its first job. BestEffort: who fits goes "
-                "before who does not. Absent: as above it."
+                "Strict: no job of the cohort starts before its queue head. BestEffort: a job "
+                "that fits may start before an earlier one that does not. Default: that of the "
+                "parent."
             ),
         ]
         | None
@@ -55,8 +57,8 @@ class GpuCohortSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "How long a job below it runs before it may be stopped for another; absent: as "
-                "above it.",
+                "Minimum seconds for which a job of the cohort runs before it can be preempted. "
+                "Default: that of the parent.",
                 ge=0,
                 le=31_536_000,
             ),
@@ -67,8 +69,8 @@ class GpuCohortSpec(Wire, frozen=True):
         Annotated[
             IdlePods,
             described(
-                "What becomes of pods of their own below it that hold GPUs and use none of them; "
-                "absent: as above it, and where nobody says anything they are left alone."
+                "What happens to standalone pods of the cohort that do not use their GPUs. "
+                "Default: that of the parent; without one, nothing."
             ),
         ]
         | None
@@ -77,10 +79,9 @@ class GpuCohortSpec(Wire, frozen=True):
         Annotated[
             Literal["Keep", "Evict"],
             described(
-                "What becomes of pods of their own below it one of whose GPUs failed. Keep: they "
-                "are told and go on as well as they can. Evict: they are evicted, as their "
-                "PodDisruptionBudgets allow. Absent: as above it, and Keep where nobody says "
-                "anything."
+                "What happens to standalone pods of the cohort with a failed GPU. Keep: they are "
+                "notified by a condition and an event. Evict: they are evicted, within their "
+                "PodDisruptionBudgets. Default: that of the parent; without one, Keep."
             ),
         ]
         | None
@@ -90,12 +91,12 @@ class GpuCohortSpec(Wire, frozen=True):
 NAME_RULES: Final = (
     Rule(
         "!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",
-        "a cohort cannot be above itself; set spec.parent to another one, or remove it",
+        "a cohort cannot be its own parent; set spec.parent to another cohort, or remove it",
     ),
     Rule(
         f"self.metadata.name != '{CLUSTER_NAME}' || !has(self.spec) || !(has(self.spec.parent) || "
         "has(self.spec.gpus) || has(self.spec.order) || has(self.spec.minRunSeconds))",
-        f"GPUCohort {CLUSTER_NAME} is the cluster itself, ruled by the chart's values (queue); "
-        "leave its spec empty, or choose another name",
+        f"GPUCohort {CLUSTER_NAME} is the whole cluster, whose limits and order are chart values "
+        "(queue); remove parent, gpus, order and minRunSeconds, or choose another name",
     ),
 )

@@ -102,26 +102,28 @@ class Share(Wire, frozen=True):
     """
 
     percent: Annotated[
-        int, described("Percent of one GPU's compute, 1 to 99; ask gpus: 1 for all.", ge=1, le=99)
+        int,
+        described(
+            "Percent of one GPU's compute, 1 to 99. For a whole GPU set gpus: 1.", ge=1, le=99
+        ),
     ]
     memory: Annotated[Memory, described("Memory of that GPU, as a quantity such as 30Gi.")]
     isolation: Annotated[
         Isolation,
         described(
-            "cooperative: the GPU's time is sliced between its shares, and nothing but good "
-            "manners keeps one within its percent and memory. limited: CUDA MPS gives each process "
-            "at most its percent of the multiprocessors (on H100 and H200 the most with which "
-            "cuBLAS is right) and its memory, the shares compute at the same time, and a container "
-            "that takes more memory than its share is ended; a program that means harm can leave "
-            "MPS, and one that faults takes the others of the GPU along. "
-            "strict: no share is; ask for MIG slices or whole GPUs."
+            "cooperative: time slicing; percent and memory are counted for placement and not "
+            "enforced. limited: CUDA MPS enforces both for each process; a container that exceeds "
+            "its memory is killed. A malicious program can escape MPS, and a fault in one share "
+            "fails all shares of the GPU. strict: refused; request MIG slices or whole GPUs. "
+            "Default: cooperative."
         ),
     ] = "cooperative"
     share_with: Annotated[
         ShareWith,
         described(
-            "namespace: no share of another namespace is on the same GPU. Shares of one isolation "
-            "and one choice here are on a GPU together, and no others."
+            "anyone: shares of any namespace that also set anyone may be on the same GPU. "
+            "namespace: only shares of this namespace. Shares on one GPU have the same isolation "
+            "and the same shareWith. Default: anyone."
         ),
     ] = "anyone"
 
@@ -131,14 +133,13 @@ class Share(Wire, frozen=True):
             f"!self.memory.matches('{MEMORY_PATTERN}') || "
             "(!quantity(self.memory).isLessThan(quantity('1Mi')) && "
             "quantity(self.memory).isLessThan(quantity('1Pi')))",
-            "memory of a GPU is 1Mi or more, and no more than one has; set share.memory to "
-            "something like 10Gi",
+            "share.memory must be at least 1Mi and less than 1Pi; write, for example, 10Gi",
             ".memory",
         ),
         Rule(
             "self.isolation != 'strict'",
-            "nothing isolates shares of a GPU strictly from each other: ask for gpus: 1 instead of "
-            "a share, with mig: 1g.18gb or the like for a MIG slice, or set isolation to limited",
+            "shares of a GPU cannot be isolated strictly; request gpus: 1 instead of a share, with "
+            "mig: 1g.18gb or another profile for a MIG slice, or set isolation to limited",
             ".isolation",
         ),
     )
@@ -148,14 +149,20 @@ class Spread(Wire, frozen=True):
     """Rules about the nodes that the workers of one job land on."""
 
     max_nodes: (
-        Annotated[int, described("All workers on at most this many nodes.", ge=1, le=1024)] | None
+        Annotated[
+            int,
+            described("Maximum number of nodes for all workers. Default: no limit.", ge=1, le=1024),
+        ]
+        | None
     ) = None
-    one_worker_per_node: Annotated[bool, described("No two workers on one node.")] = False
+    one_worker_per_node: Annotated[
+        bool, described("True: at most one worker per node. Default: false.")
+    ] = False
     one_clique: Annotated[
         bool,
         described(
-            "The GPUs of all workers in one NVLink clique of one node; a GPU without NVLink is a "
-            "clique of its own."
+            "True: the GPUs of all workers are in one NVLink clique of one node. A GPU without "
+            "NVLink is a clique of one GPU. Default: false."
         ),
     ] = False
 
@@ -163,7 +170,7 @@ class Spread(Wire, frozen=True):
 class Workload(Wire, frozen=True):
     """A built-in workload."""
 
-    name: Annotated[WorkloadName, described("Which one.")]
+    name: Annotated[WorkloadName, described("Name of the built-in workload.")]
     args: Annotated[
         tuple[Annotated[str, described("One argument.", max_length=256)], ...],
         described("Arguments of the workload, such as --size=1024.", max_length=32),
@@ -176,14 +183,14 @@ class Distributed(Wire, frozen=True):
     backend: Annotated[
         Backend,
         described(
-            "torch.distributed backend; auto: nccl on whole GPUs, gloo on shares and on simulated "
-            "GPUs. mpi: the command is what each rank runs, and worker 0 starts the ranks by the "
-            "image's own mpirun, processesPerWorker in each worker."
+            "Backend of torch.distributed. auto: nccl on whole GPUs, gloo on shares and simulated "
+            "GPUs. mpi: worker 0 starts the command with the image's mpirun, processesPerWorker "
+            "ranks in each worker. Default: auto."
         ),
     ] = "auto"
     processes_per_worker: (
         Annotated[
-            int, described("Processes in each worker; one per GPU where absent.", ge=1, le=64)
+            int, described("Processes in each worker. Default: one for each GPU.", ge=1, le=64)
         ]
         | None
     ) = None
@@ -194,13 +201,13 @@ class FailureRule(Wire, frozen=True):
 
     exit_codes: Annotated[
         tuple[Annotated[int, described("One exit code.", ge=1, le=255)], ...],
-        described("Exit codes that the rule is about.", min_length=1, max_length=32),
+        described("Exit codes to which the rule applies.", min_length=1, max_length=32),
     ]
     action: Annotated[
         FailureAction,
         described(
-            "Retry: restart, not counted against maxRestarts. Fail: the job fails at once. "
-            "Ignore: the worker counts as succeeded."
+            "Retry: the gang restarts, and the failure does not count against maxRestarts. Fail: "
+            "the job fails at once. Ignore: the worker counts as succeeded."
         ),
     ]
 
@@ -223,16 +230,21 @@ class GpuJobSpec(Wire, frozen=True):
     """
 
     workers: Annotated[
-        int, described("Number of workers, started all together.", ge=1, le=MAX_WORKERS)
+        int,
+        described(
+            "Number of workers. All of them start together, unless minWorkers is set. Default: 1.",
+            ge=1,
+            le=MAX_WORKERS,
+        ),
     ] = 1
     min_workers: (
         Annotated[
             int,
             described(
-                "The job is elastic: so many workers start together or not at all, and the others, "
-                "up to workers, run beside them for as long as nobody else can use their GPUs. For "
-                "programs that go on when workers come and go, such as by torchrun's elastic "
-                "rendezvous.",
+                "Makes the job elastic: this many workers start together or not at all. The "
+                "others, up to workers, are extra workers: they run while no pending job needs "
+                "their GPUs. The program must support a changing number of workers, as torchrun's "
+                "elastic rendezvous does. Default: workers.",
                 ge=1,
                 le=MAX_WORKERS,
             ),
@@ -243,7 +255,8 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "Whole GPUs for each worker; with mig: so many slices of that profile.",
+                "Whole GPUs for each worker; with mig, the number of MIG slices. Set exactly one "
+                "of gpus and share.",
                 ge=1,
                 le=64,
                 schema=INT_OR_STRING
@@ -256,9 +269,9 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             str,
             described(
-                "Profile of MIG slices, as nvidia-smi has it, such as 1g.18gb: gpus are slices of "
-                "that profile then, which may be of different GPUs of a node. A process uses one. "
-                "GPUs are taken as they are cut: gpupack cuts none.",
+                "Profile of MIG slices as in nvidia-smi, such as 1g.18gb; gpus is then their "
+                "number. The slices of a worker may be on different GPUs of its node. gpupack "
+                "uses existing slices and creates none for a job.",
                 max_length=32,
             ),
         ]
@@ -266,20 +279,21 @@ class GpuJobSpec(Wire, frozen=True):
     ) = None
     share: Annotated[
         Share | None,
-        described("A part of one GPU for each worker, instead of gpus."),
+        described("A part of one GPU for each worker. Set exactly one of gpus and share."),
     ] = None
     pod_per_worker: (
         Annotated[
             bool,
             described(
-                "Absent: workers of the job on one node share a pod, with a container each, so "
-                "that they reach each other over NVLink and shared memory; each has a pod to "
-                "itself where the template cannot be shared (a containerPort or probed port of "
-                "the worker's container, resources of the pod) or the API server refuses the "
-                "larger pod, or an image of your own starts by mpirun. False: they share a pod, "
-                "and the job fails where that is not possible; mpirun has to be Open MPI's. True: "
-                "each worker has a pod to itself. Workers of elastic jobs, of MIG slices, of "
-                "shares and of GPUs of other device plugins always have."
+                "Absent: workers of the job on one node share a pod, with one container each, so "
+                "that they reach each other over NVLink and shared memory. Each worker has its "
+                "own pod where this is impossible: the worker's container has a containerPort or "
+                "a probe with a port, the template sets resources of the pod, the API server "
+                "refuses the larger pod, or an own image is started by mpirun. False: workers "
+                "share a pod, and the job fails where this is impossible; mpirun must be that of "
+                "Open MPI. True: each worker has its own pod. Workers of elastic jobs, of MIG "
+                "slices, of shares and of GPUs of other device plugins always have their own "
+                "pods."
             ),
         ]
         | None
@@ -287,9 +301,10 @@ class GpuJobSpec(Wire, frozen=True):
     resource_name: Annotated[
         str,
         described(
-            "The resource by which the kubelet hands out the GPUs. Another than gpupack.dev/gpu, "
-            "such as nvidia.com/gpu, takes the job to nodes that another device plugin serves: "
-            "gpupack packs these by node and says nothing about devices.",
+            "Extended resource with which the GPUs are requested. For another one than "
+            "gpupack.dev/gpu, such as nvidia.com/gpu, the job goes to nodes of that device "
+            "plugin: gpupack chooses the node, and the device plugin chooses the GPUs. Default: "
+            "gpupack.dev/gpu.",
             max_length=253,
         ),
     ] = GPU
@@ -298,34 +313,38 @@ class GpuJobSpec(Wire, frozen=True):
             Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...
         ],
         described(
-            "GPU models to choose from, as people write them: V100, A100-80GB, h100 sxm, MI300X. "
-            "Words of the product name are enough, case does not matter, and a size in GB is the "
-            "data sheet's. Empty: any.",
+            "Permitted GPU models, such as V100, A100-80GB, h100 sxm or MI300X. Words of the "
+            "product name are enough, case does not matter, and a size in GB is that of the data "
+            "sheet. Default: any model.",
             max_length=16,
         ),
     ] = ()
     min_memory: (
-        Annotated[Memory, described("Least memory that each GPU must have, such as 40Gi.")] | None
+        Annotated[Memory, described("Minimum memory of each GPU, such as 40Gi. Default: any.")]
+        | None
     ) = None
     interconnect: Annotated[
         Interconnect,
-        described("nvlink: the GPUs of one worker must reach each other over NVLink."),
+        described(
+            "nvlink: the GPUs of one worker are connected by NVLink. any: no condition. "
+            "Default: any."
+        ),
     ] = "any"
-    spread: Annotated[Spread | None, described("Rules about the nodes that workers land on.")] = (
-        None
-    )
+    spread: Annotated[
+        Spread | None, described("Rules for the nodes of the workers. Default: none.")
+    ] = None
     policy: (
         Annotated[
             PolicyName,
-            described("Placement policy for this job; absent: the cluster's default."),
+            described("Placement policy of this job. Default: that of the cluster."),
         ]
         | None
     ) = None
     priority: Annotated[
         int,
         described(
-            "A job waits behind jobs of higher priority that wait for GPUs. A number lowers a job; "
-            "above the cluster's bound, which is 0 by default, use priorityClassName.",
+            "Jobs of higher priority come first in the queue. A number above the cluster's limit "
+            "(default 0) is refused; use priorityClassName for it. Default: 0.",
             ge=-1_000_000_000,
             le=1_000_000_000,
         ),
@@ -334,9 +353,9 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             str,
             described(
-                "A PriorityClass with preemptionPolicy Never, instead of priority: its value is "
-                "the job's priority, and the pods carry it, so that ResourceQuotas can say who may "
-                "use it.",
+                "PriorityClass with preemptionPolicy: Never, instead of priority. Its value is "
+                "the job's priority. The pods have the class, so a ResourceQuota can limit its "
+                "use.",
                 min_length=1,
                 max_length=253,
                 pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -345,23 +364,29 @@ class GpuJobSpec(Wire, frozen=True):
         | None
     ) = None
     workload: Annotated[
-        Workload | None, described("A built-in workload to run in the worker container.")
+        Workload | None,
+        described("Built-in workload for the worker container, instead of an own image."),
     ] = None
     template: Annotated[
-        Template | None, described("A partial pod template, merged over gpupack's own.")
+        Template | None, described("Partial pod template that is merged over gpupack's own.")
     ] = None
     distributed: Annotated[
-        Distributed | None, described("How the processes of the job talk to each other.")
+        Distributed | None, described("How the processes of the job communicate.")
     ] = None
     failure_policy: Annotated[
         tuple[FailureRule, ...],
-        described("Rules by exit code; the first that matches decides.", max_length=20),
+        described(
+            "Rules by exit code; the first rule that matches applies. Default: each failure "
+            "counts against maxRestarts.",
+            max_length=20,
+        ),
     ] = ()
     max_restarts: Annotated[
         int,
         described(
-            "How often a failed job starts again, after a pause of 1 s that doubles with each "
-            "failure in a row up to 60 s. Lost nodes and the like do not count.",
+            "Number of restarts after failures. The pause before a restart is 1 s, and doubles "
+            "with each failure in a row up to 60 s. Lost nodes and other infrastructure failures "
+            "do not count. Default: 0.",
             ge=0,
             le=100,
         ),
@@ -370,9 +395,9 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "The job fails when its attempts have together been active for so long: from "
-                "when each was admitted until it ended. Time in which it waits or is suspended "
-                "does not count. Once the job was admitted it may only become less.",
+                "Limit for the total time of all attempts in seconds, each from its admission to "
+                "its end; the job fails at the limit. Pending and suspended time does not count. "
+                "After the first admission it can only be lowered. Default: no limit.",
                 ge=1,
                 le=31_536_000,
             ),
@@ -383,7 +408,9 @@ class GpuJobSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "The job is deleted this long after it ended; absent: kept.", ge=0, le=31_536_000
+                "Seconds after the end of the job at which it is deleted. Default: it is kept.",
+                ge=0,
+                le=31_536_000,
             ),
         ]
         | None
@@ -391,24 +418,26 @@ class GpuJobSpec(Wire, frozen=True):
     revision: Annotated[
         int,
         described(
-            "With a higher one workload, template and distributed may be others: what runs is "
-            "stopped, and the job starts again with these on the same GPUs, which are kept for it "
-            "where gpupack hands them out. It counts as no restart, and the deadline stays what it "
-            "is. The second and each further one waits until the attempt is a minute old.",
+            "Increase to change workload, template or distributed: the running attempt is stopped "
+            "and restarts with the new values on the same GPUs. It does not count as a restart, "
+            "and the deadline does not change. A second increase takes effect when the attempt is "
+            "one minute old. Default: 0.",
             ge=0,
             le=MAX_REVISIONS,
         ),
     ] = 0
     suspend: Annotated[
-        bool, described("True: the job is stopped and gives its GPUs back until false.")
+        bool,
+        described(
+            "True: the job is stopped and releases its GPUs until this is false. Default: false."
+        ),
     ] = False
 
     movable: Annotated[
         bool,
         described(
-            "True: the job writes checkpoints and goes on from the last one when it starts again, "
-            "so it may be stopped and started elsewhere, where there is a place for it: such as "
-            "when its node is to be maintained."
+            "True: the job writes checkpoints and continues from the last one, so gpupack may "
+            "restart it on other GPUs, for a maintenance or to defragment. Default: false."
         ),
     ] = False
 
@@ -462,14 +491,14 @@ class GpuJobSpec(Wire, frozen=True):
         ),
         Rule(
             "!has(self.mig) || !has(self.share)",
-            "a MIG slice is not shared; remove share and say by gpus how many slices each worker "
-            "has, or remove mig",
+            "MIG slices cannot be shared; remove share and set gpus to the number of slices of "
+            "each worker, or remove mig",
             ".mig",
         ),
         Rule(
             f"!has(self.mig) || self.resourceName == '{GPU}'",
-            "mig asks for slices that gpupack hands out; remove mig, or resourceName: where "
-            "another device plugin serves slices, their resource alone says the profile",
+            "mig requests slices that gpupack assigns; remove resourceName, or for slices of "
+            "another device plugin set resourceName to their resource and remove mig",
             ".mig",
         ),
         Rule(
@@ -489,36 +518,35 @@ class GpuJobSpec(Wire, frozen=True):
         ),
         Rule(
             "!has(self.minWorkers) || self.minWorkers <= self.workers",
-            "minWorkers are among the workers; raise workers or lower minWorkers",
+            "minWorkers must not exceed workers; raise workers or lower minWorkers",
             ".minWorkers",
         ),
         Rule(
             f"!has(self.minWorkers) || self.workers - self.minWorkers <= {MAX_EXTRA_WORKERS}",
-            f"at most {MAX_EXTRA_WORKERS} workers can come and go; raise minWorkers",
+            f"workers - minWorkers can be at most {MAX_EXTRA_WORKERS}; raise minWorkers",
             ".minWorkers",
         ),
         Rule(
             "!has(self.minWorkers) || self.minWorkers == self.workers || !has(self.spread)",
-            "workers that come and go are placed one by one; remove spread or minWorkers",
+            "extra workers are placed one by one, without spread; remove spread or minWorkers",
             ".minWorkers",
         ),
         Rule(
             "!has(self.minWorkers) || self.minWorkers == self.workers || !has(self.workload) || "
             f"self.workload.name == '{ELASTIC_WORKLOAD}'",
-            "of the built-in workloads none but "
-            f"{ELASTIC_WORKLOAD} goes on when workers come and go; remove minWorkers",
+            f"of the built-in workloads only {ELASTIC_WORKLOAD} can be elastic; remove minWorkers",
             ".minWorkers",
         ),
         Rule(
             f"!({_BY_MPIRUN}) || !has(self.minWorkers) || self.minWorkers == self.workers",
-            "mpirun's ranks do not come and go; remove minWorkers, or set another "
+            "a job of mpirun cannot be elastic; remove minWorkers, or set another "
             "distributed.backend",
             ".minWorkers",
         ),
         Rule(
             f"!has(self.workload) || ({_BY_MPIRUN}) == (self.workload.name == '{MPI_WORKLOAD}')",
-            f"of the built-in workloads {MPI_WORKLOAD} and no other is started by mpirun; set "
-            "distributed.backend to mpi for it and to something else for others",
+            f"of the built-in workloads only {MPI_WORKLOAD} is started by mpirun; set "
+            "distributed.backend to mpi for it and to another value for others",
             ".workload",
         ),
         Rule(
@@ -527,8 +555,8 @@ class GpuJobSpec(Wire, frozen=True):
             "self.template.spec.containers.all("
             "c, (c.name != 'worker' && size(self.template.spec.containers) > 1) || "
             "(has(c.command) && size(c.command) > 0))",
-            "with distributed.backend mpi the container's command is what each rank runs, and the "
-            "image's own cannot be known; set command",
+            "with distributed.backend mpi each rank runs the container's command, and the image's "
+            "default is unknown; set command",
             ".template",
         ),
         Rule(
@@ -538,8 +566,8 @@ class GpuJobSpec(Wire, frozen=True):
             "c, (c.name != 'worker' && size(self.template.spec.containers) > 1) || "
             "!has(c.command) || size(c.command) == 0 || "
             "!c.command[0].matches('(^|/)mpi(run|exec)$'))",
-            "with distributed.backend mpi gpupack runs mpirun; let command be the program that "
-            "each rank runs, and say how many by distributed.processesPerWorker",
+            "with distributed.backend mpi gpupack starts mpirun; set command to the program of "
+            "each rank, and distributed.processesPerWorker to the number of ranks",
             ".template",
         ),
         Rule(
@@ -567,14 +595,14 @@ class GpuJobSpec(Wire, frozen=True):
         Rule(
             f"self.resourceName == '{GPU}' || "
             "!has(self.spread) || !has(self.spread.oneClique) || !self.spread.oneClique",
-            "gpupack does not choose the devices that another device plugin hands out; remove "
+            "gpupack does not choose the GPUs that another device plugin assigns; remove "
             "oneClique or resourceName",
             ".spread",
         ),
         Rule(
             "!has(self.gpuModels) || self.gpuModels.all(m, "
             "!m.matches('[:=]|^ *[0-9]+ *[xX*]|[.][a-z]+/'))",
-            "gpuModels are models alone, such as A100-80GB; write how many as gpus: 2, and a "
+            "gpuModels has only models, such as A100-80GB; write their number as gpus: 2, and a "
             "resource such as nvidia.com/gpu as resourceName",
             ".gpuModels",
         ),
@@ -599,13 +627,13 @@ class GpuJobSpec(Wire, frozen=True):
         ),
         Rule(
             f"self.resourceName == '{GPU}' || !has(self.share)",
-            f"only GPUs that gpupack hands out can be shared; remove resourceName (or set {GPU}), "
-            "or ask for whole GPUs with gpus",
+            f"only GPUs that gpupack assigns can be shared; remove resourceName (or set {GPU}), "
+            "or request whole GPUs with gpus",
             ".resourceName",
         ),
         Rule(
             f"self.resourceName == '{GPU}' || self.interconnect != 'nvlink'",
-            "gpupack does not choose the devices that another device plugin hands out; remove "
+            "gpupack does not choose the GPUs that another device plugin assigns; remove "
             "interconnect or resourceName",
             ".interconnect",
         ),
@@ -616,7 +644,7 @@ class GpuJobSpec(Wire, frozen=True):
             f"self.template.spec.containers.exists(c, {_ASKS_BY_HAND})) || "
             "(has(self.template.spec.initContainers) && "
             f"self.template.spec.initContainers.exists(c, {_ASKS_BY_HAND})))",
-            "ask for GPUs by spec.gpus, not for resourceName in the container's resources",
+            "request GPUs with spec.gpus, not with resourceName in the container's resources",
             ".template",
         ),
     )
@@ -648,7 +676,7 @@ def fixed_rule(field: str) -> Rule:
     """Return a transition rule that refuses any change of one field."""
     return Rule(
         _unchanged(field),
-        f"{field} cannot change once the job exists; delete the job and apply it anew",
+        f"{field} cannot change after the job is created; delete the job and apply it again",
         f".{field}",
     )
 
@@ -657,8 +685,8 @@ def revised_rule(field: str) -> Rule:
     """Return a transition rule that refuses a change of one field without a higher revision."""
     return Rule(
         f"self.revision > oldSelf.revision || ({_unchanged(field)})",
-        f"{field} can change with a higher revision alone, since the job starts again by it; raise "
-        "revision, or delete the job and apply it anew",
+        f"{field} can change only with a higher revision, since the job restarts with it; raise "
+        "revision, or delete the job and apply it again",
         f".{field}",
     )
 
@@ -672,7 +700,7 @@ def _unchanged(field: str) -> str:
 
 REVISION_RULE = Rule(
     "self.revision >= oldSelf.revision",
-    "revision cannot become less: by it the job knows whether what runs is what it says now",
+    "revision cannot be lowered: it shows whether the running attempt has the current spec",
     ".revision",
 )
 
@@ -681,8 +709,8 @@ DEADLINE_RULE = Rule(
     "!has(oldSelf.status) || !has(oldSelf.status.startedAt) || "
     "!has(oldSelf.spec.activeDeadlineSeconds) || (has(self.spec.activeDeadlineSeconds) && "
     "self.spec.activeDeadlineSeconds <= oldSelf.spec.activeDeadlineSeconds)",
-    "activeDeadlineSeconds may only become less once the job was admitted: by it the job may have "
-    "gone before others; delete the job and apply it anew",
+    "activeDeadlineSeconds can only be lowered after the job was admitted, because the job may "
+    "have been backfilled with it; delete the job and apply it again",
     ".spec.activeDeadlineSeconds",
 )
 """A rule for the whole object: a job that was backfilled because it ends in time must do so."""
@@ -691,8 +719,8 @@ ENDED_RULE = Rule(
     "!has(oldSelf.status) || !has(oldSelf.status.phase) || "
     "!(oldSelf.status.phase in ['Succeeded', 'Failed']) || "
     "self.spec.revision == oldSelf.spec.revision",
-    "a job that has ended cannot be revised: its results are final; `gpupack rerun` makes a new "
-    "job of the same spec, or delete this one and apply it anew",
+    "a job that has ended cannot be revised: its results are final; `gpupack rerun` creates a new "
+    "job of the same spec, or delete this one and apply it again",
     ".spec.revision",
 )
 """A rule for the whole object: a higher revision of an ended job would have no effect."""

@@ -30,27 +30,27 @@ ENDED_PHASES: Final[frozenset[Phase]] = frozenset({"Succeeded", "Failed"})
 
 
 class Fault(Wire, frozen=True):
-    """Where an attempt broke first."""
+    """First failing worker of an attempt."""
 
-    worker: Annotated[int, described("The worker's index.", ge=0)]
-    node: Annotated[str, described("The node that it was on.", min_length=1, max_length=253)]
+    worker: Annotated[int, described("Index of the worker that failed first.", ge=0)]
+    node: Annotated[str, described("Node of that worker.", min_length=1, max_length=253)]
     devices: Annotated[
         str,
-        described("UUIDs of its GPUs: the first, and how many more.", max_length=512),
+        described("UUID of its first GPU, and the number of others.", max_length=512),
     ] = ""
 
 
 class Attempt(Wire, frozen=True):
-    """One try at running the job."""
+    """One run of the job's gang."""
 
-    number: Annotated[int, described("1 for the first.", ge=1)]
-    started_at: Annotated[Timestamp, described("When it was admitted.")]
+    number: Annotated[int, described("Number of the attempt, from 1.", ge=1)]
+    started_at: Annotated[Timestamp, described("Time of its admission.")]
     ended_at: (
         Annotated[
             Timestamp,
             described(
-                "When the last of its workers' containers ended, by what its pods or its Job say; "
-                "absent: no object says it."
+                "Time at which the last worker container ended, from its pods or Jobs. Absent: "
+                "unknown."
             ),
         ]
         | None
@@ -58,38 +58,36 @@ class Attempt(Wire, frozen=True):
     finished_at: (
         Annotated[
             Timestamp,
-            described("When that was written here."),
+            described("Time at which the operator recorded the end."),
         ]
         | None
     ) = None
     outcome: (
         Annotated[
             Outcome,
-            described("How it ended. Infrastructure does not count against maxRestarts."),
+            described("How the attempt ended. Only Failed counts against maxRestarts."),
         ]
         | None
     ) = None
-    reason: Annotated[str, described("A word for programs.", max_length=128)] = ""
-    message: Annotated[str, described("A sentence for people.", max_length=1024)] = ""
+    reason: Annotated[str, described("Reason of the outcome, in CamelCase.", max_length=128)] = ""
+    message: Annotated[str, described("Details for users.", max_length=1024)] = ""
     fault: (
         Annotated[
             Fault,
-            described("Where it broke first, if it did; the next attempts rather go elsewhere."),
+            described("First failing worker and node. Later attempts avoid that node if possible."),
         ]
         | None
     ) = None
     nodes: (
         Annotated[
             str,
-            described("The nodes it was placed on: the first, and how many more.", max_length=512),
+            described("First node of the attempt, and the number of others.", max_length=512),
         ]
         | Annotated[tuple[str, ...], FORMER]
     ) = ""
     shares_pods: Annotated[
         bool,
-        described(
-            "True: its workers that are on one node share a pod. Absent: each worker has a pod."
-        ),
+        described("True: workers on one node share a pod. Absent: each worker has its own pod."),
     ] = False
 
     def __post_init__(self) -> None:
@@ -101,13 +99,16 @@ class Attempt(Wire, frozen=True):
 
 
 class WorkerResult(Wire, frozen=True):
-    """What one worker measured, from its termination message."""
+    """Result of one worker, from its termination message."""
 
-    worker: Annotated[int, described("The worker's index.", ge=0)]
-    workload: Annotated[str, described("Which workload it was.", max_length=64)] = ""
+    worker: Annotated[int, described("Index of the worker.", ge=0)]
+    workload: Annotated[str, described("Name of the workload.", max_length=64)] = ""
     headline: Annotated[str, described("The result in a few words.", max_length=64)] = ""
-    verified: Annotated[bool, described("Whether the result was checked, and right.")] | None = None
-    simulated: Annotated[bool, described("True: measured without a GPU.")] | None = None
+    verified: (
+        Annotated[bool, described("True: the workload checked its result, and it is correct.")]
+        | None
+    ) = None
+    simulated: Annotated[bool, described("True: measured on a simulated GPU.")] | None = None
     metrics: Annotated[
         dict[str, Any],
         described(
@@ -116,31 +117,30 @@ class WorkerResult(Wire, frozen=True):
         ),
     ] = {}
     communication: (
-        Annotated[Communication, described("How the processes of the gang reach one another.")]
-        | None
+        Annotated[Communication, described("How the processes of the gang communicate.")] | None
     ) = None
 
 
 class EndedWorkers(Wire, frozen=True):
-    """Workers of the attempt that runs which have ended: their pods may be gone with their node."""
+    """Ended workers of the running attempt; their pods may be deleted."""
 
     succeeded: Annotated[
         str,
         described(
-            "Indices of those that ended by themselves with exit code 0, such as 0-3,6.",
+            "Indices of workers that ended with exit code 0, such as 0-3,6.",
             max_length=indices.MAX_CHARACTERS,
         ),
     ] = ""
     ignored: Annotated[
         str,
         described(
-            "Indices of those that failed with an exit code that failurePolicy ignores.",
+            "Indices of workers that failed with an exit code that failurePolicy ignores.",
             max_length=indices.MAX_CHARACTERS,
         ),
     ] = ""
-    last_at: Annotated[Timestamp, described("When the last of them ended.")] | None = None
+    last_at: Annotated[Timestamp, described("Time at which the last of them ended.")] | None = None
     results: Annotated[
-        tuple[WorkerResult, ...], described("What they measured.", max_length=MAX_WORKERS)
+        tuple[WorkerResult, ...], described("Results of these workers.", max_length=MAX_WORKERS)
     ] = ()
 
 
@@ -171,9 +171,9 @@ PREEMPTION_TEXTS: Final[dict[PreemptionReason, str]] = {
 
 
 class Victims(Wire, frozen=True):
-    """Attempts that are stopped with the same right."""
+    """Preempted attempts and pods with one reason."""
 
-    reason: Annotated[PreemptionReason, described("With which right.")]
+    reason: Annotated[PreemptionReason, described("Preemption policy that applied.")]
     attempts: Annotated[
         tuple[
             Annotated[
@@ -187,7 +187,11 @@ class Victims(Wire, frozen=True):
             ],
             ...,
         ],
-        described("Whose; jobs of other namespaces have no name here.", max_length=MAX_GPUS),
+        described(
+            "Preempted attempts as UID/NUMBER, UID/NUMBER+WORKER for one extra worker, or "
+            "pod/UID for a standalone pod. Names of other namespaces are omitted.",
+            max_length=MAX_GPUS,
+        ),
     ] = ()
 
 
@@ -197,20 +201,30 @@ class Preemption(Wire, frozen=True):
     Or it is moved: its own last attempt is stopped for it.
     """
 
-    since: Annotated[Timestamp, described("When it was decided.")]
+    since: Annotated[Timestamp, described("Time of the decision.")]
     victims: Annotated[
-        tuple[Victims, ...], described("Whom the job waits for.", min_length=1, max_length=5)
+        tuple[Victims, ...],
+        described("Attempts and pods that must end first.", min_length=1, max_length=5),
     ]
     placement: Annotated[
         tuple[NodePlacement, ...],
-        described("Where it will run: kept for it.", min_length=1, max_length=MAX_WORKERS),
+        described("Reserved placement of the job.", min_length=1, max_length=MAX_WORKERS),
     ]
     lost_gpu_seconds: (
-        Annotated[int, described("What the moves of a consolidation cost at the most.", ge=0)]
+        Annotated[
+            int,
+            described(
+                "Upper estimate of the GPU seconds that the moves of a consolidation cost.", ge=0
+            ),
+        ]
         | None
     ) = None
     gained_gpu_seconds: (
-        Annotated[int, described("What the job has earlier by them, as was foreseen.", ge=0)] | None
+        Annotated[
+            int,
+            described("Estimate of the GPU seconds that the job gains by its earlier start.", ge=0),
+        ]
+        | None
     ) = None
 
     def names(self, job_uid: str, attempt: int) -> PreemptionReason | None:
@@ -223,33 +237,37 @@ NodesState = Literal["", "Deferred", "Creating", "Requested", "Provisioned", "Fa
 
 
 class NodesRequest(Wire, frozen=True):
-    """What the cluster's autoscaler was asked for this job."""
+    """Request for nodes to the cluster's autoscaler."""
 
     lacks_gpus_since: (
         Annotated[
             Timestamp,
-            described("Since when the job waits for nothing but room; absent: it does not."),
+            described(
+                "Time since which only free GPUs are missing for the job. Absent: another reason "
+                "blocks it, or it is admitted."
+            ),
         ]
         | None
     ) = None
     number: Annotated[
         int,
-        described("Of the last request, whose objects are called NAME-nodes-NUMBER.", ge=0),
+        described("Number of the last request. Its objects have the name NAME-nodes-NUMBER.", ge=0),
     ] = 0
     state: Annotated[
         NodesState,
         described(
-            "Held: by a bound of namespace or cluster. Asking, Asked, Provisioned: a request is "
-            "open. Failed: it brought no place. Returned: it was given back."
+            "Deferred: a limit of the namespace or the cluster is reached. Creating, Requested, "
+            "Provisioned: a request is open. Failed: it provided no nodes that the job can use. "
+            "Withdrawn: it is no longer needed."
         ),
     ] = ""
-    since: Annotated[Timestamp, described("When it came into this state.")] | None = None
-    message: Annotated[str, described("Why, in a sentence.", max_length=1024)] = ""
-    failures: Annotated[int, described("Requests in a row that brought no place.", ge=0)] = 0
+    since: Annotated[Timestamp, described("Time at which it entered this state.")] | None = None
+    message: Annotated[str, described("Details for users.", max_length=1024)] = ""
+    failures: Annotated[int, described("Number of failed requests in a row.", ge=0)] = 0
     generation: Annotated[
-        int, described("The generation of the spec that this is about.", ge=0)
+        int, described("Generation of the spec to which the request belongs.", ge=0)
     ] = 0
-    objects: Annotated[bool, described("Whether objects of the last request may be there.")] = False
+    objects: Annotated[bool, described("True: objects of the last request may exist.")] = False
 
     @property
     def is_open(self) -> bool:
@@ -258,147 +276,153 @@ class NodesRequest(Wire, frozen=True):
 
 
 class Width(Wire, frozen=True):
-    """Of an elastic gang: how many of its workers have places, and why not more or fewer."""
+    """Number of workers of an elastic gang, and why it last changed."""
 
-    workers: Annotated[int, described("Workers that have places.", ge=0)] = 0
-    column: Annotated[str, described("The same for the column: 3 of 2-4.", max_length=32)] = ""
-    resized_at: Annotated[Timestamp, described("When workers last came or went.")] | None = None
-    reason: Annotated[str, described("Why they did, in a word.", max_length=128)] = ""
-    message: Annotated[
-        str, described("Why they did, and for whom, in a sentence.", max_length=1024)
+    workers: Annotated[int, described("Number of workers with a placement.", ge=0)] = 0
+    column: Annotated[
+        str, described("The same for `kubectl get`, such as 3 of 2-4.", max_length=32)
     ] = ""
+    resized_at: Annotated[Timestamp, described("Time of the last change.")] | None = None
+    reason: Annotated[
+        str, described("Reason of the last change, in CamelCase.", max_length=128)
+    ] = ""
+    message: Annotated[str, described("Details of the last change.", max_length=1024)] = ""
 
 
 class PlannedPod(Wire, frozen=True):
-    """A worker's pod as the API server's admission made it, when a plan was last asked for."""
+    """A worker's pod after the API server's admission, at the last plan."""
 
     spec: Annotated[
         dict[str, Any],
         described(
-            "The parts of its PodSpec that decide where it fits: requests, overhead, nodeSelector, "
+            "Parts of its PodSpec that decide where it fits: requests, overhead, nodeSelector, "
             "required node affinity, tolerations.",
             schema={"x-kubernetes-preserve-unknown-fields": True},
         ),
     ] = {}
     omitted: Annotated[
-        bool, described("These parts are larger than 16 KiB and are not written here.")
+        bool, described("True: these parts exceed 16 KiB and are not stored here.")
     ] = False
 
 
 class GpuJobStatus(Wire, frozen=True):
-    """What became of the job."""
+    """State of the job. The operator writes it."""
 
     observed_generation: Annotated[
-        int, described("The generation of the spec that this status is about.", ge=0)
+        int, described("Generation of the spec to which this status belongs.", ge=0)
     ] = 0
     phase: Annotated[
-        Phase, described("The conditions in one word, for people; programs read conditions.")
+        Phase, described("Summary of the conditions for users. Programs read the conditions.")
     ] = "Pending"
-    reason: Annotated[
-        str, described("Why the job is in this phase, in a word.", max_length=128)
-    ] = ""
+    reason: Annotated[str, described("Reason of the phase, in CamelCase.", max_length=128)] = ""
     message: Annotated[
-        str, described("Why the job is in this phase, in a sentence.", max_length=4096)
+        str, described("Details of the reason, and what helps.", max_length=4096)
     ] = ""
     conditions: Annotated[
         tuple[Condition, ...],
         described(
-            "Admitted, Running, Succeeded, Failed, ResultsValid, Stalled; NodesRequested, "
-            "FastCommunication.",
+            "Types: Admitted, Running, Succeeded, Failed, ResultsValid, Stalled; and, where they "
+            "apply, NodesRequested and FastCommunication.",
             max_length=16,
             schema=BY_TYPE,
         ),
     ] = ()
     attempt: Annotated[
-        int, described("Number of the current attempt, 0 before the first.", ge=0)
+        int, described("Number of the current attempt; 0 before the first one.", ge=0)
     ] = 0
     revision: Annotated[
-        int, described("Of the spec, by which the current attempt was begun.", ge=0)
+        int, described("Revision of the spec with which the current attempt was started.", ge=0)
     ] = 0
     held_since: (
         Annotated[
             Timestamp,
             described(
-                "Since when it has its GPUs, where a higher revision has ended attempts since: it "
-                "is protected from being stopped from then on, and not anew from each."
+                "Time since which the job has its GPUs, if it kept them across revisions. The "
+                "minimum run time counts from then."
             ),
         ]
         | None
     ) = None
-    priority: Annotated[int, described("The priority by which the job was last admitted.")] = 0
+    priority: Annotated[int, described("Priority at the last admission.")] = 0
     placement: Annotated[
         tuple[NodePlacement, ...],
-        described("Where the workers of the current attempt run, by node.", max_length=MAX_WORKERS),
+        described(
+            "Placement of the workers of the current attempt, by node.", max_length=MAX_WORKERS
+        ),
     ] = ()
     planned_pod: (
         Annotated[
             PlannedPod,
             described(
-                "The pod that a worker is planned as. Absent: not known; the template is planned."
+                "A worker's pod after admission webhooks, for placement. Absent: unknown; the "
+                "template is used."
             ),
         ]
         | None
     ) = None
     attempts: Annotated[
         tuple[Attempt, ...],
-        described(
-            "The attempts so far, newest last; the last 20 are kept.", max_length=ATTEMPTS_KEPT
-        ),
+        described("The last 20 attempts, newest last.", max_length=ATTEMPTS_KEPT),
     ] = ()
     ended_workers: (
         Annotated[EndedWorkers, described("Workers of the current attempt that have ended.")] | None
     ) = None
-    width: Annotated[Width, described("Of an elastic gang: how wide it is.")] | None = None
+    width: Annotated[Width, described("Number of workers of an elastic gang.")] | None = None
     preemption: (
         Annotated[
             Preemption,
-            described(
-                "Who is stopped for this job, while it waits for that; itself, if it is moved."
-            ),
+            described("Preemption in favour of this pending job; for a move, of the job itself."),
         ]
         | None
     ) = None
     nodes_request: (
-        Annotated[NodesRequest, described("What the cluster's autoscaler was asked for it.")] | None
+        Annotated[NodesRequest, described("Request for nodes to the cluster's autoscaler.")] | None
     ) = None
     moves: Annotated[
         int,
-        described("Attempts that were stopped to go on elsewhere; they count as no restart.", ge=0),
+        described(
+            "Number of attempts that were moved to other GPUs. They do not count as restarts.", ge=0
+        ),
     ] = 0
     preemptions: Annotated[
         int,
         described(
-            "Attempts that were stopped for other jobs or a maintenance; they count as no restart.",
+            "Number of attempts that were preempted for other jobs or a maintenance. They do not "
+            "count as restarts.",
             ge=0,
         ),
     ] = 0
-    restarts: Annotated[int, described("Failed attempts that count against maxRestarts.", ge=0)] = 0
-    started_at: Annotated[Timestamp, described("When the job was first admitted.")] | None = None
+    restarts: Annotated[
+        int, described("Number of failed attempts that count against maxRestarts.", ge=0)
+    ] = 0
+    started_at: Annotated[Timestamp, described("Time of the first admission.")] | None = None
     resumed_at: (
-        Annotated[Timestamp, described("When it was last resumed: it waits from then on.")] | None
+        Annotated[
+            Timestamp, described("Time of the last resumption. The waiting time counts from then.")
+        ]
+        | None
     ) = None
     active_seconds: Annotated[
         int,
         described(
-            "How long the attempts that have ended were active; it counts against "
-            "activeDeadlineSeconds.",
+            "Total seconds of the ended attempts. They count against activeDeadlineSeconds.",
             ge=0,
         ),
     ] = 0
-    finished_at: Annotated[Timestamp, described("When the job ended.")] | None = None
+    finished_at: Annotated[Timestamp, described("Time at which the job ended.")] | None = None
     gpus: Annotated[
         str,
-        described("GPUs of all workers, for the column; 2x40% are two shares.", max_length=32),
+        described("GPUs of all workers, for `kubectl get`; 2x40% means two shares.", max_length=32),
     ] = ""
     nodes: Annotated[
-        str, described("Nodes of the current attempt, for the column.", max_length=1024)
+        str, described("Nodes of the current attempt, for `kubectl get`.", max_length=1024)
     ] = ""
     headline: Annotated[
-        str, described("The result in a few words, for the column.", max_length=64)
+        str, described("Summary of the result, for `kubectl get`.", max_length=64)
     ] = ""
     results: Annotated[
         tuple[WorkerResult, ...],
-        described("What the workers measured.", max_length=MAX_WORKERS),
+        described("Results of the workers.", max_length=MAX_WORKERS),
     ] = ()
 
     @property

@@ -65,7 +65,7 @@ class GpuDevice(Wire, frozen=True):
     uuid: Annotated[str, described("The GPU's UUID.", min_length=1, max_length=MAX_UUID)]
     index: Annotated[
         int,
-        described("The GPU's index on its node, as the driver counts.", ge=0, le=MAX_NUMBER),
+        described("Index of the GPU on its node, as in the driver.", ge=0, le=MAX_NUMBER),
     ]
     model: Annotated[str, described("Product name, as the driver gives it.", max_length=128)]
     memory_mib: Annotated[
@@ -77,22 +77,25 @@ class GpuDevice(Wire, frozen=True):
     health: Annotated[
         Health,
         described(
-            "Healthy; Degraded: it is used where no other could be; Cordoned: what holds it goes "
-            "on, and it gets no new work; Failed: it does not work, and what holds it leaves."
+            "Healthy; Degraded: it works, and is used last; Cordoned: running work continues, and "
+            "it gets no new work; Failed: it does not work, and GPUJobs on it restart elsewhere."
         ),
     ] = "Healthy"
     cause: Annotated[str, described("Why the GPU is not Healthy.", max_length=256)] = ""
     causes: Annotated[
         tuple[Annotated[str, described("Name of a rule.", min_length=1, max_length=64)], ...],
-        described("The rules that speak against it, the worst first.", max_length=MAX_CAUSES),
+        described("Health rules that apply, the worst first.", max_length=MAX_CAUSES),
     ] = ()
-    since: Annotated[Timestamp, described("Since when it is as unhealthy as that.")] | None = None
+    since: (
+        Annotated[Timestamp, described("Time since which it has this health, if not Healthy.")]
+        | None
+    ) = None
     recovering_since: (
         Annotated[
             Timestamp,
             described(
-                "Since when it is better than its health says: that follows once it has been so "
-                "for agent.hysteresisSeconds."
+                "Time since which its readings are better than its health. The health improves "
+                "after agent.hysteresisSeconds."
             ),
         ]
         | None
@@ -100,15 +103,15 @@ class GpuDevice(Wire, frozen=True):
     xids: Annotated[
         tuple[Annotated[int, described("An XID of NVIDIA's catalogue.", ge=0)], ...],
         described(
-            "Errors (XIDs) that the driver reported of this GPU. They count until the node boots "
-            "or this GPUNode is deleted.",
+            "XID errors that the driver reported. They count until the node boots or this GPUNode "
+            "is deleted.",
             max_length=32,
         ),
     ] = ()
     numa_node: (
         Annotated[
             int,
-            described("NUMA node that the GPU is attached to, where known.", ge=0, le=MAX_NUMBER),
+            described("NUMA node of the GPU. Absent: unknown.", ge=0, le=MAX_NUMBER),
         ]
         | None
     ) = None
@@ -116,7 +119,8 @@ class GpuDevice(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "GPUs of one number reach each other over NVLink; absent: none do.",
+                "GPUs with the same number are connected by NVLink. Absent: the GPU has no NVLink "
+                "peers.",
                 ge=0,
                 le=MAX_NUMBER,
             ),
@@ -127,62 +131,64 @@ class GpuDevice(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "GPUs of one number read each other's memory without the host's, over NVLink or "
-                "PCIe; absent: it reads no other's.",
+                "GPUs with the same number can read each other's memory directly, over NVLink or "
+                "PCIe. Absent: the GPU has no such peers.",
                 ge=0,
                 le=MAX_NUMBER,
             ),
         ]
         | None
     ) = None
-    nvlinks: Annotated[int, described("How many NVLinks it has.", ge=0, le=MAX_NVLINKS)] = 0
+    nvlinks: Annotated[int, described("Number of NVLinks.", ge=0, le=MAX_NVLINKS)] = 0
     nvlinks_down: Annotated[
         tuple[Annotated[int, described("Number of a link.", ge=0, le=MAX_NVLINKS)], ...],
-        described("Which of them are down.", max_length=MAX_NVLINKS),
+        described("Numbers of NVLinks that are down.", max_length=MAX_NVLINKS),
     ] = ()
     cpus: Annotated[
         str,
         described(
-            "CPUs of the host that are near it, as Linux lists them: 0-47,96-143.", max_length=256
+            "Host CPUs close to the GPU, in Linux's list format: 0-47,96-143.", max_length=256
         ),
     ] = ""
     architecture: Annotated[
-        str, described("As NVIDIA calls it, such as Hopper, where known.", max_length=32)
+        str,
+        described(
+            "NVIDIA's name of the architecture, such as Hopper. Empty: unknown.", max_length=32
+        ),
     ] = ""
     serial: Annotated[
-        str, described("The board's serial number, where the driver tells it.", max_length=64)
+        str, described("Serial number of the board. Empty: unknown.", max_length=64)
     ] = ""
     pci_bus_id: Annotated[
         str,
-        described("Where it is plugged in: domain:bus:device.function.", max_length=32),
+        described("PCI address: domain:bus:device.function.", max_length=32),
     ] = ""
     compute_mode: Annotated[
         str,
         described(
-            "Who may use it at once, as the driver says: default, exclusive_process, "
-            "exclusive_thread or prohibited; several pods share it in default mode alone.",
+            "Compute mode of the driver: default, exclusive_process, exclusive_thread or "
+            "prohibited. Only in default mode can several pods share the GPU.",
             max_length=32,
         ),
     ] = ""
     resource: Annotated[
         str,
-        described("The resource by which the kubelet hands it out.", min_length=1, max_length=253),
+        described("Extended resource of the GPU.", min_length=1, max_length=253),
     ] = GPU
     limits: Annotated[
         Limits,
         described(
-            "What holds limited shares of it to their percent and memory. MPS: CUDA's "
-            "Multi-Process Service, and the agent. Simulated: nothing does, and they say so. None: "
-            "it has no limited shares."
+            "How limited shares are enforced. MPS: by CUDA's Multi-Process Service and the agent. "
+            "Simulated: not at all, and results say so. None: the GPU has no limited shares."
         ),
     ] = "None"
     idle_since: (
         Annotated[
             Timestamp,
             described(
-                "Since when nothing runs on the GPU although pods hold it, as this agent has seen "
-                "it; absent: something does, nobody holds it, or it is not known. Of a simulated "
-                "GPU its holders' pods say it."
+                "Time since which pods hold the GPU and nothing runs on it, as this agent "
+                "observed it. Absent: the GPU is in use, not held, or its activity is unknown. "
+                "Simulated GPUs read it from their pods."
             ),
         ]
         | None
@@ -191,19 +197,20 @@ class GpuDevice(Wire, frozen=True):
         str, described("UUID of the GPU that this MIG slice is part of.", max_length=128)
     ] = ""
     mig_profile: Annotated[
-        str, described("Profile of this MIG slice, such as 1g.18gb; empty: a GPU.", max_length=32)
+        str,
+        described(
+            "Profile of this MIG slice, such as 1g.18gb. Empty: the device is a whole GPU.",
+            max_length=32,
+        ),
     ] = ""
-    mig_start: (
-        Annotated[
-            int, described("The first of the GPU's memory slots that the slice takes.", ge=0, le=31)
-        ]
-        | None
-    ) = None
+    mig_start: Annotated[int, described("First memory slot of the slice.", ge=0, le=31)] | None = (
+        None
+    )
     mig_size: (
-        Annotated[int, described("How many memory slots the slice takes.", ge=1, le=32)] | None
+        Annotated[int, described("Number of memory slots of the slice.", ge=1, le=32)] | None
     ) = None
     simulated: Annotated[
-        bool, described("True: there is no such GPU; the agent runs on a simulated inventory.")
+        bool, described("True: the GPU does not exist; the agent simulates it.")
     ] = False
 
 
@@ -214,70 +221,71 @@ def counted(resources: Iterable[str]) -> str:
 
 
 class GpuHolder(Wire, frozen=True):
-    """A pod that holds GPUs, as the node itself sees it."""
+    """A pod that holds GPUs, as its node reports it."""
 
     namespace: Annotated[str, described("The pod's namespace.", min_length=1, max_length=63)]
     name: Annotated[str, described("The pod's name.", min_length=1, max_length=253)]
     uid: Annotated[str, described("The pod's UID.", max_length=64)] = ""
     devices: Annotated[
-        tuple[DeviceShare, ...], described("What it holds.", max_length=MAX_GPUS)
+        tuple[DeviceShare, ...], described("Devices that the pod holds.", max_length=MAX_GPUS)
     ] = ()
 
 
 class Measured(Wire, frozen=True):
-    """What a burn-in found of one GPU; figures are those of its last one that told any."""
+    """Result of a GPU's last burn-in, with the last measurements."""
 
     gpu: Annotated[str, described("UUID of the GPU.", min_length=1, max_length=MAX_UUID)]
-    at: Annotated[Timestamp, described("When its result was read.")]
+    at: Annotated[Timestamp, described("Time at which the operator read the result.")]
     outcome: Annotated[
         Outcome,
-        described("Passed; Failed: it is not healthy; Unknown: no burn-in said anything about it."),
+        described(
+            "Passed. Failed: the GPU is unhealthy. Unknown: the burn-in gave no result for the GPU."
+        ),
     ]
-    message: Annotated[
-        str, described("What it found, or why it found nothing.", max_length=256)
-    ] = ""
+    message: Annotated[str, described("Result in words, or why there is none.", max_length=256)] = (
+        ""
+    )
     tflops: (
-        Annotated[float, described("Products of its fastest type, in TFLOP/s.", ge=0)] | None
+        Annotated[float, described("Matrix products of the fastest type, in TFLOP/s.", ge=0)] | None
     ) = None
     memory_gb_per_s: (
-        Annotated[float, described("Copies within the GPU, read and written, in GB/s.", ge=0)]
-        | None
+        Annotated[float, described("Copies within the GPU, read plus write, in GB/s.", ge=0)] | None
     ) = None
     host_to_device_gb_per_s: (
-        Annotated[float, described("Copies from pinned memory of the host, in GB/s.", ge=0)] | None
+        Annotated[float, described("Copies from pinned host memory, in GB/s.", ge=0)] | None
     ) = None
     device_to_host_gb_per_s: (
-        Annotated[float, described("Copies to pinned memory of the host, in GB/s.", ge=0)] | None
+        Annotated[float, described("Copies to pinned host memory, in GB/s.", ge=0)] | None
     ) = None
-    simulated: Annotated[bool, described("True: measured on a CPU, for want of a GPU.")] = False
+    simulated: Annotated[bool, described("True: simulated, measured on a CPU.")] = False
 
 
 class AllReduce(Wire, frozen=True):
-    """How fast the GPUs of a node reduce together."""
+    """All-reduce over all GPUs of a node."""
 
-    at: Annotated[Timestamp, described("When the result was read.")]
-    gpus: Annotated[int, described("How many GPUs took part.", ge=2, le=MAX_GPUS)]
+    at: Annotated[Timestamp, described("Time at which the operator read the result.")]
+    gpus: Annotated[int, described("Number of GPUs.", ge=2, le=MAX_GPUS)]
     bus_gb_per_s: (
-        Annotated[float, described("Bus bandwidth of the largest buffer, in GB/s.", ge=0)] | None
+        Annotated[float, described("Bus bandwidth with the largest buffer, in GB/s.", ge=0)] | None
     ) = None
-    message: Annotated[str, described("Why there is no figure.", max_length=256)] = ""
-    simulated: Annotated[bool, described("True: measured on CPUs, for want of GPUs.")] = False
+    message: Annotated[str, described("Why there is no measurement.", max_length=256)] = ""
+    simulated: Annotated[bool, described("True: simulated, measured on CPUs.")] = False
 
 
 class GpuNodeStatus(Wire, frozen=True):
-    """What the agent found. Its heartbeat is the Lease gpunode-NAME, not this object."""
+    """State of the node's GPUs. The heartbeat is the Lease gpunode-NAME."""
 
     mode: Annotated[
         Mode,
         described(
-            "owned: gpupack hands out this node's GPUs. observed: another device plugin does, "
-            "and gpupack only packs nodes."
+            "owned: gpupack assigns this node's GPUs. observed: another device plugin assigns "
+            "them, and gpupack chooses only the node."
         ),
     ] = "owned"
     resources: Annotated[
         tuple[Resource, ...],
         described(
-            "The resources by which the kubelet hands out this node's GPUs.",
+            "Extended resources of this node's GPUs.",
             min_length=1,
             max_length=MAX_RESOURCES,
         ),
@@ -285,7 +293,7 @@ class GpuNodeStatus(Wire, frozen=True):
     resource_counts: Annotated[
         str,
         described(
-            "How many GPUs of each resource there are, for the column: nvidia.com/gpu: 4.",
+            "Number of GPUs of each resource, for `kubectl get`: nvidia.com/gpu: 4.",
             max_length=MAX_COUNTS,
         ),
     ] = ""
@@ -295,36 +303,39 @@ class GpuNodeStatus(Wire, frozen=True):
     holders: Annotated[
         tuple[GpuHolder, ...],
         described(
-            "owned: pods that the API does not know any more and whose processes still hold GPUs. "
-            "observed: every pod that holds GPUs.",
+            "owned: pods that are deleted from the API and whose processes still hold GPUs. "
+            "observed: all pods that hold GPUs.",
             max_length=1024,
         ),
     ] = ()
-    gpus: Annotated[int, described("How many GPUs there are.", ge=0, le=MAX_GPUS)] = 0
-    healthy: Annotated[int, described("How many of them are Healthy.", ge=0, le=MAX_GPUS)] = 0
+    gpus: Annotated[int, described("Number of GPUs.", ge=0, le=MAX_GPUS)] = 0
+    healthy: Annotated[int, described("Number of Healthy GPUs.", ge=0, le=MAX_GPUS)] = 0
     free: Annotated[
-        int, described("GPUs of which nothing is held, Healthy or Degraded.", ge=0, le=MAX_GPUS)
+        int,
+        described("Number of GPUs that are Healthy or Degraded and not held.", ge=0, le=MAX_GPUS),
     ] = 0
-    shared: Annotated[int, described("GPUs of which shares are held.", ge=0, le=MAX_GPUS)] = 0
-    held: Annotated[int, described("GPUs that are held whole.", ge=0, le=MAX_GPUS)] = 0
+    shared: Annotated[
+        int, described("Number of GPUs with shares that are held.", ge=0, le=MAX_GPUS)
+    ] = 0
+    held: Annotated[int, described("Number of GPUs that are held whole.", ge=0, le=MAX_GPUS)] = 0
     held_by: Annotated[
         str,
         described(
-            "Pods that hold GPUs or shares of them, as NAMESPACE/NAME, for the column; +3: three "
-            "more. A few seconds late.",
+            "Pods that hold GPUs or shares, as NAMESPACE/NAME, for `kubectl get`; +3 means three "
+            "more. It is a few seconds late.",
             max_length=256,
         ),
     ] = ""
-    model: Annotated[
-        str, described("Model of the GPUs; several are joined by commas.", max_length=512)
-    ] = ""
-    simulated: Annotated[bool, described("True when any of the GPUs is simulated.")] = False
+    model: Annotated[str, described("Models of the GPUs, separated by commas.", max_length=512)] = (
+        ""
+    )
+    simulated: Annotated[bool, described("True: at least one GPU is simulated.")] = False
     stale_since: (
         Annotated[
             Timestamp,
             described(
-                "Since when the GPUs could not be looked at, because their driver hangs or has "
-                "failed; what is said of them is from before. Absent: they are looked at."
+                "Time since which the agent cannot read the GPUs, because their driver hangs or "
+                "failed. The status shows the last readings. Absent: the readings are current."
             ),
         ]
         | None
@@ -334,33 +345,37 @@ class GpuNodeStatus(Wire, frozen=True):
         str, described("Newest CUDA version that the driver supports.", max_length=64)
     ] = ""
     agent_version: Annotated[str, described("Version of the agent.", max_length=64)] = ""
-    boot_id: Annotated[
-        str, described("Which boot of the node this was observed in.", max_length=64)
-    ] = ""
-    observed_at: Annotated[Timestamp, described("When this status last changed.")] | None = None
+    boot_id: Annotated[str, described("Boot ID of the node at the last change.", max_length=64)] = (
+        ""
+    )
+    observed_at: (
+        Annotated[Timestamp, described("Time of the last change of this status.")] | None
+    ) = None
     measured: Annotated[
         tuple[Measured, ...],
         described(
-            "What burn-ins found, written by the operator; agents leave it as it is.",
+            "Results of burn-ins. The operator writes them.",
             max_length=MAX_GPUS,
         ),
     ] = ()
     all_reduce: (
-        Annotated[AllReduce, described("Of all its GPUs together, written by the operator.")] | None
+        Annotated[
+            AllReduce, described("All-reduce of all GPUs of the node. The operator writes it.")
+        ]
+        | None
     ) = None
     mig_gpus: Annotated[
         tuple[MigGpu, ...],
-        described("GPUs that are, or are to be, cut into MIG slices.", max_length=MAX_GPUS),
+        described("GPUs in MIG mode, and GPUs with a wanted layout.", max_length=MAX_GPUS),
     ] = ()
     conditions: Annotated[
         tuple[Condition, ...],
         described(
-            "InventoryRejected: True while the node gets no work because its inventory contradicts "
-            "itself or that of another node; written by the scheduler, agents leave it as it is. "
-            "InventoryUnavailable: True while the agent cannot look at the GPUs, because their "
-            "driver is missing, has failed or hangs; what is said of them is from before. "
-            "PodCgroupsMissing: True while the agent finds no cgroups of pods; every pod counts as "
-            "alive, so GPUs of pods that ended stay held.",
+            "InventoryRejected: the inventory contradicts itself or that of another node, and the "
+            "node gets no work; the scheduler writes it. InventoryUnavailable: the agent cannot "
+            "read the GPUs, because the driver is missing, failed or hangs; the status shows the "
+            "last readings. PodCgroupsMissing: the agent finds no cgroups of pods, so it cannot "
+            "tell which pods ended, and their GPUs stay held.",
             max_length=8,
             schema=BY_TYPE,
         ),
@@ -368,12 +383,12 @@ class GpuNodeStatus(Wire, frozen=True):
 
 
 class Maintenance(Wire, frozen=True):
-    """GPUs that are to get no new work, and what becomes of what holds them."""
+    """Maintenance of GPUs: they get no new work."""
 
     reason: Annotated[
         str,
         described(
-            "Why, told to those who are moved, stopped or evicted for it.",
+            "Reason, which is shown to the owners of moved, stopped and evicted jobs and pods.",
             min_length=1,
             max_length=256,
         ),
@@ -381,8 +396,8 @@ class Maintenance(Wire, frozen=True):
     gpus: Annotated[
         tuple[Annotated[str, described("UUID of a GPU.", min_length=1, max_length=MAX_UUID)], ...],
         described(
-            "Which GPUs of the node; absent: all. Where another device plugin hands the GPUs out "
-            "it is all, whichever are named.",
+            "UUIDs of the GPUs. Default: all GPUs of the node. Where another device plugin "
+            "assigns the GPUs, the maintenance is always of all.",
             min_length=1,
             max_length=MAX_GPUS,
         ),
@@ -390,16 +405,19 @@ class Maintenance(Wire, frozen=True):
     drain: Annotated[
         Drain,
         described(
-            "Never: what holds the GPUs goes on. Movable: GPUJobs with movable: true are moved as "
-            "soon as there is a place for them elsewhere. All: that, and from stopAt on the other "
-            "GPUJobs are stopped and wait for another place, and pods of their own are evicted, as "
-            "their PodDisruptionBudgets allow."
+            "Never: running work continues. Movable: GPUJobs with movable: true are moved as soon "
+            "as they fit elsewhere. All: in addition, from stopAt, other GPUJobs are stopped and "
+            "return to the queue, and standalone pods are evicted within their "
+            "PodDisruptionBudgets. Default: Never."
         ),
     ] = "Never"
     stop_at: (
         Annotated[
             Timestamp,
-            described("With drain: All, until when what cannot be moved goes on; absent: now."),
+            described(
+                "With drain: All, time until which work that cannot be moved continues. Default: "
+                "now."
+            ),
         ]
         | None
     ) = None
@@ -407,7 +425,7 @@ class Maintenance(Wire, frozen=True):
     rules: ClassVar = (
         Rule(
             "!has(self.stopAt) || self.drain == 'All'",
-            "only drain: All stops anybody; set drain: All or remove stopAt",
+            "stopAt has an effect only with drain: All; set drain: All or remove stopAt",
             ".stopAt",
         ),
     )
@@ -418,31 +436,31 @@ class Maintenance(Wire, frozen=True):
 
 
 class Quarantine(Wire, frozen=True):
-    """A GPU that was not well, and gets no new work until that is settled."""
+    """Quarantine of a GPU that was unhealthy or is new."""
 
     gpu: Annotated[str, described("UUID of the GPU.", min_length=1, max_length=MAX_UUID)]
     phase: Annotated[
         Phase,
         described(
-            "Quarantined: it gets no new work. Acceptance: it is new, or well again, and gets a "
-            "burn-in alone, which decides. Probation: it is well again, and used where no other "
-            "could be, until it has stayed so for operator.probationSeconds. Slow: it passed, less "
-            "fast than others of its model, and is used where no other could be."
+            "Quarantined: no new work. Acceptance: only a burn-in, because the GPU is new or "
+            "recovered; its result decides. Probation: the GPU recovered and is used last, until "
+            "it has been healthy for operator.probationSeconds. Slow: it passed its burn-in, is "
+            "slower than others of its model, and is used last. Default: Quarantined."
         ),
     ] = "Quarantined"
-    cause: Annotated[str, described("What was wrong with it.", max_length=256)] = ""
-    since: Annotated[Timestamp, described("Since when it is in this phase.")] | None = None
+    cause: Annotated[str, described("Cause of the quarantine.", max_length=256)] = ""
+    since: Annotated[Timestamp, described("Time since which it is in this phase.")] | None = None
     until: (
         Annotated[
             Timestamp,
-            described("A burn-in found it wanting: until when it is not tried again."),
+            described("Time of the next burn-in, after one that failed."),
         ]
         | None
     ) = None
     relapses: Annotated[
         int,
         described(
-            "How often it fell ill again, or failed its burn-in; each doubles the next time.",
+            "Number of relapses and failed burn-ins. Each doubles the next waiting time.",
             ge=0,
             le=MAX_RELAPSES,
         ),
@@ -450,25 +468,29 @@ class Quarantine(Wire, frozen=True):
 
 
 class GpuNodeSpec(Wire, frozen=True):
-    """What the cluster's administrators want of the node; agents write the status alone."""
+    """Settings of administrators for the node's GPUs."""
 
     maintenance: Annotated[
         tuple[Maintenance, ...],
-        described("GPUs that are to get no new work.", max_length=MAX_MAINTENANCE),
+        described(
+            "Maintenance of GPUs: they get no new work. Administrators write it.",
+            max_length=MAX_MAINTENANCE,
+        ),
     ] = ()
     quarantine: Annotated[
         tuple[Quarantine, ...],
         described(
-            "GPUs that were Cordoned or Failed, or are tried out, written by the operator: what an "
-            "agent says after a restart heals none. Remove an entry to use its GPU again at once.",
+            "GPUs that were Cordoned or Failed, or are in acceptance. The operator writes it; a "
+            "restart of the agent does not change it. Remove an entry to use the GPU again at "
+            "once.",
             max_length=MAX_GPUS,
         ),
     ] = ()
     mig_layouts: Annotated[
         tuple[MigLayout, ...],
         described(
-            "How GPUs in MIG mode are to be cut, where the chart's agent.migLayouts allows it. "
-            "Each is cut anew once nobody holds its slices; one that is not named stays as it is.",
+            "Wanted MIG layouts, where the chart's agent.migLayouts permits it. A GPU is "
+            "repartitioned when no pod holds its slices. GPUs without an entry keep their layout.",
             max_length=MAX_GPUS,
             schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["gpu"]},
         ),

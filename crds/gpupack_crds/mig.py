@@ -24,36 +24,37 @@ Profile = Annotated[
 
 
 class MigLayout(Wire, frozen=True):
-    """What a GPU is to be cut into."""
+    """Wanted MIG layout of a GPU."""
 
     gpu: Annotated[str, described("UUID of a GPU in MIG mode.", min_length=1, max_length=MAX_UUID)]
     profiles: Annotated[
         tuple[Profile, ...],
         described(
-            "One for each slice, in any order; they are placed by NVIDIA's rules. Empty: the GPU "
-            "is not cut, and nobody gets it.",
+            "Profiles of the slices, in any order; NVIDIA's rules decide their positions. Empty: "
+            "the GPU has no slices and gets no work.",
             max_length=MAX_SLICES,
         ),
     ]
 
 
 class MigGpu(Wire, frozen=True):
-    """A GPU in MIG mode, or one of which a layout is wanted."""
+    """A GPU in MIG mode, or with a wanted layout."""
 
     gpu: Annotated[str, described("UUID of the GPU.", min_length=1, max_length=MAX_UUID)]
     profiles: Annotated[
         tuple[Profile, ...],
         described(
-            "What it can be cut into; empty: it is not in MIG mode.", max_length=MAX_PROFILES
+            "Profiles that the GPU supports. Empty: it is not in MIG mode.", max_length=MAX_PROFILES
         ),
     ] = ()
     changing: Annotated[
         bool,
         described(
-            "True: it is to be cut anew as soon as nobody holds its slices; they get no new work."
+            "True: the GPU is repartitioned as soon as no pod holds its slices. Until then they "
+            "get no new work."
         ),
     ] = False
     message: Annotated[
         str,
-        described("What its wanted layout waits for, or why it cannot be.", max_length=256),
+        described("What the layout waits for, or why it is impossible.", max_length=256),
     ] = ""

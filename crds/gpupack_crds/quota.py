@@ -25,26 +25,30 @@ _BY_MODEL: Final[dict[str, Any]] = {
 
 
 class ModelLimit(Wire, frozen=True):
-    """Of the GPUs of one model. A share of a GPU counts by its part of time or memory."""
+    """Quota of one GPU model. A share counts by the larger of its parts of compute and memory."""
 
     model: Annotated[
         str,
         described(
-            "A model, such as H100: a word of the product name is enough, case does not matter. A "
-            "GPU counts under the longest name that any quota has for it. *: all models that no "
-            "quota names.",
+            "GPU model, such as H100. A word of the product name is enough; case does not matter. "
+            "A GPU counts under the longest name in any quota. *: all models that no quota names.",
             min_length=1,
             max_length=64,
         ),
     ]
     nominal: Annotated[
-        int, described("GPUs that are promised. Not used, they are lent.", ge=0, le=MAX_AMOUNT)
+        int,
+        described(
+            "Guaranteed GPUs. While they are not used they are lent. Default: 0.",
+            ge=0,
+            le=MAX_AMOUNT,
+        ),
     ] = 0
     lending_limit: (
         Annotated[
             int,
             described(
-                "How many of the promised GPUs others may use; absent: all that are not used.",
+                "Maximum of the nominal GPUs that others may use. Default: all of them.",
                 ge=0,
                 le=MAX_AMOUNT,
             ),
@@ -55,7 +59,7 @@ class ModelLimit(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "How many GPUs may be used beyond the promised ones; absent: all that are idle.",
+                "Maximum GPUs beyond nominal. Default: no limit.",
                 ge=0,
                 le=MAX_AMOUNT,
             ),
@@ -66,7 +70,7 @@ class ModelLimit(Wire, frozen=True):
     rules: ClassVar = (
         Rule(
             "!has(self.lendingLimit) || self.lendingLimit <= self.nominal",
-            "lendingLimit is of the promised GPUs; set it to no more than nominal",
+            "lendingLimit must not exceed nominal; lower it or raise nominal",
             ".lendingLimit",
         ),
     )
@@ -95,78 +99,74 @@ Cohort = Annotated[
 
 
 class ModelUse(Wire, frozen=True):
-    """What is promised and used of one model, in GPUs: 2.5 are two GPUs and half of another."""
+    """Usage of one GPU model, in GPUs: 2.5 means two and a half."""
 
-    model: Annotated[str, described("The model; * for those that no quota names.", max_length=64)]
-    nominal: Annotated[str, described("Promised.", max_length=32)] = "0"
-    used: Annotated[str, described("Used now, by jobs and pods.", max_length=32)] = "0"
-    borrowed: Annotated[str, described("Used beyond what is promised.", max_length=32)] = "0"
-    lent: Annotated[
-        str, described("Of the promised GPUs, used by others at the most.", max_length=32)
-    ] = "0"
+    model: Annotated[str, described("GPU model; * for models that no quota names.", max_length=64)]
+    nominal: Annotated[str, described("Guaranteed GPUs.", max_length=32)] = "0"
+    used: Annotated[str, described("GPUs that jobs and pods use now.", max_length=32)] = "0"
+    borrowed: Annotated[str, described("GPUs that are used beyond nominal.", max_length=32)] = "0"
+    lent: Annotated[str, described("Nominal GPUs that others use, at most.", max_length=32)] = "0"
 
 
 class QuotaStatus(Wire, frozen=True):
-    """What is used of it, a few seconds late."""
+    """Usage of the quota, a few seconds late. The extender writes it."""
 
     observed_generation: Annotated[
-        int, described("The generation of the spec that counts.", ge=0)
+        int, described("Generation of the spec on which the status is based.", ge=0)
     ] = 0
     models: Annotated[
         tuple[ModelUse, ...],
-        described("By model.", max_length=2 * MAX_MODELS, schema=_BY_MODEL),
+        described("Usage by GPU model.", max_length=2 * MAX_MODELS, schema=_BY_MODEL),
     ] = ()
-    nominal: Annotated[str, described("Promised, all models together.", max_length=32)] = ""
-    used: Annotated[str, described("Used, all models together.", max_length=32)] = ""
-    borrowed: Annotated[
-        str, described("Used beyond what is promised, all models together.", max_length=32)
-    ] = ""
+    nominal: Annotated[str, described("Guaranteed GPUs of all models.", max_length=32)] = ""
+    used: Annotated[str, described("Used GPUs of all models.", max_length=32)] = ""
+    borrowed: Annotated[str, described("GPUs of all models beyond nominal.", max_length=32)] = ""
     lent: Annotated[
-        str, described("Promised and used by others, all models together.", max_length=32)
+        str, described("Nominal GPUs of all models that others use.", max_length=32)
     ] = ""
     share: Annotated[
         str,
         described(
-            "The largest part of any model of the cluster that is borrowed, by weight: the smaller "
-            "goes first.",
+            "Fair share value: borrowed GPUs as a part of the cluster's, divided by the weight; "
+            "the largest of all models. The namespace with the smaller value comes first.",
             max_length=32,
         ),
     ] = ""
-    running: Annotated[int, described("Jobs and pods that hold GPUs.", ge=0)] = 0
-    waiting: Annotated[int, described("Jobs that wait for GPUs.", ge=0)] = 0
+    running: Annotated[
+        int, described("Number of jobs and standalone pods that hold GPUs.", ge=0)
+    ] = 0
+    waiting: Annotated[int, described("Number of pending jobs and standalone pods.", ge=0)] = 0
     average: Annotated[
         str,
         described(
-            "GPUs used of late, all models together; with a half-life alone. Who used more of late "
-            "comes later.",
+            "Decayed average of used GPUs, all models; empty without a half-life. Larger recent "
+            "use comes later in the queue.",
             max_length=32,
         ),
     ] = ""
-    averaged_at: Annotated[Timestamp, described("The moment of which averages are.")] | None = None
+    averaged_at: Annotated[Timestamp, described("Time to which the averages belong.")] | None = None
     problem: Annotated[
         str,
-        described(
-            "What of the spec does not count, and why; empty: all of it does.", max_length=512
-        ),
+        described("Part of the spec that is ignored, and why. Empty: none.", max_length=512),
     ] = ""
 
 
 class TenantAverage(Wire, frozen=True):
-    """What a namespace used of one model of late."""
+    """Decayed average usage of one model by one namespace."""
 
     namespace: Annotated[str, described("The namespace.", max_length=63)]
     model: Annotated[str, described("The model; * for those that no quota names.", max_length=64)]
-    gpus: Annotated[str, described("GPUs, on average.", max_length=32)]
+    gpus: Annotated[str, described("Average GPUs.", max_length=32)]
 
 
 class CohortStatus(QuotaStatus, frozen=True):
-    """What is used of it, a few seconds late, and what a new scheduler has to know of before."""
+    """Usage of the cohort, a few seconds late. The extender writes it."""
 
     averages: Annotated[
         tuple[TenantAverage, ...],
         described(
-            "What each namespace used of late; with a half-life alone. A scheduler reads it at its "
-            "start.",
+            "Decayed average usage of each namespace; only with a half-life. A new scheduler "
+            "reads it at its start.",
             max_length=MAX_AVERAGES,
             schema={"x-kubernetes-list-type": "atomic"},
         ),
@@ -175,8 +175,8 @@ class CohortStatus(QuotaStatus, frozen=True):
         Annotated[
             DemandForecast,
             described(
-                "Of the cohort cluster: what requests are likely to come, by those that came. "
-                "Placement policies that look ahead go by it."
+                "Expected requests, learned from earlier ones; only in GPUCohort cluster. "
+                "Placement policies that look ahead use it."
             ),
         ]
         | None

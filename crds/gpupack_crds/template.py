@@ -110,8 +110,8 @@ class TemplateContainer(Wire, frozen=True):
         Rule(
             f"!has(self.resources) || ((!has(self.resources.limits) || {_names_no_gpus('limits')}) "
             f"&& (!has(self.resources.requests) || {_names_no_gpus('requests')}))",
-            "ask for GPUs by spec.gpus or spec.share, not in the container's resources; GPUs of "
-            "another device plugin by spec.resourceName and spec.gpus. Remove GPU resources such "
+            "request GPUs with spec.gpus or spec.share, not in the container's resources; GPUs of "
+            "another device plugin with spec.resourceName and spec.gpus. Remove GPU resources such "
             "as nvidia.com/gpumem or amd.com/gpu from the container",
             ".resources",
         ),
@@ -187,16 +187,16 @@ class TemplateSpec(Wire, frozen=True):
         ),
         Rule(
             "!has(self.hostname) && !has(self.subdomain)",
-            "host names are what workers find each other by; remove hostname and subdomain",
+            "workers find each other by gpupack's host names; remove hostname and subdomain",
         ),
         Rule(
             "!has(self.priorityClassName) && !has(self.preemptionPolicy)",
-            "a worker must not evict others one by one; use spec.priority or "
+            "pods of a gang cannot preempt others one by one; use spec.priority or "
             "spec.priorityClassName and remove priorityClassName and preemptionPolicy",
         ),
         Rule(
             "!has(self.activeDeadlineSeconds)",
-            "a pod's own deadline would look like a lost pod; use spec.activeDeadlineSeconds",
+            "a deadline of the pod would look like a lost pod; use spec.activeDeadlineSeconds",
             ".activeDeadlineSeconds",
         ),
         Rule(

@@ -21,7 +21,7 @@ from gpupack_extender.unique_keys import (
     size_without_names,
 )
 from gpupack_kube.errors import KubeError
-from gpupack_scheduling.errors import AskInvalid, NotReady
+from gpupack_scheduling.errors import NotReady, RequestInvalid
 from gpupack_serving import connections
 from gpupack_serving.errors import Denied
 
@@ -124,7 +124,7 @@ def guarded(endpoint: Endpoint) -> Endpoint:
             return await endpoint(request)
         except (CallInvalid, Denied) as error:
             return _problem(error, error.status)
-        except AskInvalid as error:
+        except RequestInvalid as error:
             return _problem(error, http.HTTPStatus.BAD_REQUEST)
         except (NotReady, KubeError) as error:
             return _problem(error, http.HTTPStatus.SERVICE_UNAVAILABLE)

@@ -2,11 +2,11 @@
 """Errors of scheduling.
 
 SchedulingError
-├── AskInvalid           a request of a pod or a job cannot be read or served
+├── RequestInvalid       a request of a pod or a job cannot be read or served
 ├── BindRefused          the ledger does not give this pod this node
 │   └── AskMismatch      the pod requests other GPUs than its worker's place has
 ├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
-│   └── DuplicateGpus     another node's agent lists the same GPUs
+│   └── DuplicateGpus    another node's agent lists the same GPUs
 ├── NotReady             there is no leader, or the known state is too old to decide on
 └── QueueFull            a namespace has more pending jobs than it may have
 """
@@ -18,7 +18,7 @@ class SchedulingError(Exception):
     """Root of all errors of scheduling."""
 
 
-class AskInvalid(SchedulingError, ValueError):
+class RequestInvalid(SchedulingError, ValueError):
     """Error: a request of a pod or a job cannot be read or served."""
 
 

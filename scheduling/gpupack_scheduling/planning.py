@@ -18,7 +18,7 @@ from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.errors import AskInvalid, QueueFull
+from gpupack_scheduling.errors import QueueFull, RequestInvalid
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import State, WorkerClaim
 from gpupack_scheduling.ledger.ledger import Ledger
@@ -44,7 +44,7 @@ class Plan:
         """Answer one call.
 
         Raises:
-            AskInvalid: the spec or the pod spec cannot be read or served.
+            RequestInvalid: the spec or the pod spec cannot be read or served.
         """
         self.ledger.expire()
         if call.grows:
@@ -178,4 +178,4 @@ def _moment(written: str) -> float:
     try:
         return dt.datetime.fromisoformat(written).timestamp()
     except (ValueError, OverflowError) as error:
-        raise AskInvalid(f"{written!r} is no moment: {error}") from error
+        raise RequestInvalid(f"{written!r} is no moment: {error}") from error

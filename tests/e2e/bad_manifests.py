@@ -143,8 +143,8 @@ BAD = [
     Bad(
         "a share kept within its bounds, which nothing does",
         share(isolation="strict"),
-        "nothing isolates shares of a GPU strictly from each other: ask for gpus: 1 instead of a "
-        "share, with mig: 1g.18gb or the like for a MIG slice, or set isolation to limited",
+        "shares of a GPU cannot be isolated strictly; request gpus: 1 instead of a "
+        "share, with mig: 1g.18gb or another profile for a MIG slice, or set isolation to limited",
     ),
     Bad(
         "NVLink between the GPUs of a worker that has a share",
@@ -180,12 +180,12 @@ BAD = [
     Bad(
         "a share of a GPU that another plugin hands out",
         share() | {"spec.resourceName": "nvidia.com/gpu"},
-        "only GPUs that gpupack hands out can be shared; remove resourceName",
+        "only GPUs that gpupack assigns can be shared; remove resourceName",
     ),
     Bad(
         "NVLink between GPUs that another plugin chooses",
         {"spec.gpus": 2, "spec.interconnect": "nvlink", "spec.resourceName": "nvidia.com/gpu"},
-        "gpupack does not choose the devices that another device plugin hands out; remove "
+        "gpupack does not choose the GPUs that another device plugin assigns; remove "
         "interconnect or resourceName",
     ),
     Bad(
@@ -194,7 +194,7 @@ BAD = [
             "spec.resourceName": "amd.com/gpu",
             CONTAINERS: worker(resources={"limits": {"amd.com/gpu": 8}}),
         },
-        "ask for GPUs by spec.gpus, not for resourceName in the container's resources",
+        "request GPUs with spec.gpus, not with resourceName in the container's resources",
     ),
     Bad(
         "a resource as a model",
@@ -204,7 +204,7 @@ BAD = [
     Bad(
         "a count with a model",
         {"spec.gpuModels": ["H100", "2x A100-80GB"]},
-        "gpuModels are models alone, such as A100-80GB",
+        "gpuModels has only models, such as A100-80GB",
     ),
     Bad("no GPUs", {"spec.gpus": 0}, "spec.gpus: Invalid value: 0: spec.gpus in body should be "),
     Bad("GPUs in words", {"spec.gpus": "two"}, "spec.gpus: Invalid value: "),
@@ -232,22 +232,22 @@ BAD = [
             "spec.workers": 2,
             "spec.minWorkers": 1,
         },
-        "mpirun's ranks do not come and go; remove minWorkers",
+        "a job of mpirun cannot be elastic; remove minWorkers",
     ),
     Bad(
         "another built-in workload under mpirun",
         {"spec.distributed": BY_MPIRUN},
-        "of the built-in workloads mpi and no other is started by mpirun",
+        "of the built-in workloads only mpi is started by mpirun",
     ),
     Bad(
         "the workload mpi without mpirun",
         {"spec.workload": MPI},
-        "of the built-in workloads mpi and no other is started by mpirun",
+        "of the built-in workloads only mpi is started by mpirun",
     ),
     Bad(
         "mpirun over an image's own command",
         {"spec.workload": REMOVE, "spec.distributed": BY_MPIRUN, CONTAINERS: worker()},
-        "the container's command is what each rank runs",
+        "each rank runs the container's command",
     ),
     Bad(
         "mpirun over mpirun",
@@ -256,7 +256,7 @@ BAD = [
             "spec.distributed": BY_MPIRUN,
             CONTAINERS: worker(command=["/usr/bin/mpirun", "-n", "4", "train"]),
         },
-        "gpupack runs mpirun; let command be the program that each rank runs",
+        "gpupack starts mpirun; set command to the program of each rank",
     ),
     Bad(
         "a template with two containers of which none is the worker",
@@ -322,12 +322,12 @@ BAD = [
     Bad(
         "GPUs asked for in the container",
         {CONTAINERS: worker(resources={"limits": {"gpupack.dev/gpu": 1}})},
-        "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
+        "request GPUs with spec.gpus or spec.share, not in the container's resources",
     ),
     Bad(
         "another vendor's resource in the container",
         {CONTAINERS: worker(resources={"requests": {"nvidia.com/gpu": "1"}})},
-        "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
+        "request GPUs with spec.gpus or spec.share, not in the container's resources",
     ),
     *(
         Bad(
@@ -358,17 +358,17 @@ BAD = [
                 {"name": "prepare", "resources": {"limits": {"gpupack.dev/gpu": 1}}}
             ]
         },
-        "ask for GPUs by spec.gpus or spec.share, not in the container's resources",
+        "request GPUs with spec.gpus or spec.share, not in the container's resources",
     ),
     Bad(
         "a priority class that evicts others",
         {"spec.template.spec.priorityClassName": "system-node-critical"},
-        "a worker must not evict others one by one; use spec.priority",
+        "pods of a gang cannot preempt others one by one; use spec.priority",
     ),
     Bad(
         "a deadline of the pod's own",
         {"spec.template.spec.activeDeadlineSeconds": 2},
-        "a pod's own deadline would look like a lost pod; use spec.activeDeadlineSeconds",
+        "a deadline of the pod would look like a lost pod; use spec.activeDeadlineSeconds",
     ),
     Bad(
         "a gate that keeps workers from starting",
@@ -393,7 +393,7 @@ BAD = [
     Bad(
         "fewer workers than its least",
         {"spec.workers": 2, "spec.minWorkers": 3},
-        "minWorkers are among the workers; raise workers or lower minWorkers",
+        "minWorkers must not exceed workers; raise workers or lower minWorkers",
     ),
     Bad(
         "no worker at the least",
@@ -403,7 +403,7 @@ BAD = [
     Bad(
         "more workers that come and go than there may be",
         {"spec.workers": 66, "spec.minWorkers": 1, "spec.workload.name": "transformer"},
-        "at most 64 workers can come and go; raise minWorkers",
+        "workers - minWorkers can be at most 64; raise minWorkers",
     ),
     Bad(
         "workers that come and go, and rules about all of them",
@@ -413,13 +413,12 @@ BAD = [
             "spec.workload.name": "transformer",
             "spec.spread": {"maxNodes": 4},
         },
-        "workers that come and go are placed one by one; remove spread or minWorkers",
+        "extra workers are placed one by one, without spread; remove spread or minWorkers",
     ),
     Bad(
         "a workload that cannot go on when workers come and go",
         {"spec.workers": 4, "spec.minWorkers": 2, "spec.workload.name": "allreduce"},
-        "of the built-in workloads none but transformer goes on when workers come and go; remove "
-        "minWorkers",
+        "of the built-in workloads only transformer can be elastic; remove minWorkers",
     ),
     Bad(
         "all workers in one NVLink clique and each on a node of its own",
@@ -429,7 +428,7 @@ BAD = [
     Bad(
         "one NVLink clique among devices that gpupack does not choose",
         {"spec.resourceName": "nvidia.com/gpu", "spec.spread": {"oneClique": True}},
-        "gpupack does not choose the devices that another device plugin hands out; remove "
+        "gpupack does not choose the GPUs that another device plugin assigns; remove "
         "oneClique or resourceName",
     ),
     Bad(

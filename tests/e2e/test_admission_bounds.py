@@ -155,7 +155,7 @@ def test_a_template_does_not_change_by_a_key_that_its_schema_does_not_know(resid
         body = json.dumps({"spec": change | more})
         return resident.kubectl("patch", "gpujob", "first", "--type=merge", "--patch", body).stderr
 
-    assert "template can change with a higher revision alone" in patched()
+    assert "template can change only with a higher revision" in patched()
     assert patched(revision=1) == ""
 
 

@@ -93,7 +93,7 @@ WAYS_ROUND = {
     "a share that is isolated strictly": (
         (sharing(),),
         {"annotations": {ISOLATION: "strict"}},
-        "nothing isolates shares of a GPU strictly from each other",
+        "shares of a GPU cannot be isolated strictly",
     ),
     "whole GPUs that are limited": (
         (asking(),),

@@ -145,7 +145,7 @@ def test_a_pod_that_asks_for_a_profile_that_is_none_is_refused_with_those_there_
         ({"gpus": 1, "mig": "small"}, "mig is the profile of MIG slices as nvidia-smi has it"),
         (
             {"mig": "1g.10gb", "share": {"percent": 20, "memory": "1Gi"}},
-            "a MIG slice is not shared",
+            "MIG slices cannot be shared",
         ),
         ({"gpus": 2, "mig": "1g.10gb", "interconnect": "nvlink"}, "MIG slices have no NVLink"),
     ],

@@ -83,7 +83,7 @@ def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
         "metadata": {"name": cohort},
         "spec": {"parent": cohort},
     }
-    assert "a cohort cannot be above itself" in kube.apply(loop).stderr
+    assert "a cohort cannot be its own parent" in kube.apply(loop).stderr
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_deadline_becomes_no_longer_once_the_job_was_admitted(kube, judged):
     kube.wait_phase("job", "Running")
     longer = json.dumps({"spec": {"activeDeadlineSeconds": 3000}})
     refused = kube.kubectl("patch", "gpujob", "job", "--type=merge", f"--patch={longer}")
-    assert "may only become less once the job was admitted" in refused.stderr
+    assert "can only be lowered after the job was admitted" in refused.stderr
     none = json.dumps({"spec": {"activeDeadlineSeconds": None}})
     assert kube.kubectl("patch", "gpujob", "job", "--type=merge", f"--patch={none}").returncode
     shorter = json.dumps({"spec": {"activeDeadlineSeconds": 1}})

@@ -21,9 +21,9 @@ def uuids(job):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (OTHER, "workload can change with a higher revision alone"),
+        (OTHER, "workload can change only with a higher revision"),
         ({"distributed": {"backend": "gloo"}}, "distributed can change with a higher revision"),
-        ({"revision": 1}, "revision cannot become less"),
+        ({"revision": 1}, "revision cannot be lowered"),
         ({"revision": 3, "gpus": 2}, "gpus cannot change once the job exists"),
         ({"revision": -1}, "should be greater than or equal to 0"),
     ],

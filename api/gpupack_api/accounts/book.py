@@ -31,7 +31,7 @@ from gpupack_crds.worker_pods import WorkerPod, pods_of, says_shared
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
 from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger import claims as ledger_claims
 from gpupack_scheduling.ledger.workers import worker_of
 
@@ -229,7 +229,7 @@ class Book:
             if pod_ask.asks_for_gpus(pod.spec, self._observed):
                 tickets = pod_resources.tickets(pod.spec, self._observed)
                 return self._inventory.unnamed(node, tickets)
-        except (DevicesAnnotationInvalid, AskInvalid):
+        except (DevicesAnnotationInvalid, RequestInvalid):
             return ()
         return ()
 

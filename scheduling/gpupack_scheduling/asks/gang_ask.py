@@ -15,7 +15,7 @@ from gpupack_crds.wire import wire_name
 from gpupack_kube import objects
 from gpupack_scheduling.asks import gpu_ask, pod_ask
 from gpupack_scheduling.asks.node_rules import NodeRules
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.limits import believed
 
@@ -42,7 +42,7 @@ def gang(
     `pod_spec` may be unchecked: no API server has validated it.
 
     Raises:
-        AskInvalid: a quantity or a selector in the pod spec cannot be read, a requested resource is
+        RequestInvalid: a quantity or a selector in the pod spec is invalid, a requested resource is
             not served, or the pod spec requests GPUs of another resource than the job's.
     """
     worker, rules = _read(pod_spec)
@@ -51,7 +51,7 @@ def gang(
         request = _request(spec, worker, rules, observed, namespace=namespace)
         return core.Gang(spec.least, request, _spread(spec))
     except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
-        raise AskInvalid(f"spec cannot be planned: {error}") from error
+        raise RequestInvalid(f"spec cannot be planned: {error}") from error
 
 
 def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
@@ -66,7 +66,7 @@ def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
         rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
         pod_spec = msgspec.Raw(msgspec.json.encode(worker | rules))
         return gang(spec, pod_spec, observed, namespace=job.metadata.namespace)
-    except (AskInvalid, msgspec.MsgspecError, RecursionError):
+    except (RequestInvalid, msgspec.MsgspecError, RecursionError):
         return None
 
 
@@ -77,7 +77,7 @@ def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:
             msgspec.json.decode(pod_spec, type=NodeRules),
         )
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise AskInvalid(f"podSpec: {error}") from error
+        raise RequestInvalid(f"podSpec: {error}") from error
 
 
 def _request(
@@ -110,7 +110,7 @@ def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collect
         asked = dict(container.resources.limits) | container.resources.requests
         for name, count in sorted(asked.items()):
             if name in observed and name != resource:
-                raise AskInvalid(
+                raise RequestInvalid(
                     f"container {container.name} asks for {name}: {count}, but the job's GPUs are "
                     f"{resource}; remove that from its resources, and if those are the GPUs that "
                     f"you want write resourceName: {name} and gpus: {count} in spec"

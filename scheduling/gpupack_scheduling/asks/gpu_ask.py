@@ -17,7 +17,7 @@ import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_scheduling.asks import sharing
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.inventory import ACCEPTANCE
 from gpupack_scheduling.limits import MAX_GPUS, believed_on_gpu
 
@@ -59,7 +59,7 @@ def read(
     """Return the request in the limits of one container and its pod's annotations.
 
     Raises:
-        AskInvalid: the limits request two kinds of GPU, more GPUs than any node may have, or a
+        RequestInvalid: the limits request two kinds of GPU, more GPUs than any node may have, or a
             share that is incomplete, out of bounds, or of an isolation that no share has.
         QuantityInvalid: a quantity cannot be read.
     """
@@ -67,7 +67,7 @@ def read(
     asked += sorted(name for name in limits if name.startswith(names.MIG_PREFIX))
     kinds = {names.GPU_SHARE if name in _OF_A_SHARE else name: None for name in asked}
     if len(kinds) != 1:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"one container asks for {' and '.join(kinds) or 'no GPU'}; ask for one kind of GPU: "
             f"whole ones ({', '.join((names.GPU, *observed))}), a share ({names.GPU_SHARE}) or MIG "
             f"slices of one profile ({names.MIG_PREFIX}1g.18gb)"
@@ -87,7 +87,7 @@ def total(parts: Sequence[GpuAsk]) -> GpuAsk:
     """Add up the requests of the containers of one pod.
 
     Raises:
-        AskInvalid: the containers request different kinds of GPU, or more GPUs than any node may
+        RequestInvalid: the containers request several kinds of GPU, or more GPUs than any node may
             have; or several request a share, or a replica, since two replicas may be of the same
             GPU.
     """
@@ -97,14 +97,14 @@ def total(parts: Sequence[GpuAsk]) -> GpuAsk:
     kinds = {(part.gpus is None, _kind(part), part.resource) for part in parts}
     is_shared = first.share is not None or (first.slices is not None and first.resource)
     if len(kinds) != 1 or is_shared:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{len(parts)} of its containers ask for GPUs; several may ask for whole GPUs of one "
             "resource, or for MIG slices of one profile, and only one may ask for a share or a "
             "replica of a GPU"
         )
     number = sum(part.slices.number if part.slices else part.gpus or 0 for part in parts)
     if number > MAX_GPUS:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"its containers ask for {number} GPUs together; no node has more than {MAX_GPUS}: "
             "ask for fewer, in more pods"
         )
@@ -123,18 +123,18 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
     """Return the request of one worker of a GPUJob.
 
     Raises:
-        AskInvalid: a resource is not served, or a share is out of bounds.
+        RequestInvalid: a resource is not served, or a share is out of bounds.
         QuantityInvalid: a quantity cannot be read.
     """
     resource = spec.resource_name
     if resource != names.GPU and resource not in observed:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"resourceName {resource!r} is not served; use one of: "
             f"{', '.join((names.GPU, *observed))}"
         )
     if spec.mig is not None:
         if resource != names.GPU:
-            raise AskInvalid(f"{resource} has no mig; remove mig or resourceName")
+            raise RequestInvalid(f"{resource} has no mig; remove mig or resourceName")
         return GpuAsk(slices=core.Slices(spec.mig, spec.gpus or 1))
     if spec.share is None and namespace == names.ACCEPTANCE_NAMESPACE and resource == names.GPU:
         return GpuAsk(gpus=spec.gpus, resource=ACCEPTANCE)
@@ -143,7 +143,7 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
     if spec.share is None:
         return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
     if resource != names.GPU:
-        raise AskInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
+        raise RequestInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
     memory = _share_memory("share.memory", spec.share.memory)
     share = core.Share(core.MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
     asked = sharing.grouped(
@@ -163,7 +163,7 @@ def resource_in_core(name: str) -> str:
 def _whole(kind: str, asked: str | float) -> int:
     gpus = quantity.count(asked)
     if gpus > MAX_GPUS:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{kind} is {gpus}; no node has more than {MAX_GPUS} GPUs: ask for fewer, in more pods"
         )
     return gpus
@@ -172,7 +172,7 @@ def _whole(kind: str, asked: str | float) -> int:
 def _replica(kind: str, number: int) -> GpuAsk:
     """Read a request for a replica: its plugin may reject more than one, and more give no more."""
     if number != 1:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{kind} is {number}; ask for 1: it is a replica of a shared GPU, and two may be of "
             "the same GPU"
         )
@@ -182,7 +182,7 @@ def _replica(kind: str, number: int) -> GpuAsk:
 def _slices(kind: str, asked: str | float) -> core.Slices:
     profile, number = names.mig_profile(kind), _whole(kind, asked)
     if not profile:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{kind} names no MIG profile; ask for one such as {names.MIG_PREFIX}1g.18gb"
         )
     return core.Slices(profile, number)
@@ -191,13 +191,13 @@ def _slices(kind: str, asked: str | float) -> core.Slices:
 def _share(limits: Quantities) -> core.Share:
     missing = [name for name in _OF_A_SHARE if name not in limits]
     if missing:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"a share of a GPU needs {names.GPU_SHARE}: 1 with {names.GPU_PERCENT} and "
             f"{names.GPU_MEMORY} in the same container; add {' and '.join(missing)}"
         )
     slots = quantity.count(limits[names.GPU_SHARE])
     if slots != 1:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{names.GPU_SHARE} is {slots}; a container gets one share of one GPU: ask for 1"
         )
     memory = _share_memory(names.GPU_MEMORY, limits[names.GPU_MEMORY])
@@ -207,16 +207,18 @@ def _share(limits: Quantities) -> core.Share:
 def _share_milli(asked: str | float) -> core.MilliGpu:
     percent = quantity.count(asked)
     if percent == _WHOLE_PERCENT:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{names.GPU_PERCENT} is 100; for a whole GPU ask for {names.GPU}: 1 instead"
         )
     if not 0 < percent < _WHOLE_PERCENT:
-        raise AskInvalid(f"{names.GPU_PERCENT} is {percent}; ask for 1 to 99")
+        raise RequestInvalid(f"{names.GPU_PERCENT} is {percent}; ask for 1 to 99")
     return core.MilliGpu(percent * MILLI_PER_PERCENT)
 
 
 def _share_memory(name: str, asked: str | float) -> core.MiB:
     memory = quantity.mebibytes(asked)
     if not memory:
-        raise AskInvalid(f"{name} is 0; ask for the GPU memory that the share needs, such as 10Gi")
+        raise RequestInvalid(
+            f"{name} is 0; ask for the GPU memory that the share needs, such as 10Gi"
+        )
     return believed_on_gpu(memory)

@@ -12,7 +12,7 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_kube import objects
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 
 MAX_CONDITIONS: Final = 512
 """Maximum of nodeSelector labels, tolerations, terms and their expressions, all together."""
@@ -83,7 +83,7 @@ class NodeRules(objects.View, frozen=True):
         """Convert the rules into core's types.
 
         Raises:
-            AskInvalid: there are too many.
+            RequestInvalid: there are too many.
             InvalidSelector, ValueError: one of them is invalid.
         """
         terms = self.affinity.terms if self.affinity else None
@@ -117,7 +117,7 @@ class RawRules(msgspec.Struct, frozen=True, kw_only=True):
         """Decode the rules.
 
         Raises:
-            AskInvalid: they are too long, or do not match Kubernetes' types.
+            RequestInvalid: they are too long, or do not match Kubernetes' types.
         """
         parts = {name: bytes(getattr(self, name)) for name in self.__struct_fields__}
         size = sum(map(len, parts.values()))
@@ -129,7 +129,7 @@ class RawRules(msgspec.Struct, frozen=True, kw_only=True):
                 affinity=_read(parts["affinity"], Affinity | None),
             )
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise AskInvalid(f"its rules about nodes cannot be read: {error}") from error
+            raise RequestInvalid(f"its rules about nodes cannot be read: {error}") from error
 
 
 def _read(raw: bytes, kind: object) -> Any:
@@ -138,7 +138,7 @@ def _read(raw: bytes, kind: object) -> Any:
 
 def _require_at_most(most: int, found: int, what: str) -> None:
     if found > most:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"nodeSelector, node affinity and tolerations have {found} {what} in all; at most "
             f"{most} are read: {_ADVICE}"
         )

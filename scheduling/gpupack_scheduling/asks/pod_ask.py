@@ -18,7 +18,7 @@ from gpupack_scheduling.asks import gpu_ask, pod_resources
 from gpupack_scheduling.asks.gpu_ask import GpuAsk
 from gpupack_scheduling.asks.needs import MAX_NAMES
 from gpupack_scheduling.asks.node_rules import RawRules
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduling.ledger.workers import WorkerKey, worker_of
 from gpupack_scheduling.limits import MAX_CPU, MAX_MEMORY
@@ -61,10 +61,10 @@ class PodAsk:
         """Return the request.
 
         Raises:
-            AskInvalid: it cannot be served.
+            RequestInvalid: it cannot be served.
         """
         if self.request is None:
-            raise AskInvalid(self.refusal)
+            raise RequestInvalid(self.refusal)
         return self.request
 
 
@@ -116,16 +116,16 @@ def request(
     """Return the request of a pod with this spec.
 
     Raises:
-        AskInvalid: CPU or memory exceed every node or cannot be read, or there are too many
+        RequestInvalid: CPU or memory exceed every node or cannot be read, or there are too many
             resources.
     """
     needs = pod_resources.needs(spec, observed)
     bounds = ((needs.cpu, MAX_CPU, "milli-CPU"), (needs.memory, MAX_MEMORY, "MiB"))
     for asked, most, unit in bounds:
         if asked > most:
-            raise AskInvalid(f"it requests {asked} {unit}; no node has more than {most}")
+            raise RequestInvalid(f"it requests {asked} {unit}; no node has more than {most}")
     if len(needs.extended) > MAX_NAMES:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"it requests {len(needs.extended)} resources besides CPU, memory and GPUs; at most "
             f"{MAX_NAMES} are counted: remove those that it does not need"
         )
@@ -152,7 +152,7 @@ def _ask(
     asked, refusal = None, ""
     try:
         asked = _request(pod, spec, rules, observed)
-    except (AskInvalid, QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+    except (RequestInvalid, QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         refusal = f"pod {pod.metadata.name}: {error}"
     return PodAsk(
         uid=pod.metadata.uid,
@@ -175,7 +175,7 @@ def _request(
     early = [c for c in pod_resources.plain_init(spec) if _asks(c, ())]
     asking = [c for c in pod_resources.long_running(spec) if _asks(c, observed)]
     if early or not asking:
-        raise AskInvalid(
+        raise RequestInvalid(
             f"{len(asking)} of its containers and sidecars ask for GPUs, and {len(early)} of its "
             "plain init containers; at least one container or sidecar must, and no plain init "
             "container may"

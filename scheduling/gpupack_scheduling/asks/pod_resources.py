@@ -25,7 +25,7 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_kube import objects
 from gpupack_scheduling.asks.needs import Needs, is_extended
 from gpupack_scheduling.asks.requests import Quantities, Quantity, Requests
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.limits import believed
 
 Measure = Callable[[Quantity], int]
@@ -43,7 +43,7 @@ def needs(spec: objects.PodSpec, gpu_resources: Collection[str] = ()) -> Needs:
     """Return what kube-scheduler counts for a pod, without GPUs of any name.
 
     Raises:
-        AskInvalid: a quantity cannot be read.
+        RequestInvalid: a quantity cannot be read.
     """
     return _needs(Requests(spec), gpu_resources)
 
@@ -52,7 +52,7 @@ def held(pod: objects.Pod, gpu_resources: Collection[str] = ()) -> Needs:
     """Return what counts for a pod on a node, whose resources may be resized at the moment.
 
     Raises:
-        AskInvalid: a quantity cannot be read.
+        RequestInvalid: a quantity cannot be read.
     """
     return _needs(Requests(pod.spec, pod.status), gpu_resources)
 
@@ -64,7 +64,7 @@ def _needs(asked: Requests, gpu_resources: Collection[str]) -> Needs:
     try:
         counted = _counted(asked, measure)
     except (QuantityInvalid, ArithmeticError) as error:
-        raise AskInvalid(f"requests cannot be counted: {error}") from error
+        raise RequestInvalid(f"requests cannot be counted: {error}") from error
     cpu, memory = (believed(counted.pop(name, 0)) for name in _OF_NODES)
     extended = {name: min(amount, core.MAX_AMOUNT) for name, amount in counted.items()}
     return Needs(core.MilliCpu(cpu), core.MiB(memory), core.amounts(extended))
@@ -74,13 +74,13 @@ def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
     """Return the GPUs, slices and share slots that the kubelet counts for a pod, by resource name.
 
     Raises:
-        AskInvalid: a quantity cannot be read.
+        RequestInvalid: a quantity cannot be read.
     """
     asked = dict.fromkeys((names.GPU, names.GPU_SHARE, *observed, *_slices(spec)), quantity.count)
     try:
         counted = _counted(Requests(spec), asked.get)
     except QuantityInvalid as error:
-        raise AskInvalid(f"GPUs cannot be counted: {error}") from error
+        raise RequestInvalid(f"GPUs cannot be counted: {error}") from error
     return {name: believed(counted[name]) for name in asked if counted.get(name)}
 
 

@@ -13,7 +13,7 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpujob import Isolation, ShareWith
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 
 _ANYONE: Final = ""
 _SEPARATOR: Final = "/"
@@ -25,10 +25,10 @@ def grouped(
     """Return the share with its group.
 
     Raises:
-        AskInvalid: the isolation is strict, which no share has.
+        RequestInvalid: the isolation is strict, which no share has.
     """
     if isolation == "strict":
-        raise AskInvalid(
+        raise RequestInvalid(
             "nothing isolates shares of a GPU strictly from each other; ask for whole GPUs, or for "
             "isolation limited"
         )
@@ -47,7 +47,7 @@ def of_annotations(
     """Return the share with the group that a standalone pod's annotations name.
 
     Raises:
-        AskInvalid: an annotation has an unknown value.
+        RequestInvalid: an annotation has an unknown value.
     """
     isolation = annotations.get(names.ISOLATION_ANNOTATION, "cooperative")
     share_with = annotations.get(names.SHARE_WITH_ANNOTATION, "anyone")
@@ -56,7 +56,9 @@ def of_annotations(
         (names.SHARE_WITH_ANNOTATION, share_with, get_args(ShareWith)),
     ):
         if said not in kinds:
-            raise AskInvalid(f"annotation {name} is {said[:80]!r}; set it to {' or '.join(kinds)}")
+            raise RequestInvalid(
+                f"annotation {name} is {said[:80]!r}; set it to {' or '.join(kinds)}"
+            )
     return grouped(share, isolation=isolation, share_with=share_with, namespace=namespace)  # type: ignore[arg-type]
 
 

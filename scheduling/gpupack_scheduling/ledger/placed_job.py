@@ -19,7 +19,7 @@ from gpupack_kube.resources import Resource
 from gpupack_scheduling.asks import pod_resources
 from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.asks.node_rules import MAX_BYTES, NodeRules
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 
 _LONGEST_SECONDS: Final = 31_536_000.0
 """One year, as in the CRD."""
@@ -255,7 +255,7 @@ class PlacedJob(objects.Object, frozen=True):
         try:
             spec = msgspec.json.decode(self.planned.spec, type=objects.PodSpec)
             return pod_resources.needs(spec, (self.spec.resource_name,)).bounded()
-        except AskInvalid:
+        except RequestInvalid:
             return NO_NEEDS
 
     @property

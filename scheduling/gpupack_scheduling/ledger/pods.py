@@ -27,7 +27,7 @@ from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
 from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.asks.pod_ask import PodAsk
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.arrivals import Arrivals
 from gpupack_scheduling.ledger.claim_table import ClaimTable
@@ -257,7 +257,7 @@ class Pods:
             return {}
         try:
             counted = pod_resources.tickets(pod.spec, self._observed)
-        except AskInvalid as error:
+        except RequestInvalid as error:
             self._complain(pod, f"is counted without GPUs: {error}")
             return {}
         # A pod requests one resource; slices in an annotation have the requested profile.
@@ -274,7 +274,7 @@ class Pods:
     def _needs(self, pod: objects.Pod) -> Needs:
         try:
             return pod_resources.held(pod, self._observed).bounded()
-        except AskInvalid as error:
+        except RequestInvalid as error:
             self._complain(pod, f"is counted without CPU and memory: {error}")
             return NO_NEEDS
 

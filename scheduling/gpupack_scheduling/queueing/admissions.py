@@ -32,7 +32,7 @@ from gpupack_crds.gpujob_status import Preemption
 from gpupack_kube import objects
 from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.errors import AskInvalid, NotReady, QueueFull
+from gpupack_scheduling.errors import NotReady, QueueFull, RequestInvalid
 from gpupack_scheduling.ledger.claims import PodClaim
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey
@@ -544,7 +544,7 @@ class Admissions:
         observed = self._decisions.observed_resources
         try:
             ask = gate.ask_of(pod, observed, max_priority=self._decisions.max_priority)
-        except AskInvalid:
+        except RequestInvalid:
             self._withdraw(pod_id(pod.metadata.uid))
             self._hears.gates.open(pod, None)
             return

@@ -123,7 +123,7 @@ def waiting_pod(ask: PodAsk) -> Job:
     """Return the job of a pod that needs a place.
 
     Raises:
-        AskInvalid: it cannot be served.
+        RequestInvalid: it cannot be served.
     """
     return Job(
         id=pod_id(ask.uid),

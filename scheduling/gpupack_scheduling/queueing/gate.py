@@ -23,7 +23,7 @@ from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_w
 from gpupack_kube import objects
 from gpupack_scheduling.asks import pod_ask, pod_resources
 from gpupack_scheduling.asks.needs import Needs
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
@@ -43,11 +43,11 @@ def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) ->
     """Return the request of a pod behind the gate.
 
     Raises:
-        AskInvalid: it cannot be served, or its rules about nodes are too long to be kept; filter
+        RequestInvalid: it cannot be served, or its rules about nodes are too long; filter
             reports the reason to its owner.
     """
     if not isinstance(pod.spec, GatedPodSpec):
-        raise AskInvalid("its rules about nodes are read when kube-scheduler asks")
+        raise RequestInvalid("its rules about nodes are read when kube-scheduler asks")
     ask = pod_ask.of_gated(pod, pod.spec, observed, max_priority=max_priority)
     return GatedAsk(pod=pod, ask=ask, gang=Gang(1, ask.served()))
 
@@ -56,7 +56,7 @@ def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
     """Return what the kubelet counts for the pod where no devices are named."""
     try:
         return pod_resources.tickets(pod.spec, observed)
-    except AskInvalid:
+    except RequestInvalid:
         return {}
 
 

@@ -19,7 +19,7 @@ from gpupack_crds import names
 from gpupack_crds.names import DEVICES_ANNOTATION
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.binding import annotations, judge
-from gpupack_scheduling.errors import AskInvalid, BindRefused
+from gpupack_scheduling.errors import BindRefused, RequestInvalid
 from gpupack_scheduling.ledger.ledger import Outcome
 
 OTHER = "its GPUs are requested by another resource name: "
@@ -181,7 +181,7 @@ def test_a_node_of_a_resource_that_is_not_configured_gets_no_work(caplog):
 
 
 def test_a_job_for_a_resource_that_is_not_observed_is_told_which_are(world):
-    with pytest.raises(AskInvalid, match=r"use one of: gpupack\.dev/gpu, nvidia\.com/gpu"):
+    with pytest.raises(RequestInvalid, match=r"use one of: gpupack\.dev/gpu, nvidia\.com/gpu"):
         world.plan(plan_request("train", resourceName="example.org/gpu"))
 
 
@@ -190,13 +190,13 @@ def test_a_template_that_asks_for_the_gpus_of_another_resource_is_not_planned(wo
     instead = (
         r"helper asks for nvidia\.com/gpu: 1, .* write resourceName: nvidia\.com/gpu and gpus: 1"
     )
-    with pytest.raises(AskInvalid, match=instead):
+    with pytest.raises(RequestInvalid, match=instead):
         world.plan(plan_request("train", pod_spec={"containers": [by_hand]}))
 
 
 @pytest.mark.parametrize("model", ["nvidia.com/gpu: 2", "A100:8"])
 def test_a_model_that_is_none_is_not_planned(world, model):
-    with pytest.raises(AskInvalid, match=f"{model!r} is a"):
+    with pytest.raises(RequestInvalid, match=f"{model!r} is a"):
         world.plan(plan_request("train", gpuModels=[model]))
 
 

@@ -6,7 +6,7 @@ import pytest
 from extender_builders import World, called, gated, job, places, pod
 
 from gpupack_scheduling.asks.needs import MAX_NAMES
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.inventory import MAX_NAMES_PER_NODE
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 
@@ -98,7 +98,7 @@ def test_gpus_are_counted_once_by_whatever_name(fabric):
 
 def test_a_pod_that_names_resources_without_end_is_refused(fabric):
     many = {f"example.com/{number}": "1" for number in range(MAX_NAMES + 1)}
-    with pytest.raises(AskInvalid, match=f"requests {MAX_NAMES + 1} resources besides CPU"):
+    with pytest.raises(RequestInvalid, match=f"requests {MAX_NAMES + 1} resources besides CPU"):
         fabric.asks("j", pod_spec=asking(**many))
     asked = called(pod("p", asking={GPU: "1"} | many))
     refused = fabric.filter_call(asked)

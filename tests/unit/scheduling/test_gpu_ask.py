@@ -8,7 +8,7 @@ from extender_builders import OBSERVED, plan_request, pod, share_limits
 import gpupack_core as core
 from gpupack_crds import names
 from gpupack_scheduling.asks import gpu_ask, pod_ask, pod_resources
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 
 
 def request(limits):
@@ -79,7 +79,7 @@ def test_gpus_of_another_plugin_are_asked_for_by_its_name():
     ],
 )
 def test_a_wrong_ask_is_told_what_to_write(limits, text):
-    with pytest.raises(AskInvalid) as refused:
+    with pytest.raises(RequestInvalid) as refused:
         request(limits)
     assert text in str(refused.value)
 
@@ -117,7 +117,7 @@ def test_a_resource_that_is_not_observed_is_no_ask():
     ],
 )
 def test_a_job_that_asks_wrongly_is_told_what_to_write(spec, text):
-    with pytest.raises(AskInvalid) as refused:
+    with pytest.raises(RequestInvalid) as refused:
         gpu_ask.of_job(plan_request("train", **spec).spec, (OBSERVED,), namespace="default")
     assert text in str(refused.value)
 
@@ -128,5 +128,5 @@ def test_a_job_asks_for_a_share_or_for_whole_gpus_and_not_for_both(world):
     neither = msgspec.structs.replace(share.spec, share=None)
     both = msgspec.structs.replace(share.spec, gpus=1)
     for spec in (neither, both):
-        with pytest.raises(AskInvalid, match="ask for exactly one of gpus, share"):
+        with pytest.raises(RequestInvalid, match="ask for exactly one of gpus, share"):
             world.plan(msgspec.structs.replace(share, spec=spec))

@@ -8,7 +8,7 @@ import gpupack_core as core
 from gpupack_api.accounts.inventory import Inventory
 from gpupack_core.queueing.charge import ANY, ModelKeys
 from gpupack_crds.plan import PlanRefusal
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.gpu_replicas import replicas_of_a_gpu
 
 SHARED = f"{OBSERVED}.shared"
@@ -88,7 +88,7 @@ def test_a_pod_that_another_scheduler_bound_takes_a_replica(renamed):
 
 
 def test_more_than_one_replica_is_refused_with_what_to_write(renamed):
-    with pytest.raises(AskInvalid, match="ask for 1: it is a replica of a shared GPU"):
+    with pytest.raises(RequestInvalid, match="ask for 1: it is a replica of a shared GPU"):
         renamed.asks("j", gpus=2, resourceName=SHARED)
     said = renamed.filter(pod("p", asking={SHARED: "2"}), nodes=("a",))
     assert "ask for 1" in said.failed_and_unresolvable_nodes["a"]

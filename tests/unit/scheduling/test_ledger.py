@@ -10,7 +10,7 @@ from extender_builders import gpu_node, job, node, part, places, plan_request, p
 
 from gpupack_crds import names
 from gpupack_crds.plan import GpuShortage, PlanRefusal
-from gpupack_scheduling.errors import AskInvalid, BindRefused
+from gpupack_scheduling.errors import BindRefused, RequestInvalid
 from gpupack_scheduling.ledger.ledger import Outcome
 
 WORKER = {"worker": ("train", 1, 0)}
@@ -324,14 +324,14 @@ def test_a_plan_respects_the_pods_node_selector(world):
     ],
 )
 def test_an_unreadable_pod_spec_is_refused_with_the_place_of_the_error(world, pod_spec, text):
-    with pytest.raises(AskInvalid, match=text):
+    with pytest.raises(RequestInvalid, match=text):
         world.plan(plan_request("train", pod_spec=pod_spec))
 
 
 @pytest.mark.parametrize("cpu", ["9E", "1e300", "1e9999999"])
 def test_amounts_beyond_any_machine_break_nothing(world, cpu):
     world.ledger.pods.upsert(pod("p", gpus=0, cpu=cpu, on="a"))
-    with contextlib.suppress(AskInvalid):
+    with contextlib.suppress(RequestInvalid):
         assert world.filter(pod("q", cpu=cpu, gpus="9E"), nodes=["b"]).node_names == []
     assert world.free("a") == [0, 1, 2, 3]
 

@@ -11,7 +11,7 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_scheduling.asks import gang_ask, pod_ask
 from gpupack_scheduling.asks.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES
-from gpupack_scheduling.errors import AskInvalid
+from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.ledger.watched_pod import WatchedPod
 
@@ -117,7 +117,7 @@ def test_as_many_rules_as_admission_allows_are_read():
 def test_a_gang_is_bound_to_as_many_rules():
     pod_spec = {"containers": [{"name": "worker"}], "affinity": affinity([{}] * 513)}
     raw = msgspec.Raw(msgspec.json.encode(pod_spec))
-    with pytest.raises(AskInvalid, match="have 513 labels, tolerations, terms"):
+    with pytest.raises(RequestInvalid, match="have 513 labels, tolerations, terms"):
         gang_ask.gang(plan_request("train").spec, raw, (), namespace="default")
 
 
