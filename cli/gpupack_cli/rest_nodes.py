@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 PAGE: Final = 5000
 SHOWN: Final = 20
-NOT_TOLD: Final = "drivers, agents, causes and reasons of maintenance are not told there"
+OMITTED: Final = "it omits drivers, agents, causes and reasons of maintenance"
 
 
 async def read_or_asked(
@@ -47,9 +47,9 @@ async def read_or_asked(
                 found = await asked(rest)
         except (errors.ServiceAway, errors.NotAllowed, errors.SettingsWrong) as error:
             raise errors.NotAllowed(
-                f"{errors.of_kube(refusal)}; and the REST API cannot be asked instead: {error}"
+                f"{errors.of_kube(refusal)}; and the REST API does not answer instead: {error}"
             ) from refusal
-        note(f"told by the REST API, since {refusal.said}; {NOT_TOLD}")
+        note(f"answered by the REST API, since {refusal.said}; {OMITTED}")
         return found
 
 

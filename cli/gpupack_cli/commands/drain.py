@@ -82,7 +82,7 @@ async def _drain(
 async def _until_empty(api: Api, node: GpuNode) -> None:
     name = node.metadata.name
     while True:
-        await _until_told_empty(api, name)
+        await _until_reported_empty(api, name)
         # The agent counts a few seconds late: a pod that was bound just before the drain shows by
         # then.
         await asyncio.sleep(SETTLE_SECONDS)
@@ -91,7 +91,7 @@ async def _until_empty(api: Api, node: GpuNode) -> None:
             return
 
 
-async def _until_told_empty(api: Api, name: str) -> None:
+async def _until_reported_empty(api: Api, name: str) -> None:
     """Wait until the node is empty, across interruptions of the API server and missed events."""
     told = ""
     while True:

@@ -41,7 +41,8 @@ def command() -> None:
 def show(session: Session, node: str, gpu: str, *, output: Output) -> None:
     """Show the GPUs of NODE, or one by its index or UUID.
 
-    Who may not read GPUNodes is told by the REST API, without causes and where a GPU is plugged in.
+    Without permission to read GPUNodes, the REST API answers, without causes and
+    bus addresses.
     """
     run(lambda: _show(session, node, gpu, output=output))
 

@@ -16,7 +16,7 @@ from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUNODES
 from gpupack_kube.client import Api
 
-NOBODY: Final = "no node has GPUs that an agent reports; `gpupack doctor` looks for the cause"
+NO_NODES: Final = "no node has GPUs that an agent reports; `gpupack doctor` looks for the cause"
 
 
 @click.command(name="nodes")
@@ -25,8 +25,8 @@ NOBODY: Final = "no node has GPUs that an agent reports; `gpupack doctor` looks 
 def command(session: Session, *, output: Output) -> None:
     """List nodes with GPUs, as their agents report them.
 
-    Who may not list GPUNodes is told by the REST API, without drivers, agents and the reasons of
-    maintenance.
+    Without permission to list GPUNodes, the REST API answers, without drivers,
+    agents and the reasons of maintenance.
     """
     run(lambda: _show(session, output=output))
 
@@ -38,7 +38,7 @@ async def _show(session: Session, *, output: Output) -> None:
         show_document({"nodes": rows}, output)
         return
     if not rows:
-        note(NOBODY)
+        note(NO_NODES)
         return
     show_table(NODE_COLUMNS, (row.cells() for row in rows), output)
 

@@ -42,7 +42,7 @@ OF_ONE_THAT_EXISTS: Final = frozenset(
         "dry_run",
     }
 )
-BESIDE_NO_SHARE: Final = ("gpus", "mig")
+EXCLUDED_BY_SHARE: Final = ("gpus", "mig")
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -130,10 +130,10 @@ def command(
 
 def _require_one_size() -> None:
     """Refuse options that a share excludes; --gpus counts slices of --mig. Raises UsageWrong."""
-    beside = [f"--{each}" for each in BESIDE_NO_SHARE if _is_given(each)]
-    if _is_given("share") and beside:
+    excluded = [f"--{each}" for each in EXCLUDED_BY_SHARE if _is_given(each)]
+    if _is_given("share") and excluded:
         raise UsageWrong(
-            f"{' and '.join(beside)} would not count beside --share: give a part of one GPU, or "
+            f"--share excludes {' and '.join(excluded)}: give a part of one GPU, or "
             "whole GPUs or MIG slices"
         )
 

@@ -109,7 +109,7 @@ class Nodes:
                     raise
                 # Where the cluster itself does not answer, that is the error.
                 await _counted(self._api)
-                note(f"which GPU is whose is not known, only how many are: {error}")
+                note(f"the holders of single GPUs are unknown, only counts are shown: {error}")
                 yield lambda: _counted(self._api)
             except SettingsWrong as error:
                 if not self._answered:

@@ -64,7 +64,7 @@ async def _show(session: Session, named: str, body: dict[str, Any], *, output: O
     if output.document:
         show_document(answer, output)
         return
-    show_lines(map(Text, told(answer)))
+    show_lines(map(Text, format_answer(answer)))
 
 
 async def _judged(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ async def _judged(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str,
     return {"job": msgspec.json.decode(job.spec), "judged": True}
 
 
-def told(answer: WhatIf) -> list[str]:
+def format_answer(answer: WhatIf) -> list[str]:
     """Return the answer as sentences."""
     first = {
         "Starts": "It would start now",

@@ -4,7 +4,7 @@ import pytest
 
 from gpupack.job_views import Explanation, JobName
 from gpupack_cli.answers import GivenDevice, WhatIf, Worker
-from gpupack_cli.commands.what_if import told
+from gpupack_cli.commands.what_if import format_answer
 from gpupack_cli.explanation import explained, explained_pod
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
@@ -62,7 +62,7 @@ def test_nodes_are_called_requested_only_where_they_were(state, shown):
 def test_what_if_calls_the_indices_of_gpus_indices(indices, shown):
     devices = [GivenDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
     answer = WhatIf("Starts", workers=[Worker(0, "a", devices)])
-    assert told(answer)[1] == f"  worker 0: a, {shown}"
+    assert format_answer(answer)[1] == f"  worker 0: a, {shown}"
 
 
 def test_a_suspended_job_names_the_command_that_resumes_it():
@@ -113,7 +113,7 @@ def test_what_others_wrote_into_a_status_commands_no_terminal():
     more = Explanation(ahead=[JobName(evil, evil)], would_help=[evil])
     assert "\x1b" not in "\n".join(explained(waits, more))
     answer = WhatIf("Waits", reason=evil, message=evil, preempts=[JobName(evil, evil)])
-    assert "\x1b" not in "\n".join(told(answer))
+    assert "\x1b" not in "\n".join(format_answer(answer))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_others_wrote_into_a_status_commands_no_terminal():
 )
 def test_what_would_become_of_a_job_is_said_first(outcome, begins):
     reason = "" if outcome == "Starts" else "R"
-    assert told(WhatIf(outcome, reason=reason))[0] == begins
+    assert format_answer(WhatIf(outcome, reason=reason))[0] == begins
 
 
 def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
@@ -146,7 +146,7 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
         },
         WhatIf,
     )
-    assert told(answer) == [
+    assert format_answer(answer) == [
         "It would start now",
         "  worker 0: a, GPU index 3 (40%, 1 GiB)",
         "  worker 1: b",
@@ -192,7 +192,7 @@ def test_an_attempt_that_got_no_node_names_none():
 
 
 def test_an_answer_without_a_reason_ends_in_no_colon():
-    assert told(WhatIf("Waits", message="2 GPUs are missing")) == [
+    assert format_answer(WhatIf("Waits", message="2 GPUs are missing")) == [
         "It would wait",
         "  2 GPUs are missing",
     ]

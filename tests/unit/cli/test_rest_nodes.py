@@ -70,7 +70,7 @@ async def test_who_may_not_list_gpunodes_sees_the_nodes_by_the_rest_api(refusing
     assert heading[:3] == ["NAME", "MODEL", "GPUS"]
     assert [a[0], *a[5:]] == ["a", "4", "2", "1", "0", "3", "gpupack.dev/gpu:", "4"]
     assert [b[0], *b[5:]] == ["b", "4", "3", "0", "0", "3", "gpupack.dev/gpu:", "4"]
-    assert "told by the REST API, since gpunodes.gpupack.dev is forbidden" in said
+    assert "answered by the REST API, since gpunodes.gpupack.dev is forbidden" in said
 
 
 async def test_what_is_not_told_is_null_in_documents(refusing, rest, capsys):
@@ -105,7 +105,7 @@ async def test_without_either_way_both_reasons_are_told(refusing, capsys):
     assert await refusing.called("nodes", *away) == 77
     said = capsys.readouterr().err
     assert "gpunodes.gpupack.dev is forbidden" in said
-    assert "the REST API cannot be asked instead: the REST API at https://localhost:1/" in said
+    assert "the REST API does not answer instead: the REST API at https://localhost:1/" in said
 
 
 async def test_who_may_read_gpunodes_asks_nobody_else(server, capsys):

@@ -82,9 +82,9 @@ def submitted(*options):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--gpus", "2"), "--gpus would not count beside --share"),
-        (("--mig", "1g.18gb"), "--mig would not count beside --share"),
-        (("--gpus", "2", "--mig", "1g.18gb"), "--gpus and --mig would not count beside --share"),
+        (("--gpus", "2"), "--share excludes --gpus"),
+        (("--mig", "1g.18gb"), "--share excludes --mig"),
+        (("--gpus", "2", "--mig", "1g.18gb"), "--share excludes --gpus and --mig"),
     ],
 )
 def test_a_size_that_would_not_count_is_refused(options, says):
