@@ -157,15 +157,15 @@ PreemptionReason = Literal[
 ]
 
 PREEMPTION_TEXTS: Final[dict[PreemptionReason, str]] = {
-    "InCohortReclamation": "which takes back what a quota promises",
-    "InCohortFairSharing": "whose namespace has the smaller share",
+    "InCohortReclamation": "which reclaims its nominal quota",
+    "InCohortFairSharing": "whose namespace has the smaller fair share value",
     "Priority": "which has a higher priority",
-    "ElasticScaleDown": "which takes the place of a worker beyond the least",
-    "SpeculativeBackfill": "past which it was let in on an estimate of how long jobs take",
+    "ElasticScaleDown": "which needs the GPUs of an extra worker",
+    "SpeculativeBackfill": "ahead of which it was backfilled on an estimated duration",
     "Maintenance": "for maintenance of node",
-    "GpuFailed": "since a GPU failed on node",
-    "Consolidation": "which has room once what is free comes together",
-    "Revised": "which is itself, with a higher revision",
+    "GpuFailed": "because a GPU failed on node",
+    "Consolidation": "for which free GPUs are brought together",
+    "Revised": "which restarts with a higher revision",
 }
 """Reason of a preemption, as text that follows the name of the preemptor or of the node."""
 

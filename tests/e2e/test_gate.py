@@ -169,7 +169,7 @@ def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(kube,
     kube.submit(judged.job("owner", gpus=4, seconds=30))
     kube.wait_phase("owner", "Running", seconds=60)
     evicted = guest.event_texts()
-    assert "evicted for a job of another namespace, which takes back what a quota" in evicted
+    assert "evicted for a job of another namespace, which reclaims its nominal quota" in evicted
     assert kube.namespace not in evicted
     waiting = [pod for pod in guest.pods_of_app("web") if gates(pod) == [GATE]]
     assert len(waiting) == 1

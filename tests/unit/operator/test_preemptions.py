@@ -55,7 +55,7 @@ def test_a_victim_s_job_is_deleted_and_the_attempt_counts_as_no_restart(stopped)
     assert (status.phase, status.restarts, status.preemptions) == ("Pending", 0, 1)
     (attempt,) = status.attempts
     assert (attempt.outcome, attempt.reason) == ("Preempted", "InCohortReclamation")
-    assert attempt.message == "stopped for GPUJob urgent, which takes back what a quota promises"
+    assert attempt.message == "stopped for GPUJob urgent, which reclaims its nominal quota"
 
 
 def test_a_victim_is_not_told_the_names_of_another_namespace(stopped):

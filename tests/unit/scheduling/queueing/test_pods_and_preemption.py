@@ -73,7 +73,7 @@ def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(world
     assert [each.attempts for each in preemption.victims] == [("pod/uid-web",)]
     assert evicted(world) == []
     shows(world, "mine", preemption)
-    why = "for a job of another namespace, which takes back what a quota promises"
+    why = "for a job of another namespace, which reclaims its nominal quota"
     assert evicted(world) == [("web", "InCohortReclamation", why)]
 
 
