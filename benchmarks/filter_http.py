@@ -39,7 +39,7 @@ from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.notifiers import Notifiers
 from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.turns import Turns
 
@@ -159,7 +159,7 @@ def verbs_app(ledger: Ledger, policy: str) -> Any:
     admissions = Admissions(
         ledger,
         policies,
-        Hears(Turns(), gates=unused),
+        Notifiers(Turns(), gates=unused),
         quotas=QuotaStores(),
         now=time.time,
         decisions=decisions,

@@ -17,11 +17,11 @@ from gpupack_crds.priority import PriorityProblem
 from gpupack_kube import objects
 from gpupack_kube.errors import KubeError
 from gpupack_kube.objects import Json
-from gpupack_scheduling.asks import gang_ask
-from gpupack_scheduling.asks.node_rules import MAX_BYTES
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.workers import AttemptKey
-from gpupack_scheduling.queueing.ask import GangAsk
+from gpupack_scheduling.queueing.request import GangRequest
+from gpupack_scheduling.requests import gang_request
+from gpupack_scheduling.requests.node_rules import MAX_BYTES
 
 
 class _Template(objects.View, frozen=True):
@@ -79,7 +79,7 @@ def ask_of(
     priority_of: Callable[[GpuJobSpec], int | PriorityProblem],
     observed: Collection[str],
     now: float,
-) -> GangAsk | Unaskable:
+) -> GangRequest | Unaskable:
     """Return the job's request, as the operator would send it.
 
     Args:
@@ -103,11 +103,11 @@ def ask_of(
     if len(bytes(template.spec)) > MAX_BYTES:
         return Unaskable("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
-        gang = gang_ask.gang(spec, template.spec, observed, namespace=namespace)
+        gang = gang_request.gang(spec, template.spec, observed, namespace=namespace)
     except RequestInvalid as error:
         return Unaskable("InvalidTemplate", str(error), for_good=True)
     name = job.metadata.name or PREFIX
-    return GangAsk(
+    return GangRequest(
         attempt=AttemptKey(namespace=namespace, job=name, job_uid=PREFIX + name, number=1),
         gang=gang,
         policy=policy or spec.policy,

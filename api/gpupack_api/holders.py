@@ -17,7 +17,7 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import PodClaim
 from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.terminating import TerminatingHolder
 from gpupack_scheduling.ledger.workers import WorkerKey
 
 EXCLUSIVE: Final = "strict"
@@ -72,7 +72,7 @@ def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[
         yield from _of_pod(claim, workers)
     for node, uids in ledger.claims.lingering.items():
         for uid in uids:
-            if (gone := ledger.claims.lingerer(node, uid)) is not None:
+            if (gone := ledger.claims.terminating_holder(node, uid)) is not None:
                 yield from _held_by(gone)
     for gpus in ledger.gpus.items.values():
         if gpus.status.mode == "observed":
@@ -100,7 +100,7 @@ def _of_worker(hold: Hold, pod: WorkerKey, workers: PodWorkers) -> Hold:
     return msgspec.structs.replace(hold, job=pod.attempt.job, worker=worker)
 
 
-def _held_by(pod: PodClaim | Lingering) -> Iterator[Hold]:
+def _held_by(pod: PodClaim | TerminatingHolder) -> Iterator[Hold]:
     for share in claims.shares(pod.placement):
         yield Hold(pod.namespace, pod.name, share.uuid, pod.placement.node, "", share)
 

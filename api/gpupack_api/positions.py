@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpupack_core.queueing import JobId, Queue
-from gpupack_scheduling.queueing.onlooker import Onlooker
+from gpupack_scheduling.queueing.read_only_queue import ReadOnlyQueue
 
 STAND_SECONDS: Final = 1.0
 """Seconds for which the order stays valid: sorting ten thousand takes some 50 ms."""
@@ -15,7 +15,9 @@ STAND_SECONDS: Final = 1.0
 class Positions:
     """Positions in the read-only queue."""
 
-    def __init__(self, onlooker: Onlooker, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, onlooker: ReadOnlyQueue, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._onlooker, self._clock = onlooker, clock
         self._found: Mapping[JobId, int] = {}
         self._of: Queue | None = None

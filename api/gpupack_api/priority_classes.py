@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from gpupack_crds.priority import PriorityProblem, priority_of
 from gpupack_kube.objects import PriorityClass
-from gpupack_scheduling.ledger.asking_job import AskingSpec
+from gpupack_scheduling.ledger.pending_job import PendingSpec
 
 
 class PriorityClasses:
@@ -42,7 +42,7 @@ class PriorityClasses:
         """Return the priority of a job by its class or number, as the operator computes it."""
         return priority_of(name, self._by_name.get(name)) if name else min(number, self._most)
 
-    def priority_of(self, spec: AskingSpec) -> int | None:
+    def priority_of(self, spec: PendingSpec) -> int | None:
         """Return the priority of a spec; None: its class does not allow a plan."""
         found = self.judge(name=spec.priority_class_name, number=spec.priority)
         return None if isinstance(found, PriorityProblem) else found

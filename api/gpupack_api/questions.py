@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 import gpupack_core as core
 from gpupack_api.rights import who_counts
-from gpupack_scheduling.queueing.onlooker import Onlooker
+from gpupack_scheduling.queueing.read_only_queue import ReadOnlyQueue
 from gpupack_scheduling.queueing.what_if import Answer, Prepared
 from gpupack_serving.errors import Denied
 from gpupack_serving.user import User
@@ -35,7 +35,7 @@ FOLLOW_SECONDS: Final = 0.5
 class Questions:
     """Questions about the read-only queue."""
 
-    def __init__(self, onlooker: Onlooker, *, is_known: Callable[[], bool]) -> None:
+    def __init__(self, onlooker: ReadOnlyQueue, *, is_known: Callable[[], bool]) -> None:
         """Keep the queue; `is_known` tells whether the cluster's state is known."""
         self.onlooker, self._is_known = onlooker, is_known
         self._asking: set[str] = set()

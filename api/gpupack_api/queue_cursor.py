@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from gpupack_api.errors import CallWrong
 from gpupack_api.queue_rows import QueueRow
-from gpupack_scheduling.queueing.ask import POD_NAME
+from gpupack_scheduling.queueing.request import POD_NAME
 
 NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 

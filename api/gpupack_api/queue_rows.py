@@ -13,7 +13,7 @@ from gpupack_api.shown_job import ShownJob
 from gpupack_core.queueing import JobId
 from gpupack_crds.gpujob_status import gpu_count
 from gpupack_kube import objects
-from gpupack_scheduling.queueing.ask import job_id, pod_id
+from gpupack_scheduling.queueing.request import job_id, pod_id
 
 
 class QueueRow(JobView, frozen=True, kw_only=True):

@@ -21,8 +21,8 @@ from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduling.outlooks import Published
 from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.queueing.onlooker import Onlooker
 from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.read_only_queue import ReadOnlyQueue
 
 JobKey = tuple[str, str]
 """Namespace and name of a job."""
@@ -31,7 +31,7 @@ JobKey = tuple[str, str]
 class JobStore:
     """The GPUJobs' store of the ledger and the queue, which also keeps them for answers."""
 
-    def __init__(self, ledger_jobs: Jobs, onlooker: Onlooker) -> None:
+    def __init__(self, ledger_jobs: Jobs, onlooker: ReadOnlyQueue) -> None:
         self._ledger_jobs, self._onlooker = ledger_jobs, onlooker
         self.by_key: dict[JobKey, ShownJob] = {}
         self.told: Callable[[Iterable[JobKey]], None] = lambda _: None
@@ -85,7 +85,7 @@ class ReadModel:
         self.quotas = QuotaStores()
         self.policies = Policies(decisions.policy, Published(self.quotas), known=decisions.outlook)
         self.classes = PriorityClasses(most=decisions.max_priority)
-        self.onlooker = Onlooker(
+        self.onlooker = ReadOnlyQueue(
             self.ledger,
             self.policies,
             self.quotas,

@@ -9,11 +9,11 @@ import msgspec
 from gpupack_crds import names
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
-from gpupack_scheduling.ledger.asking_job import (
-    AskingAttempt,
-    AskingJob,
-    AskingSpec,
-    AskingStatus,
+from gpupack_scheduling.ledger.pending_job import (
+    PendingAttempt,
+    PendingJob,
+    PendingSpec,
+    PendingStatus,
 )
 
 MESSAGE_CHARACTERS: Final = 1024
@@ -26,21 +26,21 @@ class ShownWorkload(objects.View, frozen=True):
     name: str = ""
 
 
-class ShownSpec(AskingSpec, frozen=True):
+class ShownSpec(PendingSpec, frozen=True):
     """The spec that the queue reads, with the workload."""
 
     workload: ShownWorkload | None = None
     revision: int = 0
 
 
-class ShownAttempt(AskingAttempt, frozen=True):
+class ShownAttempt(PendingAttempt, frozen=True):
     """The attempt that the queue reads, with its text for users."""
 
     message: str = ""
     nodes: str | tuple[str, ...] = ""
 
 
-class ShownStatus(AskingStatus, frozen=True):
+class ShownStatus(PendingStatus, frozen=True):
     """The status that the queue reads, with its text for users."""
 
     started_at: dt.datetime | None = None
@@ -58,7 +58,7 @@ class ShownStatus(AskingStatus, frozen=True):
         msgspec.structs.force_setattr(self, "message", self.message[:MESSAGE_CHARACTERS])
 
 
-class ShownJob(AskingJob, frozen=True):
+class ShownJob(PendingJob, frozen=True):
     """A GPUJob with its shown spec and status."""
 
     spec: ShownSpec = ShownSpec()

@@ -13,7 +13,7 @@ import gpupack_core as core
 from gpupack_crds import names
 from gpupack_extender.binding import Binder
 from gpupack_extender.filtering import Filter
-from gpupack_extender.gathering import Gathering
+from gpupack_extender.gathering import GangBarrier
 from gpupack_extender.health import Health
 from gpupack_extender.inventory_notes import InventoryNotes
 from gpupack_extender.leader_endpoint import LeaderEndpoint, OwnPod
@@ -26,7 +26,7 @@ from gpupack_extender.metrics import (
 )
 from gpupack_extender.parts import Parts, parts_of
 from gpupack_extender.plan_api import PlanApi
-from gpupack_extender.queueing.condition_notes import ConditionNotes
+from gpupack_extender.queueing.condition_notes import ConditionWriter
 from gpupack_extender.queueing.evictions import Evictions
 from gpupack_extender.queueing.outlook_writer import OutlookWriter
 from gpupack_extender.queueing.pod_notes import PodNotes
@@ -81,7 +81,7 @@ class App:
     tasks: dict[str, Runs]
     """Tasks by their purpose."""
     turns: Turns
-    gathering: Gathering
+    gathering: GangBarrier
     servers: tuple[Server, ...]
     metrics: Metrics
 
@@ -173,8 +173,8 @@ def _publishing(parts: Parts, settings: Settings) -> dict[str, Runs]:
 
 def _notes(
     parts: Parts, events: EventWriter, kind: Kind, pods: Callable[[], list[Note]]
-) -> ConditionNotes:
-    return ConditionNotes(
+) -> ConditionWriter:
+    return ConditionWriter(
         parts.api, parts.ledger, kind, pods, events, decides=parts.readiness.decides
     )
 

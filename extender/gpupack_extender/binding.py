@@ -24,17 +24,17 @@ from collections.abc import Callable
 from gpupack_crds import indices, names
 from gpupack_crds.devices import encode_devices
 from gpupack_crds.gang_memory import gang_name
-from gpupack_extender.gathering import Gathering
+from gpupack_extender.gathering import GangBarrier
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.wire import BindingArgs
 from gpupack_kube import errors, objects
 from gpupack_kube.client import Api
 from gpupack_kube.resources import PODS
-from gpupack_scheduling.asks import pod_ask
 from gpupack_scheduling.errors import BindRefused
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger, Outcome
+from gpupack_scheduling.requests import pod_request
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Binder:
         self._leads = leads
         self._running: dict[str, _Call] = {}
         self._writes = asyncio.Semaphore(MAX_WRITES)
-        self.gathering = Gathering(ledger)
+        self.gathering = GangBarrier(ledger)
 
     async def bind(self, call: BindingArgs) -> None:
         """Bind the pod; a return means that it is bound.
@@ -104,7 +104,7 @@ class Binder:
             if pod.spec.node_name == call.node:
                 return
             decisions = self._reserve.decisions
-            ask = pod_ask.of_watch(
+            ask = pod_request.of_watch(
                 pod, decisions.observed_resources, max_priority=decisions.max_priority
             )
         claim = self._reserve(ask, call.node)

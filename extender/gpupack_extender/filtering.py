@@ -22,14 +22,14 @@ from gpupack_core.queueing import Wait
 from gpupack_crds import names
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
-from gpupack_scheduling.asks.mismatch import mismatch
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions, Mode
 from gpupack_scheduling.ledger.claims import PodClaim, State, WorkerClaim
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import WorkerKey
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.requests.mismatch import mismatch
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 RESERVED = "its GPUs are reserved for a job for which others are being stopped"
 
@@ -68,7 +68,7 @@ class Filter:
     unknown_jobs: UnknownJobs
     admissions: Admissions
 
-    def __call__(self, ask: PodAsk, nodes: Nodes) -> FilterResult:
+    def __call__(self, ask: PodRequest, nodes: Nodes) -> FilterResult:
         """Answer one call.
 
         Raises:
@@ -128,7 +128,7 @@ class Filter:
             return nowhere(nodes, f"there is no {worker.attempt}")
         return FilterResult(error=f"{worker.attempt} is not known yet")
 
-    def _one(self, ask: PodAsk, held: PodClaim | None, nodes: Nodes) -> FilterResult:
+    def _one(self, ask: PodRequest, held: PodClaim | None, nodes: Nodes) -> FilterResult:
         if held is not None:
             obstacle = self.ledger.claims.obstacle(held.allocation, may_be_left=True)
             if held.placement.node in nodes and not obstacle:
@@ -150,7 +150,7 @@ class Filter:
             return nowhere(nodes, wait.cause_without_times)
         return self._not_yet(request, nodes) or self._refused(request, nodes)
 
-    def _every(self, ask: PodAsk, nodes: Nodes) -> FilterResult:
+    def _every(self, ask: PodRequest, nodes: Nodes) -> FilterResult:
         self.may_decide()
         request, chosen = ask.served(), self.admissions.place(ask, nodes)
         if isinstance(chosen, Wait):

@@ -35,7 +35,7 @@ MAX_BEGUN: Final = 4096
 """Limit of attempts that are known to have begun; beyond it those without places are forgotten."""
 
 
-class Gathering:
+class GangBarrier:
     """Record of the gangs that have gathered."""
 
     def __init__(self, ledger: Ledger) -> None:

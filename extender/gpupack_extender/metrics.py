@@ -18,7 +18,7 @@ from gpupack_core.free_blocks import fragmented_fraction
 from gpupack_extender.readiness import Readiness, Watch
 from gpupack_scheduling.ledger.claims import State
 from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.consolidating import Consolidating
+from gpupack_scheduling.queueing.consolidating import ConsolidationActions
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 
@@ -168,7 +168,7 @@ class LedgerCollector(Collector):
 class ConsolidationCollector(Collector):
     """Collector of the costs and gains of this process's consolidations."""
 
-    def __init__(self, consolidating: Consolidating) -> None:
+    def __init__(self, consolidating: ConsolidationActions) -> None:
         self._of = consolidating
 
     def collect(self) -> Iterator[Metric]:
@@ -200,7 +200,7 @@ class ReadinessCollector(Collector):
         """Yield both as 0 or 1."""
         yield GaugeMetricFamily(
             "gpupack_extender_leading",
-            "1: the kube-scheduler beside this extender is the leader.",
+            "1: the kube-scheduler next to this extender is the leader.",
             value=self._readiness.leadership.held,
         )
         yield GaugeMetricFamily(

@@ -27,7 +27,7 @@ from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduling.outlooks import Published
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.notifiers import Notifiers
 from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.turns import Turns
 
@@ -93,7 +93,7 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
     admissions = Admissions(
         ledger,
         policies,
-        Hears(turns, gates),
+        Notifiers(turns, gates),
         quotas=quotas,
         now=steady(api.clock),
         decisions=decisions,

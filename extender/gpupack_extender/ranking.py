@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import gpupack_core as core
 from gpupack_extender.wire import HostPriority
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.policies import Policies
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 BEST = 10
 
@@ -27,13 +27,13 @@ class Prioritize:
     policies: Policies
     decisions: Decisions
 
-    def __call__(self, ask: PodAsk, nodes: Sequence[core.NodeName]) -> list[HostPriority]:
+    def __call__(self, ask: PodRequest, nodes: Sequence[core.NodeName]) -> list[HostPriority]:
         """Answer one call."""
         self.ledger.expire()
         scores = self._scores(ask, nodes)
         return [HostPriority(host=name, score=scores.get(name, 0)) for name in nodes]
 
-    def _scores(self, ask: PodAsk, nodes: Sequence[core.NodeName]) -> dict[str, int]:
+    def _scores(self, ask: PodRequest, nodes: Sequence[core.NodeName]) -> dict[str, int]:
         table = self.ledger.claims
         held = table.pods.get(ask.uid)
         claim = held or (table.workers.get(ask.worker) if ask.worker else None)

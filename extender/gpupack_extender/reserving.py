@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import gpupack_core as core
 from gpupack_core.queueing import Wait
-from gpupack_scheduling.asks.mismatch import mismatch
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.errors import AskMismatch, BindRefused
+from gpupack_scheduling.errors import BindRefused, RequestMismatch
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import WorkerKey
 from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_scheduling.requests.mismatch import mismatch
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Reserve:
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
 
-    def __call__(self, ask: PodAsk, node: str) -> PodClaim:
+    def __call__(self, ask: PodRequest, node: str) -> PodClaim:
         """Hold the place; return a claim that is bound or landed already unchanged.
 
         Raises:
@@ -48,7 +48,7 @@ class Reserve:
             raise BindRefused(obstacle)
         return self.ledger.start_bind(ask, allocation)
 
-    def _allocation(self, ask: PodAsk, held: PodClaim | None, node: str) -> Allocation:
+    def _allocation(self, ask: PodRequest, held: PodClaim | None, node: str) -> Allocation:
         if held is not None:
             allocation = held.allocation
         elif ask.worker is not None:
@@ -59,7 +59,7 @@ class Reserve:
             raise BindRefused(f"the pod's place is on node {allocation.node}, not on {node}")
         return allocation
 
-    def _planned(self, ask: PodAsk, worker: WorkerKey) -> Allocation:
+    def _planned(self, ask: PodRequest, worker: WorkerKey) -> Allocation:
         claim = self.ledger.claims.workers.get(worker)
         if claim is None:
             raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
@@ -71,10 +71,10 @@ class Reserve:
             title = self.ledger.claims.title(worker)
             raise BindRefused(f"{title} is held by pod {others[0].name}")
         if differs := mismatch(_request(ask), place):
-            raise AskMismatch(differs)
+            raise RequestMismatch(differs)
         return place
 
-    def _decided(self, ask: PodAsk, node: str) -> Allocation:
+    def _decided(self, ask: PodRequest, node: str) -> Allocation:
         self.may_decide()
         request, here = _request(ask), [core.NodeName(node)]
         chosen = self.admissions.place(ask, here)
@@ -90,7 +90,7 @@ class Reserve:
         raise BindRefused(chosen.cause_without_times)
 
 
-def _request(ask: PodAsk) -> core.Request:
+def _request(ask: PodRequest) -> core.Request:
     if ask.request is None:
         raise BindRefused(ask.refusal)
     return ask.request

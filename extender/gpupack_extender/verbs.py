@@ -22,9 +22,9 @@ from gpupack_extender.readiness import Readiness
 from gpupack_extender.unique_keys import SCANNED_BYTES, node_names, size_without_names
 from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
 from gpupack_kube.errors import KubeError
-from gpupack_scheduling.asks import pod_ask
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.errors import BindRefused, NotReady
+from gpupack_scheduling.requests import pod_request
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 PREFIX = "/scheduler"
 LIMIT_BYTES = 16 << 20
@@ -90,9 +90,9 @@ class Verbs:
         except NotReady as error:
             return FilterResult(error=str(error))
 
-    def _ask(self, call: ExtenderArgs) -> PodAsk:
+    def _ask(self, call: ExtenderArgs) -> PodRequest:
         decisions = self.filter_pod.decisions
-        return pod_ask.of_call(
+        return pod_request.of_call(
             call.pod, decisions.observed_resources, max_priority=decisions.max_priority
         )
 

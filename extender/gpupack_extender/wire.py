@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 import gpupack_core as core
-from gpupack_scheduling.asks.pod_ask import CalledPod
+from gpupack_scheduling.requests.pod_request import CalledPod
 
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")

@@ -142,7 +142,7 @@ class Api:
                 would be gpupack's own.
         """
         if not authorization:
-            raise errors.KubeError("nobody is named on whose behalf this is; send a token")
+            raise errors.KubeError("the call names no user on whose behalf it is; send a token")
         return Api(self._sender.on_behalf(authorization), largest_bytes=self._largest_bytes)
 
     async def identity(self) -> Identity:
@@ -463,14 +463,14 @@ def _event(line: bytes | lines.LongLine, *, call: str) -> Event | Skipped:
 
 
 def _skipped(head: bytes, reason: str) -> Skipped:
-    told = lines.texts(head)
+    head_texts = lines.texts(head)
     metadata = objects.ObjectMeta(
-        name=told.get(("object", "metadata", "name"), ""),
-        namespace=told.get(("object", "metadata", "namespace"), ""),
-        uid=told.get(("object", "metadata", "uid"), ""),
-        resource_version=told.get(("object", "metadata", "resourceVersion"), ""),
+        name=head_texts.get(("object", "metadata", "name"), ""),
+        namespace=head_texts.get(("object", "metadata", "namespace"), ""),
+        uid=head_texts.get(("object", "metadata", "uid"), ""),
+        resource_version=head_texts.get(("object", "metadata", "resourceVersion"), ""),
     )
-    return Skipped(type=told.get(("type",), ""), metadata=metadata, reason=reason)
+    return Skipped(type=head_texts.get(("type",), ""), metadata=metadata, reason=reason)
 
 
 class _Code(msgspec.Struct):

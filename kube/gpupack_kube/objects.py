@@ -179,8 +179,8 @@ class PodStatus(View, frozen=True):
     @property
     def shows_running(self) -> bool:
         """Whether the kubelet last reported some container as running."""
-        told = (*self.container_statuses, *self.init_container_statuses)
-        return any(each.state.running is not None for each in told)
+        statuses = (*self.container_statuses, *self.init_container_statuses)
+        return any(each.state.running is not None for each in statuses)
 
 
 class Pod(Object, frozen=True):

@@ -26,7 +26,7 @@ class BindRefused(SchedulingError):
     """Error: the ledger does not give this pod this node."""
 
 
-class AskMismatch(BindRefused):
+class RequestMismatch(BindRefused):
     """Error: the pod requests other GPUs than its worker's place has."""
 
 

@@ -31,13 +31,13 @@ def replicas_of_a_gpu(
         gpus: number of GPUs of this resource that the agent sees; 0 if it sees none.
     """
     base = resource.removesuffix(names.SHARED_SUFFIX)
-    told = _whole(labels.get(f"{base}.replicas", ""))
-    replicas = max(-(-number // max(gpus, 1)), 1) if told is None else told
+    labelled = _whole(labels.get(f"{base}.replicas", ""))
+    replicas = max(-(-number // max(gpus, 1)), 1) if labelled is None else labelled
     if base != resource:
         return replicas
-    told_how = labels.get(f"{base}.sharing-strategy")
+    strategy = labels.get(f"{base}.sharing-strategy")
     is_multiple = gpus > 0 and number % gpus == 0
-    is_shared = is_multiple if told_how is None else told_how in SHARED
+    is_shared = is_multiple if strategy is None else strategy in SHARED
     return replicas if is_shared and replicas > 1 else None
 
 

@@ -15,10 +15,10 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice, Phase
 from gpupack_crds.kinds import GpuNode
 from gpupack_kube import objects
-from gpupack_scheduling.asks.needs import is_extended
 from gpupack_scheduling.errors import InventoryInvalid
 from gpupack_scheduling.gpu_replicas import replicas_of_a_gpu
 from gpupack_scheduling.limits import MAX_GPU_MEMORY, MAX_GPUS, MAX_PODS, believed
+from gpupack_scheduling.requests.needs import is_extended
 
 ACCEPTANCE: Final = "acceptance"
 """Core's name for the resource of GPUs that only burn-ins get. Kubelets see the usual resource."""

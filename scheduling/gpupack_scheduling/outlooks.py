@@ -61,8 +61,8 @@ def read(status: DemandForecast) -> core.DemandForecast:
     Raises:
         InvalidSnapshot: a demand contains an invalid request.
     """
-    told = msgspec.to_builtins(status)
-    churn, demands = told.get("churnPercent", 0), list(told.get("demands", ()))
+    fields = msgspec.to_builtins(status)
+    churn, demands = fields.get("churnPercent", 0), list(fields.get("demands", ()))
     return core.load_forecast({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
 
 

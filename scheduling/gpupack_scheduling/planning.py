@@ -16,7 +16,6 @@ import gpupack_core as core
 from gpupack_core.queueing import Never, Wait, WaitReason, latest_start
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanRequest, PlanResponse
-from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.errors import QueueFull, RequestInvalid
 from gpupack_scheduling.ledger import claims
@@ -24,7 +23,8 @@ from gpupack_scheduling.ledger.claims import State, WorkerClaim
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.ask import GangAsk
+from gpupack_scheduling.queueing.request import GangRequest
+from gpupack_scheduling.requests import gang_request
 
 UNBOUNDED_GPUS: Final = 1e9
 """Threshold above which a quota counts as unlimited: its number is not exactly infinite."""
@@ -62,13 +62,13 @@ class Plan:
         if admitted:
             return self._response(admitted)
         preemption = self.admissions.preemption(ask.attempt)
-        refusal = _refusal(self.admissions.why(ask.attempt), self.admissions.now())
+        refusal = _refusal(self.admissions.explain(ask.attempt), self.admissions.now())
         if preemption is None:
             return refusal
         seconds = self.decisions.plan_hold_seconds
         return msgspec.structs.replace(refusal, preemption=preemption, expires_seconds=seconds)
 
-    def _submit(self, ask: GangAsk) -> PlanRefusal | None:
+    def _submit(self, ask: GangRequest) -> PlanRefusal | None:
         """Add the attempt to the queue; return the refusal if it cannot wait there now."""
         if self.admissions.is_too_early(ask.attempt):
             return PlanRefusal(reason=WaitReason.ADMISSION_PENDING, message=TOO_EARLY, queued=False)
@@ -90,10 +90,10 @@ class Plan:
         message = f"no places are held for {attempt}"
         return PlanRefusal(reason="PlacesTaken", message=message, queued=False)
 
-    def _ask(self, call: PlanRequest) -> GangAsk:
-        return GangAsk(
+    def _ask(self, call: PlanRequest) -> GangRequest:
+        return GangRequest(
             attempt=_attempt(call),
-            gang=gang_ask.gang(
+            gang=gang_request.gang(
                 call.spec,
                 call.pod_spec,
                 self.decisions.observed_resources,
@@ -111,7 +111,7 @@ class Plan:
             held_since=_moment(call.held_since) if call.held_since else None,
         )
 
-    def _stands(self, held: tuple[WorkerClaim, ...], ask: GangAsk) -> bool:
+    def _stands(self, held: tuple[WorkerClaim, ...], ask: GangRequest) -> bool:
         """Tell whether these places still fit the request: admission may change the pod."""
         gang = ask.gang
         if any(claim.state is State.WRITTEN for claim in held):

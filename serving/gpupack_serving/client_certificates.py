@@ -140,8 +140,8 @@ class ClientCertificates:
             return
         self._authority = authority
         self._served.replace_context()
-        told = "another" if authority else "none"
-        log.info("the cluster's client CA is %s from now on", told)
+        present = "another" if authority else "none"
+        log.info("the cluster's client CA is %s from now on", present)
 
     def user(self, shown: PeerCertificate) -> User:
         """Return the user of a certificate, by the API server's rules.
@@ -150,7 +150,7 @@ class ClientCertificates:
             Denied: the certificate is not valid now, or names no user.
         """
         if self._authorities.get(shown.context) != self._authority:
-            raise _unknown("the cluster's client CA has changed meanwhile; connect anew")
+            raise _unknown("the cluster's client CA has changed in the meantime; connect again")
         if len(shown.der) > MAX_BYTES:
             raise _unknown(f"the client certificate has more than {MAX_BYTES} bytes")
         try:

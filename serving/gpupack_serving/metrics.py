@@ -148,7 +148,7 @@ def _server(
 
 async def _serve(server: Server) -> None:
     await server.serve()
-    raise TaskEnded(f"nobody listens at port {server.config.port} for metrics any more")
+    raise TaskEnded(f"no server listens at port {server.config.port} for metrics any more")
 
 
 async def _until_listening(server: Server, serving: asyncio.Task[None]) -> None:

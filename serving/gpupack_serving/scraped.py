@@ -66,11 +66,11 @@ def _samples(line: str) -> Iterator[tuple[str, str, float]]:
         return
     for sample in (sample for family in families for sample in family.samples):
         uuid, value = sample.labels.get("UUID", ""), float(sample.value)
-        if uuid and not sample.labels.get(SLICE_LABEL) and _is_told(value):
+        if uuid and not sample.labels.get(SLICE_LABEL) and _is_present(value):
             yield sample.name, uuid, value
 
 
-def _is_told(value: float) -> bool:
+def _is_present(value: float) -> bool:
     if not math.isfinite(value) or value < 0:
         return False
     return not any(blank <= value <= blank + BLANK_KINDS for blank in BLANKS)

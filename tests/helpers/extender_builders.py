@@ -16,7 +16,6 @@ from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask
 from gpupack_scheduling.decisions import Decisions, Mode
 from gpupack_scheduling.errors import NotReady
 from gpupack_scheduling.ledger import claims
@@ -27,9 +26,10 @@ from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.planning import Plan
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.notifiers import Notifiers
 from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.turns import Turns
+from gpupack_scheduling.requests import pod_request
 
 MEMORY_MIB = 81559
 OBSERVED = "nvidia.com/gpu"
@@ -97,7 +97,7 @@ class World:
         self.admissions = Admissions(
             ledger,
             self.policies,
-            Hears(self.turns, self.gates),
+            Notifiers(self.turns, self.gates),
             quotas=self.quotas,
             now=lambda: self.now,
             decisions=self.decisions,
@@ -192,7 +192,7 @@ class World:
         return bound
 
     def reserve(self, asking, on):
-        return self.reserve_ask(pod_ask.of_watch(asking, self.observed), on)
+        return self.reserve_ask(pod_request.of_watch(asking, self.observed), on)
 
     def filter(self, asking, *, nodes=("a", "b")):
         return self.filter_call(called(asking), nodes=nodes)
@@ -207,10 +207,12 @@ class World:
 
     def filter_call(self, call, *, nodes=("a", "b")):
         """As kube-scheduler sends the pod."""
-        return self.filter_pod(pod_ask.of_call(call, self.observed), list(nodes))
+        return self.filter_pod(pod_request.of_call(call, self.observed), list(nodes))
 
     def prioritize(self, asking, *, nodes=("a", "b")):
-        scores = self.prioritize_pod(pod_ask.of_call(called(asking), self.observed), list(nodes))
+        scores = self.prioritize_pod(
+            pod_request.of_call(called(asking), self.observed), list(nodes)
+        )
         return {each.host: each.score for each in scores}
 
     def free(self, name):
@@ -411,7 +413,7 @@ def called(asking, **rules):
     """The pod as kube-scheduler sends it, with these rules about nodes."""
     built = msgspec.to_builtins(asking)
     built["spec"] |= rules
-    return msgspec.json.decode(msgspec.json.encode(built), type=pod_ask.CalledPod)
+    return msgspec.json.decode(msgspec.json.encode(built), type=pod_request.CalledPod)
 
 
 def _worker_of(job_name, attempt, index, uid=None):

@@ -39,7 +39,7 @@ from gpupack_kube.resources import NODES
 from gpupack_scheduling.errors import NotReady
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing.quotas import Shown
+from gpupack_scheduling.queueing.quotas import ObservedStore
 from gpupack_serving.certificate import ServedCertificate, ServerFiles
 from gpupack_serving.handshakes import Handshakes
 from gpupack_serving.peer_limits import ConnectionLimits
@@ -113,7 +113,7 @@ def build(settings: AccountsSettings, api: Api) -> AccountsApp:
         observed_resources=settings.observed_resources,
         acceptance=settings.acceptance,
     )
-    quotas = Shown[Any](lambda: None)
+    quotas = ObservedStore[Any](lambda: None)
 
     def cohort_of(namespace: str) -> str:
         quota = quotas.items.get((namespace, QUOTA_NAME))

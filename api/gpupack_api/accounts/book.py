@@ -29,11 +29,11 @@ from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.kinds import GpuNode
 from gpupack_crds.worker_pods import WorkerPod, pods_of, says_shared
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask, pod_resources
-from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger import claims as ledger_claims
 from gpupack_scheduling.ledger.workers import worker_of
+from gpupack_scheduling.requests import pod_request, pod_resources
+from gpupack_scheduling.requests.gpu_request import MILLI_PER_PERCENT
 
 _FIRST_NODE = re.compile(r"[^ ,]+")
 _KIND = re.compile("[A-Za-z][A-Za-z0-9]{0,62}")
@@ -226,8 +226,8 @@ class Book:
         try:
             if annotation is not None:
                 return self._inventory.held(node, devices.decode_devices(annotation))
-            if pod_ask.asks_for_gpus(pod.spec, self._observed):
-                tickets = pod_resources.tickets(pod.spec, self._observed)
+            if pod_request.requests_gpus(pod.spec, self._observed):
+                tickets = pod_resources.device_tokens(pod.spec, self._observed)
                 return self._inventory.unnamed(node, tickets)
         except (DevicesAnnotationInvalid, RequestInvalid):
             return ()

@@ -10,8 +10,8 @@ from gpupack_api.accounts.claim import Held
 from gpupack_core.accounting import charge_of_grant, model_label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
-from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
 from gpupack_scheduling.limits import MAX_GPUS
+from gpupack_scheduling.requests.gpu_request import MILLI_PER_PERCENT
 
 
 class Inventory:

@@ -19,7 +19,7 @@ from gpupack_core.queueing.reasons import NEXT_CYCLE
 from gpupack_kube import objects
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.planning import reason_of
-from gpupack_scheduling.queueing.ask import job_id, pod_id
+from gpupack_scheduling.queueing.request import job_id, pod_id
 from gpupack_scheduling.queueing.what_if import prepare_explain
 from gpupack_serving.user import User
 

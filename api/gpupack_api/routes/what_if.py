@@ -28,7 +28,7 @@ from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.planning import reason_of
-from gpupack_scheduling.queueing.ask import GangAsk
+from gpupack_scheduling.queueing.request import GangRequest
 from gpupack_scheduling.queueing.what_if import Answer, Changes, prepare_what_if
 from gpupack_serving.user import User
 
@@ -178,7 +178,7 @@ async def _require_visible(parts: Parts, user: User, asked: WhatIf) -> None:
             raise CallWrong(f"without_nodes[{number}]", name, "there is no such node with GPUs")
 
 
-async def _answered(parts: Parts, user: User, ask: GangAsk, asked: WhatIf) -> Answer:
+async def _answered(parts: Parts, user: User, ask: GangRequest, asked: WhatIf) -> Answer:
     model = parts.model
     changes = Changes(
         without_nodes=tuple(map(core.NodeName, asked.without_nodes)),
@@ -209,7 +209,7 @@ def _unasked(parts: Parts, why: Unaskable) -> Outcome:
     )
 
 
-async def _outcome(parts: Parts, user: User, ask: GangAsk, found: Answer) -> Outcome:
+async def _outcome(parts: Parts, user: User, ask: GangRequest, found: Answer) -> Outcome:
     wait = found.wait
     if wait is None:
         named, hidden = await named_and_hidden(parts, user, ask.namespace, found.stopped)

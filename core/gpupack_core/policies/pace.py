@@ -31,7 +31,7 @@ class Pace(Policy):
     """Policy `pace`."""
 
     name = "pace"
-    quickest = True
+    prefers_fastest = True
 
     def __init__(self) -> None:
         self._scores = RowMemo(np.int64)

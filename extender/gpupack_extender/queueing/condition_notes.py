@@ -17,7 +17,7 @@ from gpupack_kube.client import Api
 from gpupack_kube.events import About, EventWriter, Said
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing.conditions import Called, Kind, Note
+from gpupack_scheduling.queueing.conditions import Kind, Note, ReportedPod
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ AGAIN_SECONDS: Final = 60.0
 """Interval for one pod: the watch soon shows a write, and a pod that refuses it is left alone."""
 
 
-class ConditionNotes:
+class ConditionWriter:
     """Task that writes the conditions of one kind.
 
     Args:
@@ -74,7 +74,7 @@ class ConditionNotes:
             uid: at for uid, at in self._written_at.items() if now - at < AGAIN_SECONDS
         }
         called = self._kind.called(self._ledger)
-        news: list[Note | Called] = [
+        news: list[Note | ReportedPod] = [
             note for uid, note in wanted.items() if not _says(called.get(uid), note)
         ]
         news += [each for uid, each in called.items() if uid not in wanted]
@@ -90,7 +90,7 @@ class ConditionNotes:
             said = Said("Warning", note.reason, f"{note.text}{note.advice}")
             await self._events.write(About("v1", "Pod", about), said)
 
-    async def _end(self, called: Called) -> None:
+    async def _end(self, called: ReportedPod) -> None:
         await self._write(called.pod, "False", called.over.reason, called.over.text)
 
     async def _write(self, pod: objects.ObjectMeta, status: str, reason: str, text: str) -> bool:
@@ -122,6 +122,6 @@ class ConditionNotes:
         return True
 
 
-def _says(called: Called | None, note: Note) -> bool:
+def _says(called: ReportedPod | None, note: Note) -> bool:
     """Tell whether the pod's condition says so already."""
     return called is not None and called.reason in {"", note.reason}

@@ -45,7 +45,7 @@ class Evictions:
         self._api, self._wanted, self._events, self._decides = api, wanted, events, decides
         self._asked: dict[str, float] = {}
         """Times of the last request by UID, in monotonic seconds."""
-        self._told: dict[str, str] = {}
+        self._notified: dict[str, str] = {}
         """Last event of each pod, by UID."""
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class Evictions:
         wanted = {each.uid: each for each in self._wanted()}
         now = time.monotonic()
         self._asked = {uid: at for uid, at in self._asked.items() if uid in wanted}
-        self._told = {uid: note for uid, note in self._told.items() if uid in wanted}
+        self._notified = {uid: note for uid, note in self._notified.items() if uid in wanted}
         for uid, eviction in wanted.items():
             is_due = now - self._asked.get(uid, -AGAIN_SECONDS) >= AGAIN_SECONDS
             if is_due and self._decides() and any(each.uid == uid for each in self._wanted()):
@@ -88,8 +88,8 @@ class Evictions:
 
     async def _tell(self, pod: Eviction, note: str) -> None:
         """Write an event, unless it repeats the pod's last one."""
-        if self._told.get(pod.uid) == note:
+        if self._notified.get(pod.uid) == note:
             return
-        self._told[pod.uid] = note
+        self._notified[pod.uid] = note
         meta = objects.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
         await self._events.write(About("v1", "Pod", meta), Said("Normal", pod.reason, note))

@@ -25,7 +25,7 @@ from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduling.ledger.ledger import Ledger, Outcome
 from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing import gate, let_in
+from gpupack_scheduling.queueing import admitted_pods, gate
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +78,13 @@ class Gates:
 
     def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
         """Record the pod's victims in its annotation; None: it has none any more."""
-        told = None if preemption is None else gate.text_of(preemption)
+        text = None if preemption is None else gate.text_of(preemption)
         self._want(
             _Write(
                 pod,
                 None,
-                lambda shown: gate.recording(shown, told),
-                lambda shown: gate.recorded(shown) == told,
+                lambda shown: gate.recording(shown, text),
+                lambda shown: gate.recorded(shown) == text,
             )
         )
 
@@ -172,7 +172,7 @@ class Gates:
         claim = self._ledger.claims.pods.get(write.pod.metadata.uid)
         if claim is None or claim.allocation != write.place:
             return False
-        self._ledger.renew(claim, seconds=let_in.SECONDS)
+        self._ledger.renew(claim, seconds=admitted_pods.SECONDS)
         return True
 
     def _give_back(self, write: _Write) -> None:

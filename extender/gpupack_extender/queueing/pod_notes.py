@@ -62,7 +62,7 @@ class PodNotes:
         Their reason then ends in a moment, and a write would conflict with the one that opens the
         gate.
         """
-        if self._admissions.lets_in:
+        if self._admissions.admits_pods:
             return
         for uid in self._pods.gated.keys() - self._after.keys():
             self._later(self._pods.gated[uid], now, FIRST_SECONDS)
@@ -95,7 +95,7 @@ class PodNotes:
 
     async def _tell(self, pod: objects.Pod) -> None:
         namespace, name = pod.key
-        text = self._admissions.why_pod(pod)
+        text = self._admissions.explain_pod(pod)
         if not text or text == _shown(pod):
             return
         condition = {

@@ -43,7 +43,7 @@ class QueueRunner:
         self._changed = asyncio.Event()
         self._leads = False
         self._forgot_at = 0.0
-        ledger.changes.told = quotas.told = self._changed.set
+        ledger.changes.on_change = quotas.on_change = self._changed.set
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -66,8 +66,8 @@ class QueueRunner:
         try:
             self._step()
         except core.LedgerConflict:
-            log.exception("the queue begins anew")
-            self._admissions.begin_anew()
+            log.exception("the queue restarts")
+            self._admissions.restart()
 
     def _step(self) -> None:
         self._follow_leadership()

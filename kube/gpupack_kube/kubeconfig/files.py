@@ -117,7 +117,7 @@ def _once(path: Path, kind: str, entries: list[tuple[str, T]]) -> dict[str, T]:
 
 def _cluster(cluster: Cluster, folder: Path) -> Cluster:
     return msgspec.structs.replace(
-        cluster, certificate_authority=_beside(folder, cluster.certificate_authority)
+        cluster, certificate_authority=_relative_to(folder, cluster.certificate_authority)
     )
 
 
@@ -128,12 +128,12 @@ def _user(user: User, folder: Path) -> User:
         command = msgspec.structs.replace(command, command=str(folder / command.command))
     return msgspec.structs.replace(
         user,
-        client_certificate=_beside(folder, user.client_certificate),
-        client_key=_beside(folder, user.client_key),
-        token_file=_beside(folder, user.token_file),
+        client_certificate=_relative_to(folder, user.client_certificate),
+        client_key=_relative_to(folder, user.client_key),
+        token_file=_relative_to(folder, user.token_file),
         exec=command,
     )
 
 
-def _beside(folder: Path, path: str | None) -> str | None:
+def _relative_to(folder: Path, path: str | None) -> str | None:
     return str(folder / path) if path else path

@@ -147,7 +147,7 @@ def _made(
     signed = sign_in.of_user(
         user,
         environ=environ,
-        cluster=_told_to_commands(server, cluster, authority),
+        cluster=_exec_cluster(server, cluster, authority),
         id_token=lambda: _id_token(environ, chosen.user),
     )
     if secure and signed == SignIn():
@@ -196,7 +196,7 @@ def _authority(cluster: Cluster) -> bytes | Path:
     return Path(cluster.certificate_authority) if cluster.certificate_authority else b""
 
 
-def _told_to_commands(server: str, cluster: Cluster, authority: bytes | Path) -> dict[str, Any]:
+def _exec_cluster(server: str, cluster: Cluster, authority: bytes | Path) -> dict[str, Any]:
     """Return the data about the cluster for a credential command; raises KubeconfigUnreadable."""
     try:
         trusted = authority.read_bytes() if isinstance(authority, Path) else authority

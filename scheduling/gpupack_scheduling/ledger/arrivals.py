@@ -4,7 +4,7 @@
 from collections.abc import Collection
 
 import gpupack_core as core
-from gpupack_scheduling.asks.pod_ask import PodAsk
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 
 class Arrivals:
@@ -18,7 +18,7 @@ class Arrivals:
         self._learner = learner
         self._asked: dict[str, core.Request] = {}
 
-    def seen(self, ask: PodAsk) -> None:
+    def seen(self, ask: PodRequest) -> None:
         """Report a pod that requests GPUs, pending or bound.
 
         A request that cannot be served teaches nothing; filter reports the reason to its owner.

@@ -29,14 +29,14 @@ from gpupack_scheduling.inventory import ACCEPTANCE
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.changes import Changes
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State, WorkerClaim
-from gpupack_scheduling.ledger.lingering import Lingering
-from gpupack_scheduling.ledger.tickets import TicketReservations
+from gpupack_scheduling.ledger.terminating import TerminatingHolder
+from gpupack_scheduling.ledger.token_reservations import TokenReservations
 from gpupack_scheduling.ledger.workers import (
     AttemptKey,
     WorkerKey,
-    is_lingering,
-    lingering_holder,
+    is_terminating,
     pod_holder,
+    terminating_holder,
 )
 
 log = logging.getLogger(__name__)
@@ -62,13 +62,13 @@ class ClaimTable:
         self.changes = changes
         self.workers: dict[WorkerKey, WorkerClaim] = {}
         self.pods: dict[str, PodClaim] = {}
-        self.lingering: dict[core.NodeName, Mapping[str, Lingering]] = {}
+        self.lingering: dict[core.NodeName, Mapping[str, TerminatingHolder]] = {}
         """Lingering pods by node and pod UID."""
         self.contradictions = 0
         """Number of times the API showed a device claimed beyond its capacity."""
         self._workers_with_deadline: set[WorkerKey] = set()
         self._pods_with_deadline: set[str] = set()
-        self._reservations = TicketReservations(cluster)
+        self._reservations = TokenReservations(cluster)
         self._of_job: dict[str, set[WorkerKey]] = defaultdict(set)
         self._sharing: dict[WorkerKey, set[WorkerKey]] = defaultdict(set)
         """All workers of a pod, by the pod's first worker."""
@@ -128,9 +128,9 @@ class ClaimTable:
         """Return the workers of an attempt for which a pod has a claim; read-only."""
         return self._served.get(attempt, ())
 
-    def lingerer(self, node: core.NodeName, uid: str) -> Lingering | None:
+    def terminating_holder(self, node: core.NodeName, uid: str) -> TerminatingHolder | None:
         """Return the pod that lingers there, unless a pod's claim covers it."""
-        booked = self.cluster.placement_of(lingering_holder(node, uid)) is not None
+        booked = self.cluster.placement_of(terminating_holder(node, uid)) is not None
         return self.lingering.get(node, {}).get(uid) if booked else None
 
     def see_all(self) -> None:
@@ -144,7 +144,7 @@ class ClaimTable:
                 self.changes.pod(claim.uid)
         for node, holders in self.lingering.items():
             for uid in holders:
-                self.changes.lingers(node, uid)
+                self.changes.add_terminating(node, uid)
 
     def places_of(self, attempt: AttemptKey) -> dict[WorkerKey, Allocation]:
         """Return the places of an attempt's workers by their own claims, without those of pods."""
@@ -213,7 +213,7 @@ class ClaimTable:
             _mark(self._workers_with_deadline, claim.worker, deadline=claim.deadline)
             self._of_job[claim.worker.attempt.job_uid].add(claim.worker)
             changed |= dict.fromkeys((claim.worker, claim.pod))
-        self._book_workers(changed)
+        self._hold_workers(changed)
         for attempt in dict.fromkeys(worker.attempt for worker in changed):
             self.changes.attempt(attempt)
 
@@ -237,14 +237,14 @@ class ClaimTable:
         if claim.worker:
             self._serving[claim.worker].add(claim.uid)
             self._served[claim.worker.attempt].add(claim.worker)
-            self._book_workers((claim.worker,))
+            self._hold_workers((claim.worker,))
             self.changes.attempt(claim.worker.attempt)
         else:
             self.changes.pod(claim.uid)
-        self._book(pod_holder(claim.uid), claim.allocation)
-        self._book_lingering(claim.allocation.node, claim.uid)
+        self._hold(pod_holder(claim.uid), claim.allocation)
+        self._hold_terminating(claim.allocation.node, claim.uid)
         if before and before.allocation.node != claim.allocation.node:
-            self._book_lingering(before.allocation.node, claim.uid)
+            self._hold_terminating(before.allocation.node, claim.uid)
 
     def drop_pod(self, uid: str) -> None:
         """End a pod's claim. Its worker's claim, if there is one, counts again."""
@@ -252,8 +252,8 @@ class ClaimTable:
         if claim is None:
             return
         self._pods_with_deadline.discard(uid)
-        self._book(pod_holder(uid), None)
-        self._book_lingering(claim.allocation.node, uid)
+        self._hold(pod_holder(uid), None)
+        self._hold_terminating(claim.allocation.node, uid)
         if claim.worker:
             self._leave(uid, claim.worker)
         else:
@@ -264,13 +264,15 @@ class ClaimTable:
         self._reservations.recompute(name)
         self.changes.node(name)
 
-    def lingering_on(self, node: core.NodeName, holders: Mapping[str, Lingering]) -> None:
+    def set_terminating_on(
+        self, node: core.NodeName, holders: Mapping[str, TerminatingHolder]
+    ) -> None:
         """Replace the lingering pods of a node by these, by UID."""
         before = self.lingering.pop(node, {})
         if holders:
             self.lingering[node] = holders
         for uid in sorted(before.keys() | holders.keys()):
-            self._book_lingering(node, uid)
+            self._hold_terminating(node, uid)
 
     def allocation(self, placement: core.Placement) -> Allocation:
         """Return what a decision of core holds: of observed GPUs only their number."""
@@ -308,7 +310,7 @@ class ClaimTable:
         )
 
     def _tickets_obstacle(self, allocation: Allocation, node: core.Node) -> str:
-        for resource in allocation.tickets:
+        for resource in allocation.tokens:
             there = sum(device.resource == resource for device in node.devices)
             if not there:
                 return f"node {node.name} does not hand out {resource}"
@@ -352,7 +354,7 @@ class ClaimTable:
         self, node: core.NodeName, device: core.Device, *, with_lingering: bool = True
     ) -> bool:
         holders = self.cluster.holders_of(node=node, uuid=device.uuid)
-        counted = [each for each in holders if with_lingering or not is_lingering(each)]
+        counted = [each for each in holders if with_lingering or not is_terminating(each)]
         grants = list(self._grants_of(counted, device.uuid))
         return len(grants) > 1 and (
             sum(grant.milli for grant in grants) > core.WHOLE_GPU
@@ -371,10 +373,10 @@ class ClaimTable:
         _discard(self._serving, worker, uid)
         if worker not in self._serving:
             _discard(self._served, worker.attempt, worker)
-        self._book_workers((worker,))
+        self._hold_workers((worker,))
         self.changes.attempt(worker.attempt)
 
-    def _book_workers(self, changed: Iterable[WorkerKey]) -> None:
+    def _hold_workers(self, changed: Iterable[WorkerKey]) -> None:
         """Hold the uncovered places of these workers, and of those that share their pods."""
         listed = tuple(changed)
         covered: set[WorkerKey] = set()
@@ -387,7 +389,7 @@ class ClaimTable:
         for worker in found:
             claim = self.workers.get(worker)
             counted = claim is not None and worker not in covered
-            self._book(worker.holder, claim.allocation if claim and counted else None)
+            self._hold(worker.holder, claim.allocation if claim and counted else None)
 
     def _is_covered(self, first: WorkerKey, held: Sequence[WorkerClaim]) -> bool:
         pods = self.pods_of(first)
@@ -396,16 +398,16 @@ class ClaimTable:
         place = claims.together([each.allocation for each in held])
         return any(_covers(pod.allocation, place) for pod in pods)
 
-    def _book_lingering(self, node: core.NodeName, uid: str) -> None:
+    def _hold_terminating(self, node: core.NodeName, uid: str) -> None:
         lingers = self.lingering.get(node, {}).get(uid)
         placement = lingers.placement if lingers else None
         pod = self.pods.get(uid)
         counted = placement is not None and not (pod and _names_all(pod.placement, placement))
         allocation = Allocation(placement) if placement and counted else None
-        self._book(lingering_holder(node, uid), allocation)
-        self.changes.lingers(node, uid)
+        self._hold(terminating_holder(node, uid), allocation)
+        self.changes.add_terminating(node, uid)
 
-    def _book(self, holder: core.Holder, allocation: Allocation | None) -> None:
+    def _hold(self, holder: core.Holder, allocation: Allocation | None) -> None:
         """Change what a holder holds into exactly this place."""
         held, wanted = (
             self.cluster.placement_of(holder),
@@ -415,7 +417,7 @@ class ClaimTable:
             if held is not None:
                 self.cluster.give_back(holder)
                 self._reservations.recompute(held.node)
-                self.changes.given_back(held.node)
+                self.changes.add_released(held.node)
             if wanted is not None:
                 self.cluster.adopt(holder, wanted)
                 self._reservations.recompute(wanted.node)
@@ -427,7 +429,7 @@ def _covers(pod: Allocation, worker: Allocation) -> bool:
     return (
         pod.node == worker.node
         and set(pod.placement.devices) == set(worker.placement.devices)
-        and all(pod.tickets.get(name, 0) >= number for name, number in worker.tickets.items())
+        and all(pod.tokens.get(name, 0) >= number for name, number in worker.tokens.items())
     )
 
 

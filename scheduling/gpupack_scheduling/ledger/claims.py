@@ -11,13 +11,13 @@ import msgspec
 
 import gpupack_core as core
 from gpupack_crds import devices
-from gpupack_scheduling.asks import sharing
-from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
-from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger.workers import WorkerKey
 from gpupack_scheduling.limits import believed_on_gpu
+from gpupack_scheduling.requests import sharing
+from gpupack_scheduling.requests.gpu_request import MILLI_PER_PERCENT
+from gpupack_scheduling.requests.needs import Needs
 
-Tickets = Mapping[str, int]
+DeviceTokens = Mapping[str, int]
 
 
 class State(enum.StrEnum):
@@ -53,7 +53,7 @@ class Allocation:
     """
 
     placement: core.Placement
-    tickets: Tickets = dataclasses.field(default_factory=dict)
+    tokens: DeviceTokens = dataclasses.field(default_factory=dict)
 
     @property
     def node(self) -> core.NodeName:
@@ -128,7 +128,7 @@ def together(parts: Sequence[Allocation]) -> Allocation:
     extended, tickets = Counter[str](), Counter[str]()
     for part in parts:
         extended.update(dict(part.placement.extended))
-        tickets.update(part.tickets)
+        tickets.update(part.tokens)
     placement = core.Placement(
         placed[0].node,
         tuple(grant for each in placed for grant in each.devices),

@@ -11,7 +11,7 @@ import msgspec
 
 from gpupack_crds import names
 from gpupack_kube import objects
-from gpupack_scheduling.asks.node_rules import RawRules
+from gpupack_scheduling.requests.node_rules import RawRules
 
 MAX_BYTES: Final = 2048
 """Maximum size of rules about nodes, as JSON. All pending pods keep theirs. A pod with longer rules

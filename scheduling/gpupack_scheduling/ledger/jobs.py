@@ -8,14 +8,14 @@ from typing import Final
 from gpupack_crds.gang_memory import has_gang_memory
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_crds.worker_pods import WorkerPod, pods_of
-from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claim_table import ClaimTable
 from gpupack_scheduling.ledger.claims import Allocation, State, WorkerClaim
 from gpupack_scheduling.ledger.placed_job import PlacedAttempt, PlacedJob, PlacedPreemption
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduling.requests.needs import NO_NEEDS, Needs
 
-ATTEMPTS_TOLD: Final = 4
+MAX_ATTEMPTS_REPORTED: Final = 4
 """Number of attempts kept per job. Every change is seen, so more matter only after a start."""
 
 
@@ -52,7 +52,7 @@ class ShownJob:
     priority: int
     preemption: PlacedPreemption | None
     attempts: tuple[PlacedAttempt, ...]
-    tickets: dict[str, int]
+    tokens: dict[str, int]
     needs: Needs = NO_NEEDS
     movable: PlacedJob | None = None
     growing: PlacedJob | None = None
@@ -84,7 +84,7 @@ class Jobs:
         shown = self._shown.get(attempt.job_uid)
         return shown is not None and shown.attempt.number >= attempt.number
 
-    def is_behind(self, attempt: AttemptKey) -> bool:
+    def lags_behind(self, attempt: AttemptKey) -> bool:
         """Tell whether the watch has yet to show that the attempt before this one has ended."""
         shown = self._shown.get(attempt.job_uid)
         if shown is None or shown.attempt.number >= attempt.number:
@@ -109,9 +109,9 @@ class Jobs:
         for worker in self._claims.workers_of(attempt.job_uid):
             was_written = self._claims.workers[worker].state is State.WRITTEN
             is_superseded = worker.attempt.number <= attempt.number
-            comes_beside = bool(written) and worker.attempt == attempt
-            comes_beside = comes_beside and worker.index >= job.spec.least
-            if worker not in written and (was_written or (is_superseded and not comes_beside)):
+            is_extra = bool(written) and worker.attempt == attempt
+            is_extra = is_extra and worker.index >= job.spec.least
+            if worker not in written and (was_written or (is_superseded and not is_extra)):
                 dropped.append(worker)
         held = self._claims.workers
         put = [claim for claim in written.values() if held.get(claim.worker) != claim]
@@ -189,8 +189,8 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         ends_at=job.ends_at,
         priority=job.status.priority,
         preemption=job.status.preemption,
-        attempts=job.status.attempts[-ATTEMPTS_TOLD:],
-        tickets=job.tickets,
+        attempts=job.status.attempts[-MAX_ATTEMPTS_REPORTED:],
+        tokens=job.tickets,
         needs=job.needs if job.status.preemption is not None else NO_NEEDS,
         movable=job if job.may_move else None,
         growing=job if job.may_grow else None,

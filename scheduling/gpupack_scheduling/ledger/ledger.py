@@ -8,7 +8,6 @@ from typing import Final
 
 import gpupack_core as core
 from gpupack_crds.acceptance import Acceptance
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.ledger.arrivals import Arrivals
 from gpupack_scheduling.ledger.changes import Changes
 from gpupack_scheduling.ledger.claim_table import ClaimTable
@@ -17,14 +16,15 @@ from gpupack_scheduling.ledger.jobs import Jobs
 from gpupack_scheduling.ledger.nodes import NodeStores
 from gpupack_scheduling.ledger.pods import Pods
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 Clock = Callable[[], float]
 """A clock of monotonic seconds."""
 
-ASK_AGAIN_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 5.0
 """Delay until an overdue plan is read again, if the last read did not end it."""
 
-UNTOLD: Final = "untold"
+UNREPORTED: Final = "untold"
 """A place's version until a component that can write the place learns of it."""
 
 TIE_SEED: Final = 0
@@ -95,10 +95,10 @@ class Ledger:
 
     def simulated(self, node: str) -> frozenset[str]:
         """Return the UUIDs of a node's GPUs that do not exist."""
-        told = self.gpus.items.get(node)
+        gpus = self.gpus.items.get(node)
         return (
-            frozenset(each.uuid for each in told.status.devices if each.simulated)
-            if told
+            frozenset(each.uuid for each in gpus.status.devices if each.simulated)
+            if gpus
             else frozenset()
         )
 
@@ -137,7 +137,9 @@ class Ledger:
             )
             self.claims.put_worker(claim)
 
-    def hold_beside(self, worker: WorkerKey, placement: core.Placement, *, seconds: float) -> None:
+    def hold_extra_worker(
+        self, worker: WorkerKey, placement: core.Placement, *, seconds: float
+    ) -> None:
         """Hold a place for one more worker of an attempt that is planned or written.
 
         The place gets the deadline and version of the attempt's unwritten places. If there are
@@ -145,14 +147,14 @@ class Ledger:
         of it yet.
         """
         now = self._clock()
-        beside = next(iter(self._unwritten(worker.attempt)), None)
+        of_attempt = next(iter(self._unwritten(worker.attempt)), None)
         claim = WorkerClaim(
             worker=worker,
             allocation=self.claims.allocation(placement),
             state=State.PLANNED,
-            since=beside.since if beside else now,
-            deadline=beside.deadline if beside else now + seconds,
-            version=beside.version if beside else UNTOLD,
+            since=of_attempt.since if of_attempt else now,
+            deadline=of_attempt.deadline if of_attempt else now + seconds,
+            version=of_attempt.version if of_attempt else UNREPORTED,
         )
         self.claims.put_worker(claim)
 
@@ -179,7 +181,7 @@ class Ledger:
         """
         if self._unwritten(plan[0].worker.attempt) != plan:
             return
-        later = self._clock() + ASK_AGAIN_SECONDS
+        later = self._clock() + RETRY_SECONDS
         for claim in plan:
             if outcome is Outcome.NOT_LANDED:
                 self.claims.drop_worker(claim.worker)
@@ -202,11 +204,11 @@ class Ledger:
             if self.claims.obstacle(claim.allocation, may_be_left=True):
                 self.claims.drop_worker(claim.worker)
 
-    def assume(self, ask: PodAsk, placement: core.Placement, *, seconds: float) -> PodClaim:
+    def assume(self, ask: PodRequest, placement: core.Placement, *, seconds: float) -> PodClaim:
         """Hold a place for a pod until its bind comes, or for `seconds`."""
         return self.hold(ask, self.claims.allocation(placement), seconds=seconds)
 
-    def hold(self, ask: PodAsk, allocation: Allocation, *, seconds: float) -> PodClaim:
+    def hold(self, ask: PodRequest, allocation: Allocation, *, seconds: float) -> PodClaim:
         """Hold the place of an earlier decision until its bind comes, or for `seconds`."""
         claim = self._claim(ask, allocation, State.ASSUMED)
         held = dataclasses.replace(claim, deadline=self._clock() + seconds)
@@ -223,7 +225,7 @@ class Ledger:
         if claim.state is State.ASSUMED:
             self.claims.drop_pod(claim.uid)
 
-    def start_bind(self, ask: PodAsk, allocation: Allocation) -> PodClaim:
+    def start_bind(self, ask: PodRequest, allocation: Allocation) -> PodClaim:
         """Hold a place while its Binding is being sent."""
         before = self.claims.pods.get(ask.uid)
         claim = dataclasses.replace(
@@ -270,7 +272,7 @@ class Ledger:
         )
         self.claims.put_pod(moved)
 
-    def _claim(self, ask: PodAsk, allocation: Allocation, state: State) -> PodClaim:
+    def _claim(self, ask: PodRequest, allocation: Allocation, state: State) -> PodClaim:
         return PodClaim(
             uid=ask.uid,
             namespace=ask.namespace,

@@ -28,10 +28,10 @@ from gpupack_kube import objects
 from gpupack_scheduling.errors import DuplicateGpus, InventoryInvalid
 from gpupack_scheduling.inventory import core_node
 from gpupack_scheduling.ledger.claim_table import ClaimTable
-from gpupack_scheduling.ledger.lingering import lingering
 from gpupack_scheduling.ledger.listings import Listings
-from gpupack_scheduling.ledger.silences import Silences
-from gpupack_scheduling.ledger.workers import is_lingering
+from gpupack_scheduling.ledger.silent_nodes import SilentNodes
+from gpupack_scheduling.ledger.terminating import terminating_holders
+from gpupack_scheduling.ledger.workers import is_terminating
 from gpupack_scheduling.speeds import Speeds
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class NodeStores:
         self._cluster, self._acceptance = cluster, acceptance
         self._claims = table
         self._observed = observed_resources
-        self._silences = Silences(clock)
+        self._silences = SilentNodes(clock)
         self.rejected: dict[str, InventoryInvalid] = {}
         """Nodes that get no work, and why."""
         self._listings = Listings()
@@ -113,7 +113,9 @@ class NodeStores:
             self._listings.put(name, gpus)
             self._see_maintenance(name, gpus)
             self._see_failures(core.NodeName(name), gpus)
-            self._claims.lingering_on(core.NodeName(name), lingering(gpus) if gpus else {})
+            self._claims.set_terminating_on(
+                core.NodeName(name), terminating_holders(gpus) if gpus else {}
+            )
         self._join([*names, *sorted(faster.difference(names))])
 
     def _see_maintenance(self, name: str, gpus: GpuNode | None) -> None:
@@ -164,19 +166,19 @@ class NodeStores:
     def _require_undisputed(self, name: str) -> None:
         """Require that the node's GPUs are on no other node; a node without a say gives way."""
         for rival, uuids in self._listings.rivals(name).items():
-            if self._has_say(name) and not self._has_say(rival):
+            if self._is_counted(name) and not self._is_counted(rival):
                 if rival in self._cluster:
                     self._reject(rival, _disputed(uuids, rival=name))
-            elif not self._is_home(name, uuids, rival=rival):
+            elif not self._is_on_own_node(name, uuids, rival=rival):
                 raise _disputed(uuids, rival=rival)
 
-    def _has_say(self, name: str) -> bool:
+    def _is_counted(self, name: str) -> bool:
         """Tell whether the list in a GPUNode still counts against other nodes."""
         node, gpus = self.nodes.items.get(name), self.gpus.items.get(name)
         is_there = node is not None and gpus is not None and gpus.is_of(node)
         return is_there and not self._silences.is_long(name)
 
-    def _is_home(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
+    def _is_on_own_node(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
         """Tell whether GPUs that both nodes list are on this node and not on the other."""
         homes = {self._cluster.node_of_device(core.DeviceUuid(uuid)) for uuid in uuids}
         if homes & {name, rival}:
@@ -189,7 +191,7 @@ class NodeStores:
             self._cluster.holders_of(node=core.NodeName(name), uuid=core.DeviceUuid(uuid))
             for uuid in uuids
         )
-        return any(not is_lingering(holder) for holders in held for holder in holders)
+        return any(not is_terminating(holder) for holders in held for holder in holders)
 
     def _set(self, node: core.Node) -> None:
         if self._cluster.node(node.name) != node:

@@ -16,10 +16,10 @@ from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.placement import NodePlacement
 from gpupack_kube import objects
 from gpupack_kube.resources import Resource
-from gpupack_scheduling.asks import pod_resources
-from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
-from gpupack_scheduling.asks.node_rules import MAX_BYTES, NodeRules
 from gpupack_scheduling.errors import RequestInvalid
+from gpupack_scheduling.requests import pod_resources
+from gpupack_scheduling.requests.needs import NO_NEEDS, Needs
+from gpupack_scheduling.requests.node_rules import MAX_BYTES, NodeRules
 
 _LONGEST_SECONDS: Final = 31_536_000.0
 """One year, as in the CRD."""

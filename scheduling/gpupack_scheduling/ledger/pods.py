@@ -24,9 +24,6 @@ from typing import Final
 from gpupack_crds import devices, names
 from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask, pod_resources
-from gpupack_scheduling.asks.needs import NO_NEEDS, Needs
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.arrivals import Arrivals
@@ -34,6 +31,9 @@ from gpupack_scheduling.ledger.claim_table import ClaimTable
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduling.ledger.gated_pod import bounded, is_gated
 from gpupack_scheduling.ledger.workers import worker_of
+from gpupack_scheduling.requests import pod_request, pod_resources
+from gpupack_scheduling.requests.needs import NO_NEEDS, Needs
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +74,12 @@ class Pods:
         did."""
         self.let_in: dict[str, objects.Pod] = {}
         """Pods that a queue has admitted and that are not bound yet, by UID."""
-        self._waiting: dict[str, PodAsk] = {}
+        self._waiting: dict[str, PodRequest] = {}
         self._seen_at: dict[str, float] = {}
         self._gone: set[str] = set()
         """UIDs of pods that a read found gone, until the watch shows it."""
 
-    def waiting(self, uid: str) -> PodAsk | None:
+    def waiting(self, uid: str) -> PodRequest | None:
         """Return the request of a pod that is not bound yet."""
         return self._waiting.get(uid)
 
@@ -98,13 +98,13 @@ class Pods:
         if pod.finished:
             self._forget(pod.metadata.uid)
             if pod.status.shows_running:
-                self._see_given_up(pod.metadata.uid)
+                self._hold_finished(pod.metadata.uid)
             else:
                 self._claims.drop_pod(pod.metadata.uid)
             return
         ask = None
-        if pod_ask.asks_for_gpus(pod.spec, self._observed):
-            ask = pod_ask.of_watch(pod, self._observed, max_priority=self._max_priority)
+        if pod_request.requests_gpus(pod.spec, self._observed):
+            ask = pod_request.of_watch(pod, self._observed, max_priority=self._max_priority)
             self._arrivals.seen(ask)
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
@@ -202,7 +202,7 @@ class Pods:
         if claim is None or claim.state is not State.FINISHED:
             self._claims.drop_pod(uid)
 
-    def _see_given_up(self, uid: str) -> None:
+    def _hold_finished(self, uid: str) -> None:
         """Hold the GPUs of a finished pod whose containers may still run."""
         claim = self._claims.pods.get(uid)
         if claim and claim.state is not State.FINISHED:
@@ -222,7 +222,7 @@ class Pods:
             ),
             state=State.BOUND,
             worker=worker_of(pod),
-            priority=pod_ask.queue_priority(pod.spec, self._max_priority),
+            priority=pod_request.queue_priority(pod.spec, self._max_priority),
             created=_moment(pod.metadata.creation_timestamp) or 0.0,
             begun=_moment(pod.status.start_time),
             leaves=pod.metadata.deletion_timestamp is not None,
@@ -233,9 +233,9 @@ class Pods:
             self._claims.report_overbooked(claim.placement, of=name)
 
     def _see_notes(self, pod: objects.Pod) -> None:
-        uid, told = pod.metadata.uid, pod.status.conditions
+        uid, conditions = pod.metadata.uid, pod.status.conditions
         wanted = pod.metadata.annotations.get(names.RECLAIM_ANNOTATION) == "true"
-        true = {condition.type for condition in told if condition.status == "True"}
+        true = {condition.type for condition in conditions if condition.status == "True"}
         for is_so, uids in (
             (wanted, self.reclaimable),
             (names.IDLE_CONDITION in true, self.called_idle),
@@ -253,10 +253,10 @@ class Pods:
 
     def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> dict[str, int]:
         """Return what the kubelet counts for the pod beyond the devices of its annotation."""
-        if not pod_ask.asks_for_gpus(pod.spec, self._observed):
+        if not pod_request.requests_gpus(pod.spec, self._observed):
             return {}
         try:
-            counted = pod_resources.tickets(pod.spec, self._observed)
+            counted = pod_resources.device_tokens(pod.spec, self._observed)
         except RequestInvalid as error:
             self._complain(pod, f"is counted without GPUs: {error}")
             return {}

@@ -34,14 +34,18 @@ class WatchedPod(objects.Pod, frozen=True):
         spec: objects.PodSpec = self.spec
         if isinstance(spec, RawPodSpec):
             msgspec.structs.force_setattr(self, "spec", spec.reduced())
-        told = self.metadata
+        metadata = self.metadata
         kept = msgspec.structs.replace(
-            told,
-            labels={name: told.labels[name] for name in _LABELS if name in told.labels},
+            metadata,
+            labels={name: metadata.labels[name] for name in _LABELS if name in metadata.labels},
             annotations={
-                name: told.annotations[name] for name in _ANNOTATIONS if name in told.annotations
+                name: metadata.annotations[name]
+                for name in _ANNOTATIONS
+                if name in metadata.annotations
             },
-            owner_references=tuple(owner for owner in told.owner_references if owner.controller),
+            owner_references=tuple(
+                owner for owner in metadata.owner_references if owner.controller
+            ),
         )
         msgspec.structs.force_setattr(self, "metadata", kept)
 

@@ -62,12 +62,12 @@ def pod_holder(uid: str) -> core.Holder:
     return core.Holder(f"pod/{uid}")
 
 
-def ticket_holder(node: core.NodeName) -> core.Holder:
+def token_holder(node: core.NodeName) -> core.Holder:
     """Return the name, in core's cluster, of a node's pods that hold device tokens only."""
     return core.Holder(f"tickets/{node}")
 
 
-def lingering_holder(node: core.NodeName, uid: str) -> core.Holder:
+def terminating_holder(node: core.NodeName, uid: str) -> core.Holder:
     """Return the name, in core's cluster, of a pod that is gone and whose processes are not.
 
     The name contains the node: only an agent's report says that no other node has the same UID.
@@ -75,7 +75,7 @@ def lingering_holder(node: core.NodeName, uid: str) -> core.Holder:
     return core.Holder(f"{_LINGERING}{node}/{uid}")
 
 
-def is_lingering(holder: core.Holder) -> bool:
+def is_terminating(holder: core.Holder) -> bool:
     """Tell whether `lingering_holder` made the name."""
     return holder.startswith(_LINGERING)
 

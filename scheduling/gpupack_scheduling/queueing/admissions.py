@@ -30,7 +30,6 @@ from gpupack_core.queueing import (
 )
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kube import objects
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.errors import NotReady, QueueFull, RequestInvalid
 from gpupack_scheduling.ledger.claims import PodClaim
@@ -38,31 +37,32 @@ from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing import averages, gate
-from gpupack_scheduling.queueing.ask import (
-    GangAsk,
-    GatedAsk,
+from gpupack_scheduling.queueing.admitted_pods import AdmittedPods
+from gpupack_scheduling.queueing.conditions import Note
+from gpupack_scheduling.queueing.consolidating import ConsolidationActions
+from gpupack_scheduling.queueing.draining import DrainActions
+from gpupack_scheduling.queueing.eviction import Eviction
+from gpupack_scheduling.queueing.failing import FailedNodeActions
+from gpupack_scheduling.queueing.growing import GrowthActions
+from gpupack_scheduling.queueing.idling import IdlePod, IdlePodActions
+from gpupack_scheduling.queueing.learned import LearnedDurations
+from gpupack_scheduling.queueing.moving import MoveActions
+from gpupack_scheduling.queueing.notifiers import Notifiers
+from gpupack_scheduling.queueing.pending import PendingRequests
+from gpupack_scheduling.queueing.preempting import PreemptionActions
+from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.request import (
+    GangRequest,
+    GatedPodRequest,
     extra_worker,
     job_id,
     pod_id,
     pod_uid,
     waiting_pod,
 )
-from gpupack_scheduling.queueing.conditions import Note
-from gpupack_scheduling.queueing.consolidating import Consolidating
-from gpupack_scheduling.queueing.draining import Draining
-from gpupack_scheduling.queueing.eviction import Eviction
-from gpupack_scheduling.queueing.failing import Failing
-from gpupack_scheduling.queueing.growing import Growing
-from gpupack_scheduling.queueing.hears import Hears
-from gpupack_scheduling.queueing.idling import IdlePod, Idling
-from gpupack_scheduling.queueing.learned import LearnedDurations
-from gpupack_scheduling.queueing.let_in import LetIn
-from gpupack_scheduling.queueing.moving import Moving
-from gpupack_scheduling.queueing.preempting import Preempting
-from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.running import RunningHolders
 from gpupack_scheduling.queueing.turns import Orders
-from gpupack_scheduling.queueing.waiting import WaitingAsks
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 UNKNOWN_SECONDS: Final = 60.0
 """Time after which a GPUJob that the watch has not shown counts as gone."""
@@ -74,7 +74,7 @@ each is held for a few seconds only."""
 MAX_ADMITTED: Final = 64
 """Maximum of admissions per cycle: other calls are answered in between."""
 
-MAX_TOLD: Final = 512
+MAX_NOTIFIED: Final = 512
 """Maximum of attempts to end in one message to the operator; when these end, others follow."""
 
 LOOK_SECONDS: Final = 1.0
@@ -90,7 +90,7 @@ class Admissions:
     Args:
         ledger: the claims.
         policies: the placement policies.
-        hears: the notifier of decisions.
+        notifiers: the notifier of decisions.
         quotas: GPUQuotas and GPUCohorts; changes count from the next call of `see` on.
         now: seconds since the epoch, by the API server's clock.
         decisions: settings of the queue, and the time within which an admission must be written.
@@ -100,14 +100,14 @@ class Admissions:
         self,
         ledger: Ledger,
         policies: Policies,
-        hears: Hears,
+        notifiers: Notifiers,
         *,
         quotas: QuotaStores,
         now: Callable[[], float],
         decisions: Decisions,
     ) -> None:
         self._ledger, self._policies = ledger, policies
-        self._hears = hears
+        self._notifiers = notifiers
         self._quotas, self._decisions = quotas, decisions
         self._clock, self._hold_seconds = now, decisions.plan_hold_seconds
         self._now = 0.0
@@ -115,20 +115,25 @@ class Admissions:
         self._configured, self._recalled = -1, False
         self.problems: Mapping[tuple[str, str], str] = {}
         """Parts of GPUQuotas and GPUCohorts that do not count, by namespace and name."""
-        self._waiting = WaitingAsks()
+        self._waiting = PendingRequests()
         self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
         self._running = self._follow()
         self._unshown: dict[str, AttemptKey] = {}
         """Attempts, by UID, that were submitted before the end of the previous one was shown."""
         self._unwritten: set[AttemptKey] = set()
         """Attempts admitted here whose places are not yet shown as written."""
-        self._let_in = LetIn(ledger, hears.gates, decisions.observed_resources)
-        self._preempting = Preempting(ledger, self._waiting, hears, hold_seconds=self._hold_seconds)
-        self._draining = Draining(ledger)
-        self._idling, self._failing = Idling(ledger, quotas), Failing(ledger, quotas)
-        self._moving = Moving(ledger, self._draining, hold_seconds=self._hold_seconds)
-        self._consolidating = Consolidating(ledger, self._preempting, self._moving)
-        self._growing = Growing(ledger, hold_seconds=self._hold_seconds)
+        self._admitted_pods = AdmittedPods(ledger, notifiers.gates, decisions.observed_resources)
+        self._preempting = PreemptionActions(
+            ledger, self._waiting, notifiers, hold_seconds=self._hold_seconds
+        )
+        self._draining = DrainActions(ledger)
+        self._idling, self._failing = (
+            IdlePodActions(ledger, quotas),
+            FailedNodeActions(ledger, quotas),
+        )
+        self._moving = MoveActions(ledger, self._draining, hold_seconds=self._hold_seconds)
+        self._consolidating = ConsolidationActions(ledger, self._preempting, self._moving)
+        self._growing = GrowthActions(ledger, hold_seconds=self._hold_seconds)
         self._looked_at = -inf
         """Time at which jobs beyond the pods that may be admitted were last considered."""
         self._goes_on = False
@@ -141,12 +146,12 @@ class Admissions:
         return len(self._waiting)
 
     @property
-    def consolidating(self) -> Consolidating:
+    def consolidating(self) -> ConsolidationActions:
         """Return the consolidations; read-only."""
         return self._consolidating
 
     @property
-    def preempting(self) -> Preempting:
+    def preempting(self) -> PreemptionActions:
         """Return the preemptions; read-only."""
         return self._preempting
 
@@ -169,7 +174,7 @@ class Admissions:
         self._now = max(self._now, self._clock())
         return self._now
 
-    def submit(self, ask: GangAsk) -> None:
+    def submit(self, ask: GangRequest) -> None:
         """Add an attempt to the queue, in place of earlier requests of its job.
 
         Its waiting time counts from `ask.since`, if that is known.
@@ -182,14 +187,14 @@ class Admissions:
         ask = dataclasses.replace(ask, estimate=self._learned.estimate(ask.attempt))
         job, uid = job_id(ask.attempt), ask.attempt.job_uid
         before = self._waiting.get(job)
-        if before is not None and before.asks_for_the_same(ask):
+        if before is not None and before.is_same_request(ask):
             before.see_version(ask)
             return
         if job in self._running:
             raise QueueFull(
                 "pods of this very attempt hold GPUs still; it waits until they are gone"
             )
-        self._waiting.require_room(ask)
+        self._waiting.require_capacity(ask)
         for other, _ in self._waiting.of_job(uid):
             self._withdraw(other)
         self._waiting.add(ask, self.now())
@@ -205,7 +210,7 @@ class Admissions:
         running = self._queue.state.running.get(job_id(attempt))
         return running.job.gang if running else None
 
-    def obstacle(self, ask: GangAsk) -> str:
+    def obstacle(self, ask: GangRequest) -> str:
         """Return why a request could not enter the queue; empty if it could."""
         return self._waiting.obstacle_to(ask)
 
@@ -215,7 +220,7 @@ class Admissions:
         Until then its last places count as held, and the reservation in its status is not known.
         The operator is notified when the end is shown.
         """
-        if not self._ledger.jobs.is_behind(attempt):
+        if not self._ledger.jobs.lags_behind(attempt):
             return False
         self._unshown[attempt.job_uid] = attempt
         return True
@@ -232,7 +237,7 @@ class Admissions:
         self._ledger.pods.see_gates()
         self._ledger.jobs.see_all()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
         self.withdraw_all()
         history = self._queue.state.quota.history
@@ -245,7 +250,7 @@ class Admissions:
         self._moving.clear()
         self._consolidating.clear()
         self._ledger.claims.see_all()
-        self._hears.turns.begin()
+        self._notifiers.turns.begin()
 
     def see(self) -> None:
         """Apply the changes of ledger and quotas."""
@@ -260,7 +265,7 @@ class Admissions:
                 self._queue.record_release(row)
         for attempt in self._running.see(seen, self.now()):
             self._see_lost(attempt)
-        self._recall()
+        self._restore_usage()
         self._see_jobs(seen.jobs)
         for uid in sorted(seen.gates):
             self._see_gate(uid)
@@ -274,10 +279,10 @@ class Admissions:
         self.see()
         self._preempting.end_overdue(self._queue, self.now())
         self._moving.end_overdue(self._queue, self.now())
-        self._consolidating.look(self._queue, self.now())
+        self._consolidating.run(self._queue, self.now())
         self._queue.drain(self._draining.movable())
         self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
-        most = self._most(asking)
+        most = self._max_admissions(asking)
         if not most:
             self._order(settled=False)
             self._goes_on = True
@@ -289,12 +294,12 @@ class Admissions:
             self._plan,
             preempt=may_stop,
             max_admissions=most,
-            excluded=self._let_in.full(),
+            excluded=self._admitted_pods.full(),
         )
         self._goes_on = not found.complete
         for given_up in found.cancelled:
-            if not self._moving.gives_up(given_up, self._queue):
-                self._preempting.give_up(given_up, self._queue)
+            if not self._moving.cancel(given_up, self._queue):
+                self._preempting.cancel(given_up, self._queue)
         held_back = [each for each in found.admitted if not self._admit(each, asking)]
         for admit in held_back:
             self._queue.revert_admission(admit, self._ledger.cluster)
@@ -312,7 +317,7 @@ class Admissions:
         return bool(found) and not held_back
 
     def place(
-        self, pod: PodAsk, nodes: Collection[core.NodeName]
+        self, pod: PodRequest, nodes: Collection[core.NodeName]
     ) -> core.Placement | PodClaim | Wait:
         """Return where a standalone pod may go now among these nodes, or why it may not.
 
@@ -323,7 +328,7 @@ class Admissions:
         Raises:
             NotReady: the queue is still admitting other jobs, which go first.
         """
-        if self._let_in.knows(pod.uid):
+        if self._admitted_pods.is_admitted(pod.uid):
             self.see()
         else:
             self.decide()
@@ -345,7 +350,7 @@ class Admissions:
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
         """Return the preemption for an attempt, as its status will show it; None: there is none."""
-        return self._preempting.told(attempt)
+        return self._preempting.preemption_of(attempt)
 
     def evictions(self) -> Iterable[Eviction]:
         """Return the pods that must end now.
@@ -356,14 +361,14 @@ class Admissions:
         return (
             *self._preempting.evictions(self._queue),
             *self._draining.evictions(self._queue, self.now()),
-            *self._let_in.displaced(),
+            *self._admitted_pods.displaced(),
             *self._idling.evictions(self._queue, self.now()),
             *self._failing.evictions(self._queue),
         )
 
     def stranded_pods(self) -> list[Note]:
         """Return standalone pods whose only node cannot take them."""
-        return [each.note for each in self._let_in.stranded(self.now())]
+        return [each.note for each in self._admitted_pods.stranded(self.now())]
 
     def failed_pods(self) -> list[Note]:
         """Return standalone pods with a failed GPU."""
@@ -373,7 +378,7 @@ class Admissions:
         """Return standalone pods that have used no GPU for longer than their cohort allows."""
         return list(self._idling.pods(self._queue, self.now()))
 
-    def why(self, attempt: AttemptKey) -> Wait:
+    def explain(self, attempt: AttemptKey) -> Wait:
         """Return why an attempt waits.
 
         Raises:
@@ -382,11 +387,11 @@ class Admissions:
         return self._queue.explain(job_id(attempt), self._ledger.cluster, self.now(), self._plan)
 
     @property
-    def lets_in(self) -> bool:
+    def admits_pods(self) -> bool:
         """Tell whether the maximum of pods is being admitted, or more will be soon."""
-        return self._goes_on or not self._let_in.room()
+        return self._goes_on or not self._admitted_pods.free_slots()
 
-    def why_pod(self, pod: objects.Pod) -> str:
+    def explain_pod(self, pod: objects.Pod) -> str:
         """Return why a pod behind gpupack's gate waits; empty if it does not."""
         job = pod_id(pod.metadata.uid)
         waiting = self._waiting.get(job)
@@ -443,12 +448,12 @@ class Admissions:
         )
         stops, moves = self._preempting.stops(), self._moving.orders()
         grows = self._growing.orders(self._unwritten)
-        told = tuple(itertools.islice(drained, MAX_TOLD))
-        self._hears.turns.order(Orders(stops, told, moves, grows))
+        notified = tuple(itertools.islice(drained, MAX_NOTIFIED))
+        self._notifiers.turns.order(Orders(stops, notified, moves, grows))
 
-    def _most(self, asking: AttemptKey | None) -> int:
+    def _max_admissions(self, asking: AttemptKey | None) -> int:
         """Return how many jobs to admit now; 0: no job is considered."""
-        room, now = min(self._let_in.at_once(), MAX_ADMITTED), self.now()
+        room, now = min(self._admitted_pods.at_once(), MAX_ADMITTED), self.now()
         if asking is None and now - self._looked_at < LOOK_SECONDS:
             return room
         self._looked_at = now
@@ -457,9 +462,9 @@ class Admissions:
     def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
         """Admit a job; return False if enough admissions are yet to be written."""
         if extra := extra_worker(admit.job):
-            return self._admit_beside(admit, *extra)
+            return self._admit_extra_worker(admit, *extra)
         ask = self._waiting[admit.job].ask
-        if isinstance(ask, GatedAsk):
+        if isinstance(ask, GatedPodRequest):
             return self._admit_pod(ask, admit.placements[0])
         attempt = ask.attempt
         if attempt != asking and len(self._unwritten) >= MAX_UNWRITTEN:
@@ -468,13 +473,13 @@ class Admissions:
             attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
         )
         self._unwritten.add(attempt)
-        self._no_longer_waits(admit.job)
-        self._running.let_in(ask.job, attempt, self.now())
+        self._remove_pending(admit.job)
+        self._running.add_gang(ask.job, attempt, self.now())
         if attempt != asking:
-            self._hears.call(attempt)
+            self._notifiers.call(attempt)
         return True
 
-    def _admit_beside(self, admit: Admit, gang: JobId, number: int) -> bool:
+    def _admit_extra_worker(self, admit: Admit, gang: JobId, number: int) -> bool:
         attempt = self._running.attempt_of(gang)
         is_full = attempt not in self._unwritten and len(self._unwritten) >= MAX_UNWRITTEN
         if attempt is None or is_full:
@@ -483,12 +488,12 @@ class Admissions:
         self._unwritten.add(attempt)
         return True
 
-    def _admit_pod(self, waiting: GatedAsk, place: core.Placement) -> bool:
-        if not self._let_in.room():
+    def _admit_pod(self, waiting: GatedPodRequest, place: core.Placement) -> bool:
+        if not self._admitted_pods.free_slots():
             return False
-        claim = self._let_in.admit(waiting, place)
-        self._no_longer_waits(waiting.job.id)
-        self._running.let_in_pod(waiting.job, claim, self.now())
+        claim = self._admitted_pods.admit(waiting, place)
+        self._remove_pending(waiting.job.id)
+        self._running.add_pod(waiting.job, claim, self.now())
         return True
 
     def _see_quotas(self) -> None:
@@ -499,7 +504,7 @@ class Admissions:
         self.problems = reading.problems
         self._queue.configure(reading.quotas, self._ledger.cluster, self.now())
 
-    def _recall(self) -> None:
+    def _restore_usage(self) -> None:
         """Recall what tenants used before this process started.
 
         From then on the queue counts usage by itself: a process that does not decide also sees
@@ -523,7 +528,7 @@ class Admissions:
         self._preempting.unasked.see(uid, self._queue, self.now())
         shown = self._ledger.jobs.shown(uid)
         if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
-            self._hears.call(attempt)
+            self._notifiers.call(attempt)
 
     def _see_gate(self, uid: str) -> None:
         """Update a pod that came behind gpupack's gate, changed there or left it."""
@@ -535,10 +540,10 @@ class Admissions:
         self._withdraw(pod_id(uid))
         self._waiting.leave_outside(uid)
         if let_in is not None:
-            self._let_in.see(let_in)
+            self._admitted_pods.see(let_in)
             self._running.see_pod(uid, self.now())
         elif gated is None:
-            self._let_in.gone(uid)
+            self._admitted_pods.gone(uid)
 
     def _see_gated(self, pod: objects.Pod) -> None:
         observed = self._decisions.observed_resources
@@ -546,23 +551,23 @@ class Admissions:
             ask = gate.ask_of(pod, observed, max_priority=self._decisions.max_priority)
         except RequestInvalid:
             self._withdraw(pod_id(pod.metadata.uid))
-            self._hears.gates.open(pod, None)
+            self._notifiers.gates.open(pod, None)
             return
         if not self._wait_at_gate(ask):
             return
         tickets = gate.tickets_of(pod, observed)
         self._preempting.see(ask.job.id, tickets, self._queue, self.now())
 
-    def _wait_at_gate(self, ask: GatedAsk) -> bool:
+    def _wait_at_gate(self, ask: GatedPodRequest) -> bool:
         """Add a pod to the queue; return False if it stays outside until another job leaves."""
         before = self._waiting.get(ask.job.id)
-        if before is not None and before.asks_for_the_same(ask):
+        if before is not None and before.is_same_request(ask):
             before.see_version(ask)
             return True
         self._withdraw(ask.job.id)
         self._waiting.leave_outside(ask.ask.uid)
         try:
-            self._waiting.require_room(ask)
+            self._waiting.require_capacity(ask)
         except QueueFull:
             return False
         self._waiting.add(ask, self.now())
@@ -575,7 +580,7 @@ class Admissions:
         """Show a pod to kube-scheduler, since autoscalers read pods that it cannot place."""
         after = self._decisions.queue.show_lack_after_seconds
         if after is not None and waited >= after:
-            self._hears.gates.open(pod, None)
+            self._notifiers.gates.open(pod, None)
 
     def _see_jobs(self, uids: Collection[str]) -> None:
         """Withdraw jobs that are gone or may not wait; update moves and preemptions."""
@@ -590,8 +595,8 @@ class Admissions:
         for uid in sorted(uids):
             self._preempting.unasked.see(uid, self._queue, self.now())
         for uid in sorted(self._unshown.keys() & set(uids)):
-            if not self._ledger.jobs.is_behind(self._unshown[uid]):
-                self._hears.call(self._unshown.pop(uid))
+            if not self._ledger.jobs.lags_behind(self._unshown[uid]):
+                self._notifiers.call(self._unshown.pop(uid))
 
     def _see_preemption(self, uid: str) -> None:
         """Apply the preemption in the status of a pending job."""
@@ -599,14 +604,14 @@ class Admissions:
         if self._moving.is_over(uid, shown.preemption if shown else None):
             return
         for job, _ in self._waiting.of_job(uid):
-            tickets = shown.tickets if shown else {}
+            tickets = shown.tokens if shown else {}
             self._preempting.see(job, tickets, self._queue, self.now())
 
     def _withdraw(self, job: JobId) -> None:
-        if self._no_longer_waits(job):
+        if self._remove_pending(job):
             self._queue.withdraw(job, self._ledger.cluster)
 
-    def _no_longer_waits(self, job: JobId) -> bool:
+    def _remove_pending(self, job: JobId) -> bool:
         """Remove a pending job; return whether it was one."""
         self._preempting.forget(job)
         if job not in self._waiting:
@@ -616,7 +621,7 @@ class Admissions:
             if (uid := pod_uid(key)) is not None:
                 self._ledger.changes.gate(uid)
             else:
-                self._hears.turns.give(namespace, key)
+                self._notifiers.turns.notify(namespace, key)
         return True
 
     def _follow(self) -> RunningHolders:

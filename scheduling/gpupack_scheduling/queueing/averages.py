@@ -45,16 +45,20 @@ ByModel = Mapping[ModelKey, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAverages:
     """Averages as a status has them; `at`: seconds since the epoch."""
 
     at: float
     averages: dict[Tenant, dict[ModelKey, float]]
 
 
-def read(statuses: Iterable[CohortStatus]) -> list[Kept]:
+def read(statuses: Iterable[CohortStatus]) -> list[StoredAverages]:
     """Return all averages, the latest last: a namespace that changed its cohort may be in two."""
-    found = [Kept(at, _by_tenant(each)) for each in statuses if (at := _moment(each)) is not None]
+    found = [
+        StoredAverages(at, _by_tenant(each))
+        for each in statuses
+        if (at := _moment(each)) is not None
+    ]
     return sorted(found, key=lambda kept: kept.at)
 
 

@@ -27,7 +27,7 @@ MAX_OUTSIDE: Final = 1_000
 others try again by themselves."""
 
 
-class Capacity:
+class QueueCapacity:
     """The pending requests by namespace."""
 
     def __init__(self) -> None:
@@ -66,10 +66,10 @@ class Capacity:
         if not outside:
             return None
         name = next(iter(outside))
-        self.comes_in(namespace, name)
+        self.remove_refused(namespace, name)
         return name
 
-    def comes_in(self, namespace: str, name: str) -> None:
+    def remove_refused(self, namespace: str, name: str) -> None:
         """Remove a job from the refused ones."""
         outside = self._outside.get(namespace, {})
         outside.pop(name, None)

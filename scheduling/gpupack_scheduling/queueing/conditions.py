@@ -14,7 +14,7 @@ LOOK_SECONDS: Final = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Over:
+class EndedCondition:
     """Reason and text of a condition that is no longer true."""
 
     reason: str
@@ -22,7 +22,7 @@ class Over:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Called:
+class ReportedPod:
     """A pod whose status says that a condition is true.
 
     Attributes:
@@ -32,7 +32,7 @@ class Called:
     """
 
     pod: objects.ObjectMeta
-    over: Over
+    over: EndedCondition
     reason: str = ""
 
 
@@ -47,7 +47,7 @@ class Kind:
     """
 
     condition: str
-    called: Callable[[Ledger], Mapping[str, Called]]
+    called: Callable[[Ledger], Mapping[str, ReportedPod]]
     look_seconds: float = LOOK_SECONDS
 
 
@@ -75,24 +75,24 @@ def name_of(claim: PodClaim) -> objects.ObjectMeta:
     return objects.ObjectMeta(name=claim.name, namespace=claim.namespace, uid=claim.uid)
 
 
-def _bound(ledger: Ledger, uids: Iterable[str], over: Over) -> Iterator[Called]:
+def _bound(ledger: Ledger, uids: Iterable[str], over: EndedCondition) -> Iterator[ReportedPod]:
     claims = ledger.claims.pods
-    return (Called(name_of(claims[uid]), over) for uid in sorted(uids) if uid in claims)
+    return (ReportedPod(name_of(claims[uid]), over) for uid in sorted(uids) if uid in claims)
 
 
-def _by_uid(called: Iterable[Called]) -> dict[str, Called]:
+def _by_uid(called: Iterable[ReportedPod]) -> dict[str, ReportedPod]:
     return {each.pod.uid: each for each in called}
 
 
-_IN_USE: Final = Over("GpuInUse", "its GPUs were used again, or it is not known any more")
-_WORKS: Final = Over("GpuWorks", "its GPUs work again")
-_TAKEN: Final = Over("Bound", "the node took the pod")
-_RETURNED: Final = Over("NodeReturned", "the node is there again and can take the pod")
+_IN_USE: Final = EndedCondition("GpuInUse", "its GPUs were used again, or it is not known any more")
+_WORKS: Final = EndedCondition("GpuWorks", "its GPUs work again")
+_TAKEN: Final = EndedCondition("Bound", "the node took the pod")
+_RETURNED: Final = EndedCondition("NodeReturned", "the node is there again and can take the pod")
 
 
-def _stranded(ledger: Ledger) -> dict[str, Called]:
+def _stranded(ledger: Ledger) -> dict[str, ReportedPod]:
     waiting = (
-        Called(pod.metadata, _RETURNED, condition.reason)
+        ReportedPod(pod.metadata, _RETURNED, condition.reason)
         for pod in ledger.pods.let_in.values()
         for condition in pod.status.conditions
         if condition.type == names.STRANDED_CONDITION and condition.status == "True"

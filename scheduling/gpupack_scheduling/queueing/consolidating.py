@@ -16,22 +16,22 @@ from typing import Final
 from gpupack_core.queueing import Consolidate, JobId, Queue
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey
-from gpupack_scheduling.queueing.moving import Moving
-from gpupack_scheduling.queueing.preempting import Preempting
+from gpupack_scheduling.queueing.moving import MoveActions
+from gpupack_scheduling.queueing.preempting import PreemptionActions
 
 HOUR: Final = 3600.0
 
 log = logging.getLogger(__name__)
 
 
-class Consolidating:
+class ConsolidationActions:
     """The consolidations in progress, by the job that each is for.
 
     `begun`, `moved`, `lost` and `gained`: written consolidations, their moved jobs, and
     GPU-seconds, since this process started.
     """
 
-    def __init__(self, ledger: Ledger, preempting: Preempting, moving: Moving) -> None:
+    def __init__(self, ledger: Ledger, preempting: PreemptionActions, moving: MoveActions) -> None:
         self._ledger, self._preempting, self._moving = ledger, preempting, moving
         self._made: dict[JobId, Consolidate] = {}
         self._begun: set[JobId] = set()
@@ -49,10 +49,10 @@ class Consolidating:
             preempt, queue, now, asking=asking, gained=decision.gained_gpu_seconds
         )
         for move in decision.moves:
-            self._moving.holds_back(move, entry.job, preempt, queue, now)
+            self._moving.defer(move, entry.job, preempt, queue, now)
         self._made[preempt.job] = decision
 
-    def look(self, queue: Queue, now: float) -> None:
+    def run(self, queue: Queue, now: float) -> None:
         """Begin the moves of written consolidations; end consolidations of which a part is over."""
         for job, decision in list(self._made.items()):
             if job not in self._preempting:

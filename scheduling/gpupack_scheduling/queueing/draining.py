@@ -17,14 +17,14 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import Drained
 from gpupack_scheduling.ledger.claims import State
 from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.ask import is_attempt, pod_uid
 from gpupack_scheduling.queueing.ended import has_ended
 from gpupack_scheduling.queueing.eviction import Eviction
+from gpupack_scheduling.queueing.request import is_attempt, pod_uid
 
 GROUND: Final = "Maintenance"
 
 
-class Draining:
+class DrainActions:
     """The drains in progress, read from specs and claims at each call: maintenance is rare."""
 
     def __init__(self, ledger: Ledger) -> None:

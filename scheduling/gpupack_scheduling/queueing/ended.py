@@ -3,7 +3,7 @@
 
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import WorkerKey
-from gpupack_scheduling.queueing.ask import extra_worker
+from gpupack_scheduling.queueing.request import extra_worker
 
 
 def has_ended(ledger: Ledger, attempt: str) -> bool:

@@ -14,16 +14,16 @@ from gpupack_core.queueing import Queue, RunningJob, node_to_drain
 from gpupack_crds.plan import Drained
 from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.ask import is_attempt, pod_id
 from gpupack_scheduling.queueing.conditions import Note, name_of
 from gpupack_scheduling.queueing.ended import has_ended
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.request import is_attempt, pod_id
 
 REASON: Final = "GpuFailed"
 
 
-class Failing:
+class FailedNodeActions:
     """The holders of failed GPUs, read from GPUNodes, claims and cohorts at each call.
 
     Failures are rare, so this is cheap.
@@ -51,7 +51,7 @@ class Failing:
         """Yield standalone pods that hold a failed GPU."""
         for claim, text in self._pods(queue):
             evicts = self._evicts(claim.namespace)
-            advice = "; it is evicted" if evicts else "; delete it to have it placed anew"
+            advice = "; it is evicted" if evicts else "; delete it to have it placed again"
             yield Note(name_of(claim), REASON, text, advice, gpus=len(claim.placement.devices))
 
     def evictions(self, queue: Queue) -> Iterator[Eviction]:

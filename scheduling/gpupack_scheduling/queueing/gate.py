@@ -21,14 +21,14 @@ from gpupack_crds import names
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask, pod_resources
-from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
-from gpupack_scheduling.queueing.ask import GatedAsk
+from gpupack_scheduling.queueing.request import GatedPodRequest
+from gpupack_scheduling.requests import pod_request, pod_resources
+from gpupack_scheduling.requests.needs import Needs
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -39,7 +39,7 @@ class PodPlace(NodePlacement, frozen=True):
     pinned: bool = False
 
 
-def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) -> GatedAsk:
+def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) -> GatedPodRequest:
     """Return the request of a pod behind the gate.
 
     Raises:
@@ -48,14 +48,14 @@ def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) ->
     """
     if not isinstance(pod.spec, GatedPodSpec):
         raise RequestInvalid("its rules about nodes are read when kube-scheduler asks")
-    ask = pod_ask.of_gated(pod, pod.spec, observed, max_priority=max_priority)
-    return GatedAsk(pod=pod, ask=ask, gang=Gang(1, ask.served()))
+    ask = pod_request.of_gated(pod, pod.spec, observed, max_priority=max_priority)
+    return GatedPodRequest(pod=pod, ask=ask, gang=Gang(1, ask.served()))
 
 
 def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
     """Return what the kubelet counts for the pod where no devices are named."""
     try:
-        return pod_resources.tickets(pod.spec, observed)
+        return pod_resources.device_tokens(pod.spec, observed)
     except RequestInvalid:
         return {}
 
@@ -124,8 +124,8 @@ def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
         affinity = _pinned(pod.spec, place)
         if affinity is not None:
             spec["affinity"] = affinity
-        told = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
-        annotations[names.PLACEMENT_ANNOTATION] = msgspec.json.encode(told).decode()
+        pinned_place = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
+        annotations[names.PLACEMENT_ANNOTATION] = msgspec.json.encode(pinned_place).decode()
     return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
 
 

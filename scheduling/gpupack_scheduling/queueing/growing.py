@@ -15,11 +15,11 @@ from gpupack_core.queueing import Admit
 from gpupack_scheduling.ledger.claims import State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
-from gpupack_scheduling.queueing.ask import job_id
+from gpupack_scheduling.queueing.request import job_id
 from gpupack_scheduling.queueing.running import RunningHolders
 
 
-class Growing:
+class GrowthActions:
     """The growth in progress; it has no state, since the ledger has the unwritten places."""
 
     def __init__(self, ledger: Ledger, *, hold_seconds: float) -> None:
@@ -30,8 +30,8 @@ class Growing:
     ) -> None:
         """Hold the place of an extra worker."""
         worker = WorkerKey(gang, running.least(gang) - 1 + number)
-        self._ledger.hold_beside(worker, admit.placements[0], seconds=self._hold_seconds)
-        running.let_in_beside(worker, now)
+        self._ledger.hold_extra_worker(worker, admit.placements[0], seconds=self._hold_seconds)
+        running.add_extra_worker(worker, now)
 
     def orders(self, unwritten: Iterable[AttemptKey]) -> tuple[str, ...]:
         """Return running attempts with places that are not written yet, as UID/NUMBER."""

@@ -13,15 +13,15 @@ from collections.abc import Collection, Iterable, Iterator
 import gpupack_core as core
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_crds import names
-from gpupack_scheduling.asks import gang_ask, sharing
-from gpupack_scheduling.ledger.claims import Allocation, PodClaim, Tickets
+from gpupack_scheduling.ledger.claims import Allocation, DeviceTokens, PodClaim
 from gpupack_scheduling.ledger.jobs import ShownJob
-from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.terminating import TerminatingHolder
 from gpupack_scheduling.ledger.workers import AttemptKey
-from gpupack_scheduling.queueing.ask import POD_NAME, job_id
+from gpupack_scheduling.queueing.request import POD_NAME, job_id
+from gpupack_scheduling.requests import gang_request, sharing
 
 
-class Suppositions:
+class AssumedPlaces:
     """Assumed GPUs of holders of which only the number of GPUs is known."""
 
     def __init__(self, cluster: core.Cluster) -> None:
@@ -42,7 +42,7 @@ class Suppositions:
 
     def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
         node = self._cluster.node(allocation.node)
-        if node is None or not allocation.tickets:
+        if node is None or not allocation.tokens:
             return allocation.placement
         known = {grant.uuid for grant in allocation.placement.devices}
         taken = self._taken | known
@@ -50,7 +50,7 @@ class Suppositions:
         grants = tuple(
             core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
             for resource in node.resources
-            for device in _first(spare, resource, allocation.tickets)
+            for device in _first(spare, resource, allocation.tokens)
         )
         if not grants:
             return allocation.placement
@@ -65,7 +65,7 @@ class Suppositions:
 
 
 def _first(
-    devices: Iterable[core.Device], resource: str, tickets: Tickets
+    devices: Iterable[core.Device], resource: str, tickets: DeviceTokens
 ) -> Iterator[core.Device]:
     """Return as many devices of a resource as there are tokens for it."""
     serving = (device for device in devices if device.resource == resource)
@@ -85,7 +85,7 @@ def gang_job(
     It may move or grow if its spec says so and its rules about nodes can be read.
     """
     job = (shown.movable or shown.growing) if shown else None
-    asked = gang_ask.of_placed(job, observed) if job else None
+    asked = gang_request.of_placed(job, observed) if job else None
     is_read = asked is not None and asked.workers == len(places)
     created = shown.created_at if shown else None
     found = asked if asked is not None and is_read else _gang(places)
@@ -104,7 +104,9 @@ def gang_job(
     )
 
 
-def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement, *, evicts: bool) -> Job:
+def pod_job(
+    job: JobId, pod: PodClaim | TerminatingHolder, place: core.Placement, *, evicts: bool
+) -> Job:
     """Return the job of a standalone or lingering pod; a lingering one cannot be preempted."""
     found = Job(
         id=job,
@@ -113,7 +115,7 @@ def pod_job(job: JobId, pod: PodClaim | Lingering, place: core.Placement, *, evi
         name=f"{POD_NAME}{pod.name}",
         preemptible=False,
     )
-    if isinstance(pod, Lingering):
+    if isinstance(pod, TerminatingHolder):
         return found
     return dataclasses.replace(
         found, submitted=pod.created, priority=pod.priority, preemptible=evicts

@@ -18,10 +18,10 @@ from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
 from gpupack_scheduling.ledger.claims import PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.ask import pod_id
 from gpupack_scheduling.queueing.conditions import Note, name_of
 from gpupack_scheduling.queueing.eviction import Eviction
 from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.request import pod_id
 
 MAX_AT_ONCE: Final = 20
 """Maximum of simultaneous evictions of one namespace, whose budgets may delay them; others follow
@@ -66,7 +66,7 @@ class IdlePod:
         return Note(name_of(self.claim), REASON, self.text, advice, gpus=gpus)
 
 
-class Idling:
+class IdlePodActions:
     """The idle pods, read from claims, GPUNodes and cohorts at each call.
 
     Args:
@@ -83,19 +83,19 @@ class Idling:
             return
         nodes = self._nodes_with_idle_gpus()
         for claim in self._ledger.claims.pods.values():
-            if claim.placement.node in nodes and (pod := self._judged(claim, queue, now)):
+            if claim.placement.node in nodes and (pod := self._idle_pod_of(claim, queue, now)):
                 yield pod
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
         """Yield idle pods to evict, by their owner's and their cohort's choice, a few at a time."""
         uids = self._ledger.pods.reclaimable if self._has_rules() else ()
         claims = (self._ledger.claims.pods.get(uid) for uid in sorted(uids))
-        found = (self._judged(claim, queue, now) for claim in claims if claim is not None)
-        told = Counter[str]()
+        found = (self._idle_pod_of(claim, queue, now) for claim in claims if claim is not None)
+        noted = Counter[str]()
         for pod in found:
-            if pod is not None and pod.is_reclaimed and told[pod.claim.namespace] < MAX_AT_ONCE:
+            if pod is not None and pod.is_reclaimed and noted[pod.claim.namespace] < MAX_AT_ONCE:
                 claim, why = pod.claim, f"since {pod.text}"
-                told[claim.namespace] += 1
+                noted[claim.namespace] += 1
                 yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)
 
     def _has_rules(self) -> bool:
@@ -108,7 +108,7 @@ class Idling:
             if any(device.idle_since for device in node.status.devices)
         }
 
-    def _judged(self, claim: PodClaim, queue: Queue, now: float) -> IdlePod | None:
+    def _idle_pod_of(self, claim: PodClaim, queue: Queue, now: float) -> IdlePod | None:
         """Return the idle pod of a claim; None: no standalone pod, or not idle for too long."""
         if claim.state is not State.BOUND or claim.leaves:
             return None
@@ -131,8 +131,9 @@ class Idling:
         held = {str(grant.uuid) for grant in claim.placement.devices}
         if node is None or not held or claim.begun is None:
             return None
-        told = {each.uuid: each.idle_since for each in node.status.devices if each.uuid in held}
-        moments = [_moment(since) for since in told.values()]
+        devices = [each for each in node.status.devices if each.uuid in held]
+        idle_since = {each.uuid: each.idle_since for each in devices}
+        moments = [_moment(since) for since in idle_since.values()]
         if len(moments) < len(held) or None in moments:
             return None
         latest = max(moment for moment in moments if moment is not None)

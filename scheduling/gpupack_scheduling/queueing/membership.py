@@ -129,5 +129,5 @@ def _is_within(pod: Allocation, place: Allocation) -> bool:
     return (
         pod.node == place.node
         and set(pod.placement.devices) <= set(place.placement.devices)
-        and all(number <= place.tickets.get(name, 0) for name, number in pod.tickets.items())
+        and all(number <= place.tokens.get(name, 0) for name, number in pod.tokens.items())
     )

@@ -31,9 +31,9 @@ from gpupack_scheduling.ledger.jobs import ShownJob
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
 from gpupack_scheduling.queueing import holders, preemptions
-from gpupack_scheduling.queueing.ask import job_id
-from gpupack_scheduling.queueing.draining import Draining
+from gpupack_scheduling.queueing.draining import DrainActions
 from gpupack_scheduling.queueing.preempting import MAX_UNWRITTEN
+from gpupack_scheduling.queueing.request import job_id
 
 _MOVES: Final = {
     PreemptionReason.MAINTENANCE,
@@ -51,13 +51,13 @@ class _Made:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _HeldBack:
+class _Deferred:
     move: Move
     node: core.NodeName
     why: str
 
 
-class Moving:
+class MoveActions:
     """The moves in progress, by the attempt that ends.
 
     Args:
@@ -66,11 +66,11 @@ class Moving:
         hold_seconds: time within which a move must be written.
     """
 
-    def __init__(self, ledger: Ledger, draining: Draining, *, hold_seconds: float) -> None:
+    def __init__(self, ledger: Ledger, draining: DrainActions, *, hold_seconds: float) -> None:
         self._ledger, self._draining = ledger, draining
         self._hold_seconds = hold_seconds
         self._made: dict[JobId, _Made] = {}
-        self._held_back: dict[JobId, _HeldBack] = {}
+        self._held_back: dict[JobId, _Deferred] = {}
         self._over: dict[str, PlacedPreemption] = {}
         """Preemptions, by UID, that the status still shows and whose places are not reserved."""
 
@@ -91,7 +91,7 @@ class Moving:
         queue.reserve_for_move(running.job, move.placements, self._ledger.cluster, now)
         self._orders(move, node, why, now)
 
-    def holds_back(self, move: Move, head: Job, preempt: Preempt, queue: Queue, now: float) -> None:
+    def defer(self, move: Move, head: Job, preempt: Preempt, queue: Queue, now: float) -> None:
         """Reserve the new place; the operator is not notified before `begins`."""
         running = queue.state.running.get(move.job)
         if running is None:
@@ -100,7 +100,7 @@ class Moving:
         needed = {place.node for place in preempt.placements}
         left = (place.node for place in running.placements if place.node in needed)
         node = next(left, running.placements[0].node)
-        self._held_back[move.job] = _HeldBack(move, node, name_of(head, to=running.job))
+        self._held_back[move.job] = _Deferred(move, node, name_of(head, to=running.job))
 
     def begins(self, job: JobId, now: float) -> None:
         """Begin a move that was held back: its consolidation has been written."""
@@ -116,10 +116,10 @@ class Moving:
 
     def _orders(self, move: Move, node: str, why: str, now: float) -> None:
         victims = (Victim(move.job, move.reason, 0.0),)
-        told = preemptions.told(Preempt(move.job, victims, move.placements), now)
+        written = preemptions.to_status(Preempt(move.job, victims, move.placements), now)
         until = now + self._hold_seconds
         order = MoveOrder(
-            attempt=move.job, node=node, cause=why, until=_moment(until), preemption=told
+            attempt=move.job, node=node, cause=why, until=_moment(until), preemption=written
         )
         self._made[move.job] = _Made(order, until)
 
@@ -133,7 +133,7 @@ class Moving:
         for job in [job for job, made in self._made.items() if made.deadline <= now]:
             self._release(job, queue)
 
-    def gives_up(self, given_up: CancelReservation, queue: Queue) -> bool:
+    def cancel(self, given_up: CancelReservation, queue: Queue) -> bool:
         """Give up a move and return True; False if it is none.
 
         A job that did not end, or was not submitted again, waits like others.
@@ -157,23 +157,23 @@ class Moving:
         shown = self._ledger.jobs.shown(uid)
         if uid in self._over and not self.is_over(uid, shown.preemption if shown else None):
             del self._over[uid]
-        told = _own_move(shown) if shown else None
+        written = _own_move(shown) if shown else None
         for job in self._of(uid):
             made = self._made.get(job)
             if made is None:
                 if shown is None or job != job_id(shown.attempt) or shown.has_ended:
                     self._release(job, queue)
-            elif told is not None and shown is not None and job == job_id(shown.attempt):
-                if made.order is None or told.since == made.order.preemption.since:
+            elif written is not None and shown is not None and job == job_id(shown.attempt):
+                if made.order is None or written.since == made.order.preemption.since:
                     made.deadline = math.inf
             elif made.deadline == math.inf or shown is None or not shown.may_wait:
                 self._release(job, queue)
-        if told is not None and shown is not None and not self._waits_again(shown, queue):
-            self._find(shown, told, queue, now)
+        if written is not None and shown is not None and not self._waits_again(shown, queue):
+            self._find(shown, written, queue, now)
 
-    def is_over(self, uid: str, told: PlacedPreemption | None) -> bool:
+    def is_over(self, uid: str, written: PlacedPreemption | None) -> bool:
         """Tell whether these places are no longer reserved for the job, or never were."""
-        return told is not None and self._over.get(uid) == told
+        return written is not None and self._over.get(uid) == written
 
     def clear(self) -> None:
         """Forget all moves, because the queue is rebuilt."""
@@ -189,26 +189,26 @@ class Moving:
         following = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
         return job_id(following) in queue.state.pending
 
-    def _find(self, shown: ShownJob, told: PlacedPreemption, queue: Queue, now: float) -> None:
+    def _find(self, shown: ShownJob, written: PlacedPreemption, queue: Queue, now: float) -> None:
         """Reserve the places of a job that was not submitted again since this process started.
 
         A revision reserves nothing for a victim of a preemption, or for a job that was backfilled
         on an estimate: the queue head waits for these GPUs.
         """
         job, uid = job_id(shown.attempt), shown.attempt.job_uid
-        if job in self._made or self.is_over(uid, told):
+        if job in self._made or self.is_over(uid, written):
             return
         owes = job in queue.state.running_victims() or job in queue.state.speculative
-        if owes and all(each.reason == PreemptionReason.REVISED for each in told.victims):
-            self._over[uid] = told
+        if owes and all(each.reason == PreemptionReason.REVISED for each in written.victims):
+            self._over[uid] = written
             return
-        placed = preemptions.places(told, shown.tickets, shown.needs)
+        placed = preemptions.places(written, shown.tokens, shown.needs)
         if not placed:
             return
         running = queue.state.running.get(job)
         places = tuple(each.placement for each in placed)
         found = running.job if running else holders.gang_job(shown.attempt, places, shown, None)
-        own = {each.reason for each in told.victims} == {PreemptionReason.REVISED}
+        own = {each.reason for each in written.victims} == {PreemptionReason.REVISED}
         queue.reserve_for_move(found, places, self._ledger.cluster, now, in_place=own)
         self._made[job] = _Made(None, math.inf)
 
@@ -221,17 +221,17 @@ class Moving:
 
 def _own_move(shown: ShownJob) -> PlacedPreemption | None:
     """Return the move in the job's status, if it is one of the last ended attempt."""
-    told = shown.preemption
-    if told is None or not shown.may_wait or not shown.attempts:
+    written = shown.preemption
+    if written is None or not shown.may_wait or not shown.attempts:
         return None
     if not shown.has_ended:
         return None
     named = (
         each
-        for each in told.victims
+        for each in written.victims
         if each.reason in _MOVES and job_id(shown.attempt) in each.attempts
     )
-    return told if next(named, None) else None
+    return written if next(named, None) else None
 
 
 def _moment(seconds: float) -> str:

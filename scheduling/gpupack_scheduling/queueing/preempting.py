@@ -18,19 +18,19 @@ from gpupack_core.queueing import CancelReservation, JobId, Preempt, Queue
 from gpupack_core.queueing.reasons import name_of
 from gpupack_crds.gpujob_status import PREEMPTION_TEXTS, Preemption
 from gpupack_crds.plan import Stop
-from gpupack_scheduling.asks.mismatch import mismatch
-from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger.claims import Allocation, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing import gate, preemptions
-from gpupack_scheduling.queueing.ask import GangAsk, GatedAsk, job_id, pod_uid
 from gpupack_scheduling.queueing.eviction import Eviction
-from gpupack_scheduling.queueing.hears import Hears
-from gpupack_scheduling.queueing.preemptions import Preemptions
-from gpupack_scheduling.queueing.unasked import Unasked, is_moved, leaves
-from gpupack_scheduling.queueing.waiting import WaitingAsks
+from gpupack_scheduling.queueing.notifiers import Notifiers
+from gpupack_scheduling.queueing.pending import PendingRequests
+from gpupack_scheduling.queueing.preemptions import PreemptionRecords
+from gpupack_scheduling.queueing.request import GangRequest, GatedPodRequest, job_id, pod_uid
+from gpupack_scheduling.queueing.restored_preemptions import RestoredPreemptions, is_moved, leaves
+from gpupack_scheduling.requests.mismatch import mismatch
+from gpupack_scheduling.requests.needs import Needs
 
 MAX_UNWRITTEN: Final = 32
 """Maximum of preemptions yet to be written: the operator submits one plan after the other."""
@@ -38,7 +38,7 @@ MAX_UNWRITTEN: Final = 32
 log = logging.getLogger(__name__)
 
 
-class Preempting:
+class PreemptionActions:
     """The preemptions in progress.
 
     Args:
@@ -55,12 +55,12 @@ class Preempting:
     """
 
     def __init__(
-        self, ledger: Ledger, waiting: WaitingAsks, hears: Hears, *, hold_seconds: float
+        self, ledger: Ledger, waiting: PendingRequests, hears: Notifiers, *, hold_seconds: float
     ) -> None:
         self._ledger, self._waiting, self._hears = ledger, waiting, hears
         self._hold_seconds = hold_seconds
-        self._made = Preemptions()
-        self.unasked = Unasked(ledger, self._made, waiting)
+        self._made = PreemptionRecords()
+        self.unasked = RestoredPreemptions(ledger, self._made, waiting)
         self.stopped: Counter[str] = Counter()
         self.given_up = 0
 
@@ -100,12 +100,12 @@ class Preempting:
         self.stopped.update(victim.reason.value for victim in decision.victims)
         self._made.decided(decision, now, hold_seconds=self._hold_seconds, gained=gained)
         ask = self._waiting[decision.job].ask
-        if isinstance(ask, GatedAsk):
-            self._hears.gates.record(ask.pod, self._made.told(decision.job))
+        if isinstance(ask, GatedPodRequest):
+            self._hears.gates.record(ask.pod, self._made.preemption_of(decision.job))
         elif ask.attempt != asking:
             self._hears.call(ask.attempt)
 
-    def give_up(self, given_up: CancelReservation, queue: Queue) -> None:
+    def cancel(self, given_up: CancelReservation, queue: Queue) -> None:
         """Give up a preemption whose victims did not end, or whose reservation is useless.
 
         The queue looks for another way.
@@ -127,7 +127,7 @@ class Preempting:
         shown = self.unasked.give_up(job)
         self._made.over(job, self._shown(ask) if ask else shown)
         queue.release(job, self._ledger.cluster, stuck=stuck)
-        if isinstance(ask, GatedAsk):
+        if isinstance(ask, GatedPodRequest):
             self._hears.gates.record(ask.pod, None)
         elif ask is not None:
             self._hears.call(ask.attempt)
@@ -136,9 +136,9 @@ class Preempting:
         """Forget the preemption of a job that runs, or no longer waits."""
         self._made.forget(job)
 
-    def told(self, attempt: AttemptKey) -> Preemption | None:
+    def preemption_of(self, attempt: AttemptKey) -> Preemption | None:
         """Return the preemption for an attempt, as its status will show it; None: there is none."""
-        return self._made.told(job_id(attempt))
+        return self._made.preemption_of(job_id(attempt))
 
     def see(self, job: JobId, tickets: dict[str, int], queue: Queue, now: float) -> None:
         """Apply the preemption that a pending job shows, written here or before a restart."""
@@ -165,7 +165,7 @@ class Preempting:
             )
             for job, decision in self._made.written()
             if (waiting := self._waiting.get(job)) is not None
-            and isinstance(ask := waiting.ask, GatedAsk)
+            and isinstance(ask := waiting.ask, GatedPodRequest)
             for victim in decision.victims
             if pod_uid(victim.job) is None and not is_moved(victim)
         )
@@ -180,8 +180,8 @@ class Preempting:
                 if waiting is None or claim is None or running is None or claim.leaves:
                     continue
                 if claim.state is State.BOUND:
-                    whom = name_of(waiting.ask.job, to=running.job)
-                    why = f"for {whom}, {PREEMPTION_TEXTS[victim.reason.value]}"
+                    preemptor = name_of(waiting.ask.job, to=running.job)
+                    why = f"for {preemptor}, {PREEMPTION_TEXTS[victim.reason.value]}"
                     ground = str(victim.reason)
                     yield Eviction(claim.uid, claim.namespace, claim.name, ground, why)
 
@@ -213,8 +213,8 @@ class Preempting:
             return False
         return bool(usable(self._ledger.cluster, request)[row])
 
-    def _shown(self, ask: GangAsk | GatedAsk) -> PlacedPreemption | None:
-        if isinstance(ask, GatedAsk):
+    def _shown(self, ask: GangRequest | GatedPodRequest) -> PlacedPreemption | None:
+        if isinstance(ask, GatedPodRequest):
             return gate.preemption_of(ask.pod)
         job = self._ledger.jobs.shown(ask.attempt.job_uid)
         return job.preemption if job else None

@@ -19,10 +19,10 @@ import gpupack_core as core
 from gpupack_core.queueing import JobId, Preempt, PreemptionReason, Victim
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
-from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger import claims
 from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
+from gpupack_scheduling.requests.needs import Needs
 
 
 @dataclasses.dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Made:
     """GPU-seconds gained, for a consolidation."""
 
 
-class Preemptions:
+class PreemptionRecords:
     """The preemptions in progress, by preemptor."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Preemptions:
     def see(self, job: JobId, shown: PlacedPreemption) -> None:
         """Compare the preemptor's status: a shown preemption in progress is written."""
         made = self._made.get(job)
-        if made is not None and _is_same(shown, told(made.decision, made.since)):
+        if made is not None and _is_same(shown, to_status(made.decision, made.since)):
             made.deadline = math.inf
 
     def written(self) -> list[tuple[JobId, Preempt]]:
@@ -76,7 +76,7 @@ class Preemptions:
         """End a preemption; `shown`: what the preemptor's status still shows, or may show later."""
         made = self._made.pop(job, None)
         if shown is None and made is not None:
-            builtins = msgspec.to_builtins(told(made.decision, made.since, made.gained))
+            builtins = msgspec.to_builtins(to_status(made.decision, made.since, made.gained))
             shown = msgspec.convert(builtins, PlacedPreemption)
         if shown is not None:
             self._over[job] = shown
@@ -108,10 +108,10 @@ class Preemptions:
         """Return the number of preemptions that are yet to be written."""
         return sum(made.deadline < math.inf for made in self._made.values())
 
-    def told(self, job: JobId) -> Preemption | None:
+    def preemption_of(self, job: JobId) -> Preemption | None:
         """Return the preemption for a preemptor, as its status has it; None if there is none."""
         made = self._made.get(job)
-        return None if made is None else told(made.decision, made.since, made.gained)
+        return None if made is None else to_status(made.decision, made.since, made.gained)
 
 
 def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
@@ -155,7 +155,7 @@ def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
     return shown.since == made.since and ours == {e.reason: e.attempts for e in shown.victims}
 
 
-def told(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
+def to_status(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
     """Convert a preemption into its form in a status; `gained`: GPU-seconds, of a consolidation."""
     lost = None if gained is None else sum(victim.lost_gpu_seconds for victim in decision.victims)
     by_ground: dict[PreemptionReason, list[str]] = defaultdict(list)

@@ -58,7 +58,7 @@ class DefaultQuota(Wire, frozen=True, forbid_unknown_fields=True):
             raise ValueError("queue.default cannot promise GPUs; remove nominal")
 
 
-class Shown(Generic[Q]):
+class ObservedStore(Generic[Q]):
     """A reflector's store of one kind; `changed` is called when effective values change."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -84,7 +84,7 @@ class Shown(Generic[Q]):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
+class QuotaReading:
     """The effective quotas.
 
     Attributes:
@@ -101,18 +101,18 @@ class QuotaStores:
 
     Attributes:
         changes: number of changes of effective values.
-        told: function that is called at each change.
+        on_change: function that is called at each change.
     """
 
     def __init__(self) -> None:
         self.changes = 0
-        self.told: Callable[[], None] = lambda: None
-        self.quotas: Shown[GpuQuota] = Shown(self._changed)
-        self.cohorts: Shown[GpuCohort] = Shown(self._changed)
+        self.on_change: Callable[[], None] = lambda: None
+        self.quotas: ObservedStore[GpuQuota] = ObservedStore(self._changed)
+        self.cohorts: ObservedStore[GpuCohort] = ObservedStore(self._changed)
 
     def _changed(self) -> None:
         self.changes += 1
-        self.told()
+        self.on_change()
 
     def rule_for(
         self, namespace: str, pick: Callable[[GpuCohortSpec], R | None]
@@ -135,7 +135,7 @@ class QuotaStores:
         rule = pick(root.spec) if root else None
         return None if rule is None else (CLUSTER_NAME, rule)
 
-    def read(self, default: DefaultQuota) -> Reading:
+    def read(self, default: DefaultQuota) -> QuotaReading:
         """Convert all quotas and cohorts."""
         quotas = [each for each in self.quotas.items.values() if each.metadata.name == QUOTA_NAME]
         cohorts = {
@@ -160,7 +160,7 @@ class QuotaStores:
         for key, gpus in limits.items():
             if problem := models.problem(limit.model for limit in gpus):
                 problems.setdefault(key, problem)
-        return Reading(
+        return QuotaReading(
             Quotas(
                 tuple(_quota(each, models) for each in quotas),
                 tuple(_cohort(each, parents, models) for each in cohorts.values()),

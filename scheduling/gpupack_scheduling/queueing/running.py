@@ -22,12 +22,12 @@ from gpupack_scheduling.ledger.changes import Changes
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim
 from gpupack_scheduling.ledger.jobs import ShownJob
 from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.lingering import Lingering
+from gpupack_scheduling.ledger.terminating import TerminatingHolder
 from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
 from gpupack_scheduling.queueing import holders
-from gpupack_scheduling.queueing.ask import job_id, lingering_id, pod_id
 from gpupack_scheduling.queueing.learned import LearnedDurations
 from gpupack_scheduling.queueing.membership import Held, divide, parts
+from gpupack_scheduling.queueing.request import job_id, lingering_id, pod_id
 
 SAME_DEADLINE_SECONDS: Final = 5.0
 
@@ -51,25 +51,25 @@ class RunningHolders:
         self._attempts: dict[JobId, AttemptKey] = {}
         self._least: dict[JobId, int] = {}
         """Number of workers of an attempt that start together; larger indices are extra workers."""
-        self._beside: dict[JobId, dict[int, JobId]] = defaultdict(dict)
+        self._extra_workers: dict[JobId, dict[int, JobId]] = defaultdict(dict)
         """Extra workers of an attempt that hold something, by index."""
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
         """UIDs of pods that are labelled as workers of an attempt, and count separately."""
-        self.suppositions = holders.Suppositions(ledger.cluster)
+        self.suppositions = holders.AssumedPlaces(ledger.cluster)
 
     def __contains__(self, job: object) -> bool:
         return job in self._held
 
-    def let_in(self, job: Job, attempt: AttemptKey, now: float) -> None:
+    def add_gang(self, job: Job, attempt: AttemptKey, now: float) -> None:
         """Add an attempt whose places were just held in the ledger."""
         self._attempts[job.id], self._least[job.id] = attempt, job.gang.workers
         held, _ = divide(self._ledger.claims.places_of(attempt), (), ())
         self._start(job, held, now)
 
-    def let_in_beside(self, worker: WorkerKey, now: float) -> None:
+    def add_extra_worker(self, worker: WorkerKey, now: float) -> None:
         """Add an extra worker of a running gang whose place was just held in the ledger."""
         place = self._ledger.claims.workers[worker].allocation
-        self._start_beside(worker.attempt, worker.index, (place,), now)
+        self._start_extra_worker(worker.attempt, worker.index, (place,), now)
 
     def attempt_of(self, gang: JobId) -> AttemptKey | None:
         """Return the attempt of a gang; None if it holds nothing."""
@@ -83,7 +83,7 @@ class RunningHolders:
         shown = self._ledger.jobs.shown(attempt.job_uid)
         return shown.least if shown else MAX_WORKERS
 
-    def let_in_pod(self, job: Job, claim: PodClaim, now: float) -> None:
+    def add_pod(self, job: Job, claim: PodClaim, now: float) -> None:
         """Add a pod whose place was just held in the ledger."""
         job = dataclasses.replace(job, preemptible=self._evicts)
         self._start(job, (claim.allocation,), now)
@@ -104,8 +104,8 @@ class RunningHolders:
                 self._see_pod(uid, claim, now)
             else:
                 self._leave(uid, now)
-        for node, uid in sorted(seen.lingering):
-            self._see_lingering(node, uid, now)
+        for node, uid in sorted(seen.terminating):
+            self._see_terminating(node, uid, now)
         self._see_nodes(seen.nodes, now)
         self._see_begun(seen.jobs, now)
         self._see_deadlines(seen.jobs, now)
@@ -118,10 +118,10 @@ class RunningHolders:
         pods = {claim.uid: claim for claim in claims.pods_of_attempt(attempt)}
         is_known = self._attempts.get(job) == attempt
         if not is_known and (job in self._attempts or not claims.has_workers(attempt)):
-            self._see_alone(attempt, pods, now)
+            self._see_standalone_pods(attempt, pods, now)
             return False
         self._attempts[job], self._least[job] = attempt, self.least(attempt)
-        ids: dict[int | None, JobId] = {None: job, **dict(self._beside.get(job, {}).items())}
+        ids: dict[int | None, JobId] = {None: job, **dict(self._extra_workers.get(job, {}).items())}
         found = parts(self._least[job], claims.places_of(attempt), pods.values(), ids.keys())
         divided = {
             part.index: divide(
@@ -133,15 +133,15 @@ class RunningHolders:
             for part in found
         }
         others = {uid: pod for _, strangers in divided.values() for uid, pod in strangers.items()}
-        self._see_alone(attempt, others, now)
+        self._see_standalone_pods(attempt, others, now)
         has_ended = False
         for index, (all_held, _) in divided.items():
             held = self._counted(all_held)
             if index is None:
                 has_ended = self._see_gang(attempt, held, now)
             else:
-                self._see_beside(attempt, index, held, now)
-        if job not in self._held and job not in self._beside:
+                self._see_extra_worker(attempt, index, held, now)
+        if job not in self._held and job not in self._extra_workers:
             del self._attempts[job], self._least[job]
         return has_ended
 
@@ -160,24 +160,24 @@ class RunningHolders:
             return self._end(job, now)
         return False
 
-    def _see_beside(self, attempt: AttemptKey, index: int, held: Held, now: float) -> None:
-        beside = self._beside[job_id(attempt)]
-        if held and index not in beside:
-            self._start_beside(attempt, index, held, now, since=self._began(attempt))
+    def _see_extra_worker(self, attempt: AttemptKey, index: int, held: Held, now: float) -> None:
+        extra = self._extra_workers[job_id(attempt)]
+        if held and index not in extra:
+            self._start_extra_worker(attempt, index, held, now, since=self._began(attempt))
         elif held:
-            self._move(beside[index], held, now)
-        elif index in beside:
-            self._end(beside.pop(index), now)
-        if not beside:
-            del self._beside[job_id(attempt)]
+            self._move(extra[index], held, now)
+        elif index in extra:
+            self._end(extra.pop(index), now)
+        if not extra:
+            del self._extra_workers[job_id(attempt)]
 
-    def _start_beside(
+    def _start_extra_worker(
         self, attempt: AttemptKey, index: int, held: Held, now: float, *, since: float | None = None
     ) -> None:
         gang = self._queue.state.running.get(job_id(attempt))
         found = gang.job if gang else self._gang(attempt, held)
         job = extra_worker(found, index - self.least(attempt) + 1)
-        self._beside[job_id(attempt)][index] = job.id
+        self._extra_workers[job_id(attempt)][index] = job.id
         self._start(job, held, now, since=since)
 
     def _gang(self, attempt: AttemptKey, held: Held) -> Job:
@@ -197,7 +197,9 @@ class RunningHolders:
         shown = self._ledger.jobs.shown(attempt.job_uid)
         return shown if shown and shown.attempt == attempt else None
 
-    def _see_alone(self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float) -> None:
+    def _see_standalone_pods(
+        self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float
+    ) -> None:
         """Count these pods, which are labelled as workers of an attempt, separately."""
         before = self._alone.pop(attempt, set())
         if pods:
@@ -217,16 +219,16 @@ class RunningHolders:
     def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
         self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)
 
-    def _see_lingering(self, node: core.NodeName, uid: str, now: float) -> None:
+    def _see_terminating(self, node: core.NodeName, uid: str, now: float) -> None:
         """Update a lingering pod: deletion by force does not exempt its GPUs from quota."""
-        lingers = self._ledger.claims.lingerer(node, uid)
+        lingers = self._ledger.claims.terminating_holder(node, uid)
         allocation = Allocation(lingers.placement) if lingers else None
         self._follow(lingering_id(node, uid), lingers, allocation, now)
 
     def _follow(
         self,
         job: JobId,
-        pod: PodClaim | Lingering | None,
+        pod: PodClaim | TerminatingHolder | None,
         allocation: Allocation | None,
         now: float,
     ) -> None:
@@ -247,8 +249,8 @@ class RunningHolders:
         if not nodes:
             return
         for job, held in tuple(self._held.items()):
-            if any(each.tickets and each.node in nodes for each in held):
-                self._move(job, held, now, anew=True)
+            if any(each.tokens and each.node in nodes for each in held):
+                self._move(job, held, now, is_replaced=True)
 
     def _see_begun(self, uids: Collection[str], now: float) -> None:
         """Use the start time in the status of jobs admitted here, since others know only that."""
@@ -301,8 +303,8 @@ class RunningHolders:
         places = self.suppositions.places(job.id, held)
         self._queue.start(job, places, self._ledger.cluster, now, since=since)
 
-    def _move(self, job: JobId, held: Held, now: float, *, anew: bool = False) -> None:
-        if self._held[job] == held and not anew:
+    def _move(self, job: JobId, held: Held, now: float, *, is_replaced: bool = False) -> None:
+        if self._held[job] == held and not is_replaced:
             return
         self._held[job] = held
         running = self._queue.state.running.get(job)
@@ -320,4 +322,4 @@ class RunningHolders:
     def _counted(self, held: Iterable[Allocation]) -> Held:
         """Return the places; none if they contain no GPUs, since the queue counts only GPUs."""
         found = tuple(held)
-        return found if any(each.placement.devices or each.tickets for each in found) else ()
+        return found if any(each.placement.devices or each.tokens for each in found) else ()

@@ -14,7 +14,7 @@ from typing import Final
 
 from gpupack_crds.plan import Drained, JobName, MoveOrder, Stop, TurnsResponse
 
-KEPT: Final = 4096
+MAX_TURNS: Final = 4096
 """Number of turns that are kept; an operator that is further behind submits all jobs again."""
 
 
@@ -47,11 +47,11 @@ class Turns:
         self._queue = uuid.uuid4().hex
         self._number = 0
         self._orders = Orders()
-        self._last: collections.deque[JobName | None] = collections.deque(maxlen=KEPT)
+        self._last: collections.deque[JobName | None] = collections.deque(maxlen=MAX_TURNS)
         """The last turns; None: the orders have changed."""
         self._wake()
 
-    def give(self, namespace: str, name: str) -> None:
+    def notify(self, namespace: str, name: str) -> None:
         """Add a turn of this GPUJob, so that the operator calls for it."""
         self._count(JobName(namespace=namespace, name=name))
 

@@ -17,9 +17,9 @@ from gpupack_crds.gpuquota import QUOTA_NAME, GpuQuotaSpec
 from gpupack_crds.kinds import GpuQuota
 from gpupack_kube import objects
 from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.queueing.ask import POD_NAME, GangAsk, job_id
-from gpupack_scheduling.queueing.onlooker import Onlooker
 from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.read_only_queue import ReadOnlyQueue
+from gpupack_scheduling.queueing.request import POD_NAME, GangRequest, job_id
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +147,8 @@ class Prepared:
 
 
 def prepare_what_if(
-    onlooker: Onlooker,
-    ask: GangAsk,
+    onlooker: ReadOnlyQueue,
+    ask: GangRequest,
     changes: Changes,
     *,
     quotas: QuotaStores,
@@ -161,13 +161,13 @@ def prepare_what_if(
     return _prepared(onlooker, {job_id(ask.attempt): ask.policy}, changes, changed)
 
 
-def prepare_explain(onlooker: Onlooker) -> Prepared:
+def prepare_explain(onlooker: ReadOnlyQueue) -> Prepared:
     """Copy queue and cluster on the read-only queue's event loop, to explain pending jobs."""
     return _prepared(onlooker, {}, Changes(), None)
 
 
 def _prepared(
-    onlooker: Onlooker,
+    onlooker: ReadOnlyQueue,
     policies: Mapping[JobId, str | None],
     changes: Changes,
     quotas: Quotas | None,

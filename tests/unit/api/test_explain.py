@@ -6,9 +6,9 @@ import pytest
 from extender_builders import job as placed_job
 
 from gpupack_api.shown_job import ShownJob
-from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.queueing.capacity import MAX_KINDS
-from gpupack_scheduling.queueing.onlooker import MAX_TRIED
+from gpupack_scheduling.queueing.read_only_queue import MAX_TRIED
+from gpupack_scheduling.requests import gang_request
 
 
 @pytest.fixture
@@ -128,11 +128,11 @@ def test_who_has_no_room_in_the_queue_is_tried_a_few_at_a_time_and_comes_in(
     assert len(queue) == MAX_KINDS
     tried = []
 
-    def asked(shown, *given, of=gang_ask.of_placed):
+    def asked(shown, *given, of=gang_request.of_placed):
         tried.append(shown.metadata.name)
         return of(shown, *given)
 
-    monkeypatch.setattr(gang_ask, "of_placed", asked)
+    monkeypatch.setattr(gang_request, "of_placed", asked)
     model.onlooker.follow()
     assert len(tried) == MAX_TRIED
     for number in range(MAX_KINDS):

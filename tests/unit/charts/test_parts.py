@@ -20,7 +20,7 @@ from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.nodes_bounds import Bounds
 from gpupack_operator.settings import Settings
 from gpupack_scheduling import limits
-from gpupack_scheduling.asks import node_rules
+from gpupack_scheduling.requests import node_rules
 
 CHART = Path(__file__).parents[3] / "charts/gpupack"
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 
 from gpupack_extender.app import App, run
-from gpupack_extender.gathering import Gathering
+from gpupack_extender.gathering import GangBarrier
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.servers import health_server, verbs_server
 from gpupack_extender.settings import Serving
@@ -36,7 +36,7 @@ def app(reflector, server=None):
         turns=Turns(),
         servers=(server,),
         metrics=Metrics(),
-        gathering=Gathering(Ledger(time.monotonic)),
+        gathering=GangBarrier(Ledger(time.monotonic)),
     )
 
 

@@ -627,7 +627,7 @@ async def test_who_waits_hears_when_his_turn_has_come(plans, world):
     known = {"queue": begun["queue"], "number": str(begun.get("number", 0))}
     waiting = asyncio.create_task(turns(plans, **known))
     await asyncio.sleep(0.05)
-    world.turns.give("team", "train")
+    world.turns.notify("team", "train")
     async with asyncio.timeout(30):
         _, heard = await waiting
     assert heard["jobs"] == [{"namespace": "team", "name": "train"}]

@@ -78,7 +78,7 @@ async def test_who_is_spoken_for_is_known_by_his_own_token_alone(account, monkey
 
 async def test_without_a_header_nobody_is_spoken_for(account):
     async with in_cluster(account, the_token) as api:
-        with pytest.raises(KubeError, match="nobody is named"):
+        with pytest.raises(KubeError, match="names no user"):
             api.on_behalf("")
 
 

@@ -7,7 +7,7 @@ import msgspec
 from extender_builders import OBSERVED, World, called, gpu_node, job, node, plan_request, pod, whole
 
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask
+from gpupack_scheduling.requests import pod_request
 
 ROUNDS = 1_300
 """More than any of the tables that may keep so many of the latest, such as memos, holds."""
@@ -51,7 +51,7 @@ def one_of_each(world, number):
     world.ledger.pods.upsert(bound)
     asking = pod(f"asking-{number}", cpu=f"{2000 + number}m", labels={f"l{number}": "x"})
     world.ledger.pods.upsert(asking)
-    ask = pod_ask.of_call(called(asking, nodeSelector={"stamp": str(number)}), (OBSERVED,))
+    ask = pod_request.of_call(called(asking, nodeSelector={"stamp": str(number)}), (OBSERVED,))
     assert world.filter_pod(ask, [name]).node_names == [name]
     world.plan(plan_request(f"planned-{number}"))
     world.plan(plan_request(f"waiting-{number}", gpuModels=[f"model-{number}"], priority=number))

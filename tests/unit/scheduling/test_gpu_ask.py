@@ -7,12 +7,12 @@ from extender_builders import OBSERVED, plan_request, pod, share_limits
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_scheduling.asks import gpu_ask, pod_ask, pod_resources
 from gpupack_scheduling.errors import RequestInvalid
+from gpupack_scheduling.requests import gpu_request, pod_request, pod_resources
 
 
 def request(limits):
-    return pod_ask.of_watch(pod("p", asking=limits), (OBSERVED,)).served()
+    return pod_request.of_watch(pod("p", asking=limits), (OBSERVED,)).served()
 
 
 def test_a_share_is_asked_for_by_three_limits():
@@ -90,13 +90,13 @@ def test_memory_beyond_any_gpu_stays_beyond_any_gpu():
 
 @pytest.mark.parametrize("limits", [share_limits(30), {OBSERVED: "1"}, {names.GPU: "1"}])
 def test_a_pod_that_asks_is_known_as_one(limits):
-    assert pod_ask.asks_for_gpus(pod("p", asking=limits).spec, (OBSERVED,))
+    assert pod_request.requests_gpus(pod("p", asking=limits).spec, (OBSERVED,))
 
 
 def test_a_resource_that_is_not_observed_is_no_ask():
     spec = pod("p", asking={"example.org/gpu": "1"}).spec
-    assert not pod_ask.asks_for_gpus(spec, (OBSERVED,))
-    assert pod_resources.tickets(spec, (OBSERVED,)) == {}
+    assert not pod_request.requests_gpus(spec, (OBSERVED,))
+    assert pod_resources.device_tokens(spec, (OBSERVED,)) == {}
 
 
 @pytest.mark.parametrize(
@@ -118,13 +118,13 @@ def test_a_resource_that_is_not_observed_is_no_ask():
 )
 def test_a_job_that_asks_wrongly_is_told_what_to_write(spec, text):
     with pytest.raises(RequestInvalid) as refused:
-        gpu_ask.of_job(plan_request("train", **spec).spec, (OBSERVED,), namespace="default")
+        gpu_request.of_job(plan_request("train", **spec).spec, (OBSERVED,), namespace="default")
     assert text in str(refused.value)
 
 
 def test_a_job_asks_for_a_share_or_for_whole_gpus_and_not_for_both(world):
     share = plan_request("train", share={"percent": 30, "memory": "8Gi"})
-    assert gpu_ask.of_job(share.spec, (), namespace="default").share == core.Share(300, 8192)
+    assert gpu_request.of_job(share.spec, (), namespace="default").share == core.Share(300, 8192)
     neither = msgspec.structs.replace(share.spec, share=None)
     both = msgspec.structs.replace(share.spec, gpus=1)
     for spec in (neither, both):

@@ -393,7 +393,7 @@ class Cluster(RuleBasedStateMachine):
         """What the ledger has just given away was free, as far as it has been told."""
         for grant in allocation.placement.devices:
             check_fits([each for each in self.known_holdings() if each.uuid == grant.uuid])
-        for resource in allocation.tickets:
+        for resource in allocation.tokens:
             devices = self.world.ledger.cluster.node(allocation.node).devices
             there = sum(device.resource == resource for device in devices)
             assert self.known_tickets(allocation.node, resource) <= there
@@ -414,7 +414,7 @@ class Cluster(RuleBasedStateMachine):
         table = self.world.ledger.claims
         held = [c.allocation for c in (*table.pods.values(), *self.podless_workers())]
         return sum(
-            allocation.tickets.get(resource, 0) for allocation in held if allocation.node == node
+            allocation.tokens.get(resource, 0) for allocation in held if allocation.node == node
         )
 
     def podless_workers(self):

@@ -136,7 +136,7 @@ def test_a_pod_that_is_bound_holds_its_slices_again_after_a_restart(cut):
     again.ledger.nodes.upsert(node("x", tickets=0, slots=0, **{SMALL: 4, HALF: 2}))
     held = claims.shares(claim.placement)
     again.ledger.pods.upsert(pod("p", asking={HALF: 1}, devices=held, on="x", phase="Running"))
-    assert again.ledger.claims.pods["uid-p"].allocation.tickets == {}
+    assert again.ledger.claims.pods["uid-p"].allocation.tokens == {}
     assert placed(again, "q", {HALF: 1}) == ["MIG-x-1-4"]
 
 

@@ -5,7 +5,7 @@ import pytest
 from extender_builders import OBSERVED, job, part, pod, share_limits, whole
 
 from gpupack_crds import names
-from gpupack_scheduling.errors import AskMismatch, BindRefused
+from gpupack_scheduling.errors import BindRefused, RequestMismatch
 
 WORKER = {"worker": ("train", 1, 0)}
 GPUS = {number: {names.GPU: str(number)} for number in (1, 2, 4)}
@@ -48,7 +48,7 @@ def test_a_pod_that_asks_for_other_gpus_than_its_workers_place_is_not_bound(
     world, held, asking, text
 ):
     admitted(world, held)
-    with pytest.raises(AskMismatch) as refused:
+    with pytest.raises(RequestMismatch) as refused:
         world.reserve(pod("p", asking=asking, **WORKER), "a")
     assert text in str(refused.value)
     assert world.states() == ["written"]
@@ -74,7 +74,7 @@ def test_gpus_of_another_device_plugin_are_compared_by_their_number(world):
     world.ledger.jobs.upsert(
         job("train", attempt=1, phase="Admitted", placed=placed, gpus=2, resourceName=OBSERVED)
     )
-    with pytest.raises(AskMismatch, match=r"asks for 1 nvidia.com/gpu, .* place is 2 nvidia"):
+    with pytest.raises(RequestMismatch, match=r"asks for 1 nvidia.com/gpu, .* place is 2 nvidia"):
         world.reserve(pod("p", asking={OBSERVED: "1"}, **WORKER), "x")
     world.bind(pod("q", asking={OBSERVED: "2"}, **WORKER), "x")
 

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from extender_builders import OBSERVED, World, gpu_node, job, node, observed_node, pod, whole
 
-from gpupack_scheduling.ledger.silences import LONG_SECONDS
+from gpupack_scheduling.ledger.silent_nodes import LONG_SECONDS
 
 LIAR = gpu_node("aaa", prefix="b")
 """The agent of node aaa lists the GPUs of node b."""

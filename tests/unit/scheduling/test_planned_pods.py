@@ -6,8 +6,8 @@ import pytest
 from extender_builders import job, places, plan_request
 
 from gpupack_crds.plan import PlanRefusal
-from gpupack_scheduling.asks import gang_ask
-from gpupack_scheduling.ledger.asking_job import MAX_RULES_BYTES, AskingJob
+from gpupack_scheduling.ledger.pending_job import MAX_RULES_BYTES, PendingJob
+from gpupack_scheduling.requests import gang_request
 
 TEMPLATE = {"spec": {"containers": [{"name": "worker"}]}}
 
@@ -22,18 +22,18 @@ def pod_spec(cpu="1", **rules):
 
 def asking(planned):
     """A GPUJob that waits, planned as this pod."""
-    return job("train", template=TEMPLATE, planned=planned, kind=AskingJob)
+    return job("train", template=TEMPLATE, planned=planned, kind=PendingJob)
 
 
 def test_an_onlooker_plans_the_pod_that_admission_made():
     planned = {"spec": pod_spec("20", nodeSelector={"pool": "gold"})}
-    request = gang_ask.of_placed(asking(planned), ()).request
+    request = gang_request.of_placed(asking(planned), ()).request
     assert (request.cpu, request.selector.labels) == (20_000, (("pool", "gold"),))
 
 
 def test_of_template_and_planned_pod_one_is_kept():
     large = {"spec": {"containers": [worker("1")], "nodeSelector": {"pool": "x" * 9000}}}
-    shown = job("train", template=large, planned={"spec": pod_spec("20")}, kind=AskingJob)
+    shown = job("train", template=large, planned={"spec": pod_spec("20")}, kind=PendingJob)
     assert shown.spec.template is None
     assert len(msgspec.json.encode(shown)) < 1000
 
@@ -44,7 +44,7 @@ def test_of_template_and_planned_pod_one_is_kept():
     ids=["not written", "too many rules"],
 )
 def test_where_the_pod_is_not_known_an_onlooker_does_not_plan_the_template(planned):
-    assert gang_ask.of_placed(asking(planned), ()) is None
+    assert gang_request.of_placed(asking(planned), ()) is None
 
 
 def test_cpu_of_a_written_place_is_that_of_the_planned_pod(world):

@@ -9,17 +9,17 @@ from extender_builders import OBSERVED, called, gated, plan_request, pod, whole
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_scheduling.asks import gang_ask, pod_ask
-from gpupack_scheduling.asks.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.ledger.watched_pod import WatchedPod
+from gpupack_scheduling.requests import gang_request, pod_request
+from gpupack_scheduling.requests.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES
 
 MIB = 1 << 20
 
 
 def of_call(asking, **rules):
-    return pod_ask.of_call(called(asking, **rules), (OBSERVED,))
+    return pod_request.of_call(called(asking, **rules), (OBSERVED,))
 
 
 def affinity(terms):
@@ -74,7 +74,7 @@ def test_rules_about_nodes_that_are_absent_or_null_ask_nothing():
 
 
 def test_what_the_watch_shows_is_asked_for_wherever_kube_scheduler_allows_it():
-    shown = pod_ask.of_watch(pod("p"), ()).served()
+    shown = pod_request.of_watch(pod("p"), ()).served()
     assert shown.selector is None
     assert core.Toleration(operator=core.TolerationOperator.EXISTS) in shown.tolerations
 
@@ -118,7 +118,7 @@ def test_a_gang_is_bound_to_as_many_rules():
     pod_spec = {"containers": [{"name": "worker"}], "affinity": affinity([{}] * 513)}
     raw = msgspec.Raw(msgspec.json.encode(pod_spec))
     with pytest.raises(RequestInvalid, match="have 513 labels, tolerations, terms"):
-        gang_ask.gang(plan_request("train").spec, raw, (), namespace="default")
+        gang_request.gang(plan_request("train").spec, raw, (), namespace="default")
 
 
 def decoded(raw, kind):
@@ -170,9 +170,9 @@ def test_a_priority_counts_in_full_by_a_class_that_evicts_nobody_alone(priority,
     by_class = {"priority": priority} | ({"preemptionPolicy": policy} if policy else {})
     shown = gated("p", spec=by_class)
     asks = (
-        pod_ask.of_call(called(pod("p"), **by_class), (), max_priority=7),
-        pod_ask.of_watch(shown, (), max_priority=7),
-        pod_ask.of_gated(shown, shown.spec, (), max_priority=7),
+        pod_request.of_call(called(pod("p"), **by_class), (), max_priority=7),
+        pod_request.of_watch(shown, (), max_priority=7),
+        pod_request.of_gated(shown, shown.spec, (), max_priority=7),
     )
     assert [ask.priority for ask in asks] == [counts] * 3
 
@@ -192,7 +192,7 @@ def test_thousands_of_sidecars_are_counted_in_one_pass():
     ]
     manifest = msgspec.to_builtins(pod("p"))
     manifest["spec"]["initContainers"] = sidecars
-    ask = pod_ask.of_watch(msgspec.convert(manifest, WatchedPod), ())
+    ask = pod_request.of_watch(msgspec.convert(manifest, WatchedPod), ())
     assert ask.served().cpu == 1000 + 5000
 
 

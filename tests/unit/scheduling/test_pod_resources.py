@@ -6,7 +6,7 @@ import pytest
 from extender_builders import called, plan_request, pod
 
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_resources
+from gpupack_scheduling.requests import pod_resources
 
 
 def spec(*requests, whole=None, init=(), overhead=None):

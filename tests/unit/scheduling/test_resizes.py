@@ -5,8 +5,8 @@ import msgspec
 import pytest
 from extender_builders import World
 
-from gpupack_scheduling.asks import pod_resources
 from gpupack_scheduling.ledger.watched_pod import WatchedPod
+from gpupack_scheduling.requests import pod_resources
 
 FREE_CPU = 32_000
 

@@ -8,14 +8,14 @@ from extender_builders import OBSERVED, OTHER, World, pod, share_limits
 import gpupack_core as core
 from gpupack_crds import names
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask
+from gpupack_scheduling.requests import pod_request
 
 TWO, ONE = {names.GPU: "2"}, {names.GPU: "1"}
 SMALL, HALF = {f"{names.MIG_PREFIX}1g.10gb": "1"}, {f"{names.MIG_PREFIX}3g.40gb": "1"}
 
 
 def asked(*containers):
-    return pod_ask.of_watch(pod("p", asking=list(containers)), (OBSERVED, OTHER))
+    return pod_request.of_watch(pod("p", asking=list(containers)), (OBSERVED, OTHER))
 
 
 def with_init(asking, limits, *, restart=None):
@@ -66,7 +66,7 @@ def test_other_containers_together_are_refused_with_what_is_possible(containers)
 
 def test_two_replicas_of_shared_gpus_are_refused_as_they_may_be_of_one():
     replica = {f"{OBSERVED}.shared": "1"}
-    ask = pod_ask.of_watch(pod("p", asking=[replica, replica]), (*replica,))
+    ask = pod_request.of_watch(pod("p", asking=[replica, replica]), (*replica,))
     assert "only one may ask for a share or a replica" in ask.refusal
 
 
@@ -77,8 +77,8 @@ def test_no_more_gpus_are_asked_for_together_than_a_node_can_have():
 
 def test_a_sidecar_counts_and_a_plain_init_container_may_not_ask():
     sidecar = with_init(pod("p", asking=TWO), ONE, restart="Always")
-    assert pod_ask.of_watch(sidecar, ()).served().gpus == 3
-    plain = pod_ask.of_watch(with_init(pod("p", asking=TWO), ONE), ())
+    assert pod_request.of_watch(sidecar, ()).served().gpus == 3
+    plain = pod_request.of_watch(with_init(pod("p", asking=TWO), ONE), ())
     assert "1 of its plain init containers" in plain.refusal
 
 

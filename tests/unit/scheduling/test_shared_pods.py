@@ -12,7 +12,7 @@ from gpupack_crds.devices import decode_devices
 from gpupack_crds.placement import by_worker
 from gpupack_crds.worker_pods import pods_of
 from gpupack_kube import objects
-from gpupack_scheduling.errors import AskMismatch, BindRefused
+from gpupack_scheduling.errors import BindRefused, RequestMismatch
 from gpupack_scheduling.ledger.claims import shares
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 
@@ -64,7 +64,7 @@ def test_a_pod_that_asks_for_more_or_less_than_its_workers_have_gets_no_node(wor
     answer = world.filter(worker_pod(0, gpus))
     text = f"asks for {gpus} gpupack.dev/gpu, but its worker's place is 4 gpupack.dev/gpu"
     assert text in answer.failed_and_unresolvable_nodes["a"]
-    with pytest.raises(AskMismatch):
+    with pytest.raises(RequestMismatch):
         world.reserve(worker_pod(0, gpus), "a")
 
 

@@ -208,7 +208,7 @@ def test_who_shares_with_whom_is_known_after_a_restart(world):
 def test_a_worker_has_the_share_that_was_planned_for_it(world):
     spec = {"percent": 30, "memory": "8Gi", "shareWith": "namespace"}
     world.plan(plan_request("train", share=spec))
-    with pytest.raises(BindRefused, match="beside those of namespace team alone"):
+    with pytest.raises(BindRefused, match="next to those of namespace team alone"):
         world.reserve(sharing("p", worker=("train", 1, 0)), "a")
 
 

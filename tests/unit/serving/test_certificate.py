@@ -254,7 +254,7 @@ def test_another_client_ca_counts_while_the_pair_is_broken_and_the_old_one_does_
     assert shown(clients.context) == served
     other = ClientCa()
     clients.trust(other.pem)
-    with pytest.raises(Denied, match="connect anew"):
+    with pytest.raises(Denied, match="connect again"):
         clients.user(before)
     assert clients.user(held(clients, other)).username == "alice"
     assert shown(clients.context) == served

@@ -208,7 +208,7 @@ def test_what_was_shown_before_the_ca_changed_does_not_count(certificates, shown
     before = shown(CA.signed("alice")[0])
     assert certificates.user(before)
     certificates.trust(after)
-    with pytest.raises(Denied, match="connect anew"):
+    with pytest.raises(Denied, match="connect again"):
         certificates.user(before)
 
 

@@ -21,13 +21,13 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Settings
 from gpupack_kube import objects
-from gpupack_scheduling.asks import pod_ask
 from gpupack_scheduling.ledger.ledger import Ledger, Outcome
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.notifiers import Notifiers
 from gpupack_scheduling.queueing.quotas import QuotaStores
 from gpupack_scheduling.queueing.turns import Turns
+from gpupack_scheduling.requests import pod_request
 
 FLEET = fleet(1)
 JOBS = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())
@@ -74,7 +74,7 @@ class LedgerDecider:
         admissions = Admissions(
             self.ledger,
             policies,
-            Hears(Turns(), gates=None),
+            Notifiers(Turns(), gates=None),
             quotas=QuotaStores(),
             now=lambda: 0.0,
             decisions=settings,
@@ -103,18 +103,18 @@ class LedgerDecider:
         manifest = pod(job)
         manifest["metadata"] |= {"namespace": "n", "uid": job.id}
         asking = msgspec.convert(manifest, objects.Pod)
-        called = msgspec.json.decode(msgspec.json.encode(manifest), type=pod_ask.CalledPod)
+        called = msgspec.json.decode(msgspec.json.encode(manifest), type=pod_request.CalledPod)
         self.ledger.pods.upsert(asking)
         wanted = manifest["spec"].get("nodeSelector", {}).items()
         names = [n.metadata.name for n in self.nodes if wanted <= n.metadata.labels.items()]
-        answer = self.filter(pod_ask.of_call(called, ()), names)
+        answer = self.filter(pod_request.of_call(called, ()), names)
         if not answer.node_names:
             self.ledger.pods.remove(asking)
             return None
         return self.bind(asking, answer.node_names[0])
 
     def bind(self, asking, node):
-        written = annotations(self.reserve(pod_ask.of_watch(asking, ()), node))
+        written = annotations(self.reserve(pod_request.of_watch(asking, ()), node))
         self.ledger.end_bind(asking.metadata.uid, Outcome.LANDED)
         shown = msgspec.structs.replace(
             asking,

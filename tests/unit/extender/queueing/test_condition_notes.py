@@ -7,7 +7,7 @@ from extender_builders import pod, whole
 
 from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
-from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, MAX_WRITES, ConditionNotes
+from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, MAX_WRITES, ConditionWriter
 from gpupack_kube.events import EventWriter, Reporter
 from gpupack_scheduling.queueing.conditions import IDLE
 from gpupack_scheduling.queueing.idling import IdlePod
@@ -21,7 +21,7 @@ class Notes:
     def __init__(self, world, api, server):
         self.world, self.server, self.idle, self.now = world, server, [], 0.0
         events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Tell"))
-        self.notes = ConditionNotes(
+        self.notes = ConditionWriter(
             api, world.ledger, IDLE, self.idlers, events, decides=lambda: True
         )
 

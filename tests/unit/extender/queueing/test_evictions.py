@@ -56,7 +56,7 @@ async def test_who_is_wanted_no_more_is_forgotten(evicting, server, wanted):
     await evicting.look()
     wanted.clear()
     await evicting.look()
-    assert (evicting._asked, evicting._told) == ({}, {})
+    assert (evicting._asked, evicting._notified) == ({}, {})
 
 
 async def test_nobody_is_evicted_twice_in_a_row(api, server, wanted):

@@ -8,7 +8,7 @@ import pytest
 from extender_builders import gated
 
 from gpupack_extender.queueing.pod_notes import FIRST_SECONDS, PodNotes
-from gpupack_scheduling.queueing import let_in
+from gpupack_scheduling.queueing import admitted_pods
 from gpupack_scheduling.queueing.settings import QueueSettings
 
 
@@ -103,9 +103,9 @@ async def test_a_pod_that_lacks_room_for_long_is_shown_to_who_adds_nodes(
 async def test_while_as_many_are_let_in_as_may_be_nobody_is_told(full, server, tells, monkeypatch):
     waits(full, server)
     await tells(0)
-    monkeypatch.setattr(let_in, "MOST", 0)
+    monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 0)
     assert await tells(FIRST_SECONDS) == []
-    monkeypatch.setattr(let_in, "MOST", 1)
+    monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 1)
     assert len(await tells(0)) == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from extender_builders import pod, whole
 
 from gpupack_crds import names
-from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, ConditionNotes
+from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, ConditionWriter
 from gpupack_kube.events import EventWriter, Reporter
 from gpupack_scheduling.queueing.conditions import STRANDED
 from gpupack_scheduling.queueing.stranded import Stranded
@@ -25,7 +25,7 @@ def look(world, api, server):
     """What is written at a look at these stranded pods."""
     found = []
     events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Tell"))
-    task = ConditionNotes(
+    task = ConditionWriter(
         api,
         world.ledger,
         STRANDED,

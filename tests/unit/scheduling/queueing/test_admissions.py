@@ -7,7 +7,7 @@ from extender_builders import gpu_node, job, pod, whole
 
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_scheduling.ledger.ledger import Outcome
-from gpupack_scheduling.queueing.ask import job_id
+from gpupack_scheduling.queueing.request import job_id
 
 
 @pytest.fixture

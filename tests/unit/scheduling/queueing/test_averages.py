@@ -190,7 +190,7 @@ async def test_a_new_process_goes_on_where_the_last_one_was(cluster, server, api
 async def test_a_queue_that_begins_anew_remembers(cluster):
     cluster.put(CLUSTER, status=status(("team", "2")))
     cluster.world.decide()
-    cluster.world.admissions.begin_anew()
+    cluster.world.admissions.restart()
     cluster.world.decide()
     assert felt(cluster.world) == pytest.approx(2000)
 

@@ -182,7 +182,7 @@ def test_a_change_of_who_is_to_leave_is_news_to_the_queue(world):
     maintain(world, "a", 0)
     world.ledger.changes.take()
     heard = []
-    world.ledger.changes.told = lambda: heard.append(1)
+    world.ledger.changes.on_change = lambda: heard.append(1)
     again = gpu_node("a", maintenance=[{"reason": "fan", "gpus": [uuid("a", 0)], "drain": "All"}])
     world.ledger.gpus.upsert(again)
     assert heard

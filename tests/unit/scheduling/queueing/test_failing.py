@@ -103,7 +103,7 @@ def test_a_pod_of_its_own_is_told_and_left_alone_where_nobody_says_anything(worl
     grade(world, "a", gpu0="Failed")
     (note,) = world.admissions.failed_pods()
     assert note.text == f"its GPU {uuid('a', 0)} failed: XID 79"
-    assert note.advice == "; delete it to have it placed anew"
+    assert note.advice == "; delete it to have it placed again"
     assert evicted(world) == []
 
 

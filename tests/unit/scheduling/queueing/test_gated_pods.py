@@ -10,10 +10,10 @@ from extender_builders import gated, node, pod, whole
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_kube import objects
-from gpupack_scheduling.asks.needs import Needs
 from gpupack_scheduling.ledger import claims
-from gpupack_scheduling.queueing import admissions, gate, let_in
-from gpupack_scheduling.queueing.ask import pod_id
+from gpupack_scheduling.queueing import admissions, admitted_pods, gate
+from gpupack_scheduling.queueing.request import pod_id
+from gpupack_scheduling.requests.needs import Needs
 
 
 def opened(world, place):
@@ -231,7 +231,7 @@ def test_a_place_is_held_for_a_minute_and_not_again(world):
     shown = opened(world, world.gates.opened[0][1])
     world.ledger.pods.upsert(shown)
     world.decide()
-    world.now += let_in.SECONDS + 1
+    world.now += admitted_pods.SECONDS + 1
     world.ledger.expire()
     world.ledger.pods.upsert(shown)
     world.decide()
@@ -264,7 +264,7 @@ def test_no_more_are_let_in_at_once_than_are_soon_bound(world):
     for number in range(150):
         world.ledger.pods.upsert(gated(f"p{number}"))
     world.decide()
-    most = let_in.MOST // 2
+    most = admitted_pods.MAX_ADMITTED_PODS // 2
     assert (len(world.gates.opened), len(world.admissions)) == (most, 150 - most)
 
 
@@ -311,7 +311,7 @@ def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
     monkeypatch.setattr(
         admissions, "place_by_policy", lambda *args: sought.append(args) or choose(*args)
     )
-    monkeypatch.setattr(let_in, "MOST", 10)
+    monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 10)
     for number in range(40):
         world.add_node(f"n{number}")
     for number in range(60):
@@ -326,7 +326,7 @@ def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
 
 def test_a_job_is_looked_at_behind_pods_that_cannot_go_in_yet(world, monkeypatch):
     """Whoever keeps kube-scheduler from binding what is let in holds up no gang."""
-    monkeypatch.setattr(let_in, "MOST", 2)
+    monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 2)
     world.add_node("c", labels={"pool": "large"})
     world.ledger.pods.upsert(pod("other", on="c", devices=whole("c", 0, 1, 2, 3), gpus=4))
     for number in range(4):
@@ -349,7 +349,7 @@ def test_who_asks_through_filter_waits_until_the_queue_has_let_in_whom_it_can(wo
         world.add_node(f"n{number}")
     for number in range(100):
         world.ledger.pods.upsert(gated(f"p{number}"))
-    world.ledger.changes.told()
+    world.ledger.changes.on_change()
     answer = world.try_filter(pod("visitor"))
     assert answer == "others are let in first"
 
@@ -379,7 +379,7 @@ def test_a_pod_that_may_go_elsewhere_is_not_evicted_for_its_node(world):
     owners = (objects.OwnerReference(controller=True, kind="ReplicaSet"),)
     shown = opened(world, world.gates.opened[0][1])
     world.ledger.pods.upsert(unschedulable(shown, owners=owners))
-    world.now += let_in.SECONDS + 1
+    world.now += admitted_pods.SECONDS + 1
     world.ledger.expire()
     world.decide()
     assert list(world.admissions.evictions()) == []
@@ -427,7 +427,7 @@ def test_a_pod_whose_node_returns_is_stranded_no_more_while_it_is_tried_again(wo
     (before,) = world.admissions.stranded_pods()
     world.ledger.nodes.upsert(node("a"))
     assert world.admissions.stranded_pods() == []
-    world.now += let_in.RETRY_SECONDS
+    world.now += admitted_pods.RETRY_SECONDS
     (after,) = world.admissions.stranded_pods()
     assert (before.reason, after.reason) == ("NodeDeleted", "NodeUnsuitable")
 

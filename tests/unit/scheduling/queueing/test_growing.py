@@ -10,7 +10,7 @@ from extender_builders import World, as_bound, gpu_node, job, places, plan_reque
 from gpupack_crds.placement import by_node, by_worker
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_extender.unconfirmed_writes import judge_plan
-from gpupack_scheduling.errors import AskMismatch, BindRefused
+from gpupack_scheduling.errors import BindRefused, RequestMismatch
 from gpupack_scheduling.ledger.ledger import Outcome
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.queueing.settings import QueueSettings
@@ -267,7 +267,7 @@ def test_a_pod_of_an_earlier_attempt_is_refused(world):
 def test_a_pod_that_asks_for_more_than_the_place_has_is_refused(world):
     answer = asks(world)
     writes(world, answer)
-    with pytest.raises(AskMismatch):
+    with pytest.raises(RequestMismatch):
         world.reserve(extra_pod(3, gpus=2), by_worker(answer.placement)[3].node)
 
 
@@ -336,7 +336,7 @@ def test_extra_workers_that_outlive_their_gang_count_until_they_are_gone(world):
 
 def test_whoever_begins_anew_knows_both(world):
     writes(world, asks(world))
-    world.admissions.begin_anew()
+    world.admissions.restart()
     world.decide()
     assert ids(world) == ["uid-train/1", "uid-train/1+1", "uid-train/1+2"]
 

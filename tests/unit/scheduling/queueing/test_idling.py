@@ -143,7 +143,7 @@ def test_a_new_scheduler_counts_from_the_same_moment(world):
     allow(world)
     rests(world, gpu0=60)
     holds(world, "notebook", 0, opted_in=True)
-    world.admissions.begin_anew()
+    world.admissions.restart()
     world.decide()
     assert (evicted(world, 660), evicted(world, 661)) == ([], ["notebook"])
 

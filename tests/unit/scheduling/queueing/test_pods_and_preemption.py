@@ -174,6 +174,6 @@ def test_an_annotation_that_cannot_be_read_stops_nobody(world, annotation):
     world.ledger.pods.upsert(
         gated("mine", gpus=2, annotations={names.PREEMPTION_ANNOTATION: annotation})
     )
-    world.ledger.changes.told()
+    world.ledger.changes.on_change()
     world.admissions.see()
     assert evicted(world) == []

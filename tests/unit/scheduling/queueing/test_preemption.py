@@ -290,7 +290,7 @@ def test_who_stops_and_goes_on_deciding_keeps_the_room_as_well(world):
     world.ends("two", namespace="guest")
     world.admissions.withdraw_all()
     assert isinstance(world.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
-    world.admissions.begin_anew()
+    world.admissions.restart()
     assert isinstance(world.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
     assert world.asks("mine", gpus=2).placement == preemption.placement
 

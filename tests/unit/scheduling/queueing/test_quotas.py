@@ -113,7 +113,7 @@ def test_namespaces_without_a_quota_follow_the_default_which_promises_nothing(st
 
 def test_a_status_that_was_written_is_no_other_quota(stores):
     told = []
-    stores.told = lambda: told.append(stores.changes)
+    stores.on_change = lambda: told.append(stores.changes)
     stores.quotas.upsert(quota("team", of("H100", 1)))
     stores.quotas.upsert(quota("team", of("H100", 1), version="2"))
     assert told == [1]

@@ -84,7 +84,7 @@ def test_a_pod_that_is_called_a_worker_of_a_running_job_counts_beside_it(world, 
     world.ledger.pods.upsert(relabelled(0, worker=("train", 1, index, "uid-train")))
     world.decide()
     assert (gpus_counted(world), counted(world)) == (6, [("team", "pod p0"), ("team", "train")])
-    world.admissions.begin_anew()
+    world.admissions.restart()
     world.decide()
     assert (gpus_counted(world), counted(world)) == (6, [("team", "pod p0"), ("team", "train")])
     world.ends("train")
@@ -274,6 +274,6 @@ def test_a_contradiction_makes_the_queue_begin_anew_and_ends_nothing(world, monk
 
     monkeypatch.setattr(world.admissions, "decide", contradicts)
     runner.step()
-    assert "the queue begins anew" in caplog.text
+    assert "the queue restarts" in caplog.text
     runner.step()
     assert world.running() == ["train"]

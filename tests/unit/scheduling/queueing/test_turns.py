@@ -3,7 +3,7 @@ import asyncio
 
 import pytest
 
-from gpupack_scheduling.queueing.turns import KEPT, Turns
+from gpupack_scheduling.queueing.turns import MAX_TURNS, Turns
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ async def begun(turns):
 
 async def test_what_came_since_is_told_at_once_and_in_order(turns):
     queue, number = await begun(turns)
-    turns.give("team", "a")
-    turns.give("team", "b")
+    turns.notify("team", "a")
+    turns.notify("team", "b")
     heard = await turns.since(queue, number, seconds=10)
     assert ([job.name for job in heard.jobs], heard.number, heard.all_jobs) == (
         ["a", "b"],
@@ -35,7 +35,7 @@ async def test_who_waits_hears_of_the_first_turn(turns):
     queue, number = await begun(turns)
     waiting = [asyncio.create_task(turns.since(queue, number, seconds=10)) for _ in range(3)]
     await asyncio.sleep(0.01)
-    turns.give("team", "a")
+    turns.notify("team", "a")
     async with asyncio.timeout(30):
         assert [len((await each).jobs) for each in waiting] == [1, 1, 1]
 
@@ -59,8 +59,8 @@ async def test_a_queue_that_begins_anew_says_so_to_who_waits(turns):
 
 async def test_who_has_missed_more_than_is_kept_asks_for_all(turns):
     queue, number = await begun(turns)
-    for _ in range(KEPT + 1):
-        turns.give("team", "a")
+    for _ in range(MAX_TURNS + 1):
+        turns.notify("team", "a")
     assert (await turns.since(queue, number, seconds=1)).all_jobs
     assert not (await turns.since(queue, number + 1, seconds=1)).all_jobs
 

@@ -16,7 +16,7 @@ _HUGE_PAGES: Final = "hugepages-"
 
 
 @dataclasses.dataclass(frozen=True)
-class Requests:
+class ContainerRequests:
     """The requests of a pod; `status` is None for a pod that no kubelet has seen."""
 
     spec: objects.PodSpec
@@ -27,26 +27,26 @@ class Requests:
         resources = container.resources
         wanted = {**resources.limits, **resources.requests}
         status = self._statuses.get(container.name)
-        told = _told(status.allocated_resources, status.resources) if status else ()
-        if not told:
+        reported = _reported(status.allocated_resources, status.resources) if status else ()
+        if not reported:
             return (wanted,)
-        return told if self._is_infeasible else (wanted, *told)
+        return reported if self._is_infeasible else (wanted, *reported)
 
-    def of_the_whole(self) -> dict[str, Quantity]:
+    def pod_level(self) -> dict[str, Quantity]:
         """Return the pod-level requests that the containers do not determine."""
         named = {*self.spec.resources.requests, *self.spec.resources.limits}
         shared = (name for name in named if name in _OF_A_POD or name.startswith(_HUGE_PAGES))
         found = {name: self._of_the_whole(name) for name in shared}
         return {name: amount for name, amount in found.items() if amount is not None}
 
-    def told_of_the_whole(self) -> tuple[Quantities, ...]:
+    def reported_pod_level(self) -> tuple[Quantities, ...]:
         """Return the pod-level amounts that the kubelet reports, overhead included."""
         if self.status is None:
             return ()
-        return _told(self.status.allocated_resources, self.status.resources)
+        return _reported(self.status.allocated_resources, self.status.resources)
 
     @property
-    def counts_wish(self) -> bool:
+    def counts_spec(self) -> bool:
         """Tell whether the amounts in the spec count although the kubelet reports its own."""
         return not self._is_infeasible
 
@@ -54,8 +54,8 @@ class Requests:
     def _statuses(self) -> Mapping[str, objects.ContainerStatus]:
         if self.status is None:
             return {}
-        told = (*self.status.init_container_statuses, *self.status.container_statuses)
-        return {each.name: each for each in told}
+        reported = (*self.status.init_container_statuses, *self.status.container_statuses)
+        return {each.name: each for each in reported}
 
     @functools.cached_property
     def _is_infeasible(self) -> bool:
@@ -69,7 +69,7 @@ class Requests:
         return self.spec.resources.requests.get(name, limit)
 
 
-def _told(allocated: Quantities, actual: objects.Resources | None) -> tuple[Quantities, ...]:
+def _reported(allocated: Quantities, actual: objects.Resources | None) -> tuple[Quantities, ...]:
     return tuple(each for each in (allocated, actual.requests if actual else {}) if each)
 
 

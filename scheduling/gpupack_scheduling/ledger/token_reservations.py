@@ -20,21 +20,21 @@ from collections.abc import Iterable, Sequence
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_scheduling.ledger.claims import Allocation, Tickets
-from gpupack_scheduling.ledger.workers import ticket_holder
+from gpupack_scheduling.ledger.claims import Allocation, DeviceTokens
+from gpupack_scheduling.ledger.workers import token_holder
 
 
-class TicketReservations:
+class TokenReservations:
     """The whole free GPUs of each node that are held for such tokens: as many as needed, or all."""
 
     def __init__(self, cluster: core.Cluster) -> None:
         self._cluster = cluster
         self._nodes: dict[core.Holder, core.NodeName] = {}
-        self._on: dict[core.NodeName, dict[core.Holder, Tickets]] = defaultdict(dict)
+        self._on: dict[core.NodeName, dict[core.Holder, DeviceTokens]] = defaultdict(dict)
 
-    def on(self, fork: core.Cluster) -> "TicketReservations":
+    def on(self, fork: core.Cluster) -> "TokenReservations":
         """Return the same tokens on a fork of the cluster; the two are independent from now on."""
-        twin = TicketReservations(fork)
+        twin = TokenReservations(fork)
         twin._nodes = self._nodes.copy()
         twin._on.update({node: held.copy() for node, held in self._on.items()})
         return twin
@@ -44,9 +44,9 @@ class TicketReservations:
         before = self._nodes.pop(holder, None)
         if before is not None:
             del self._on[before][holder]
-        if allocation is not None and allocation.tickets:
+        if allocation is not None and allocation.tokens:
             self._nodes[holder] = allocation.node
-            self._on[allocation.node][holder] = allocation.tickets
+            self._on[allocation.node][holder] = allocation.tokens
         changed = {before, self._nodes.get(holder)}
         for node in (name for name in changed if name is not None):
             self.recompute(node)
@@ -61,7 +61,7 @@ class TicketReservations:
 
     def recompute(self, name: core.NodeName) -> None:
         """Choose a node's GPUs again; call this after any change there."""
-        holder = ticket_holder(name)
+        holder = token_holder(name)
         if name not in self._on:
             return
         if self._cluster.placement_of(holder) is not None:
@@ -95,5 +95,5 @@ def _last(grants: Sequence[core.Grant], number: int) -> Sequence[core.Grant]:
     return grants[-number:] if number else ()
 
 
-def _total(held: Iterable[Tickets], resource: str) -> int:
+def _total(held: Iterable[DeviceTokens], resource: str) -> int:
     return sum(tickets.get(resource, 0) for tickets in held)

@@ -24,19 +24,19 @@ import gpupack_core as core
 from gpupack_core.queueing.state import Findings
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kube import objects
-from gpupack_scheduling.asks import gang_ask
 from gpupack_scheduling.decisions import Decisions
 from gpupack_scheduling.errors import QueueFull
-from gpupack_scheduling.ledger.asking_job import AskingJob, AskingSpec
 from gpupack_scheduling.ledger.claims import Allocation
 from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_scheduling.ledger.pending_job import PendingJob, PendingSpec
 from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.policies import Policies
 from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.ask import GangAsk
-from gpupack_scheduling.queueing.hears import Hears
+from gpupack_scheduling.queueing.notifiers import Notifiers
 from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_scheduling.queueing.request import GangRequest
 from gpupack_scheduling.queueing.turns import Turns
+from gpupack_scheduling.requests import gang_request
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ MAX_TRIED: Final = 32
 """Maximum of jobs outside the queue that are tried at a time: a namespace may have any number, and
 each takes a third of a millisecond."""
 
-PriorityOf = Callable[[AskingSpec], int | None]
+PriorityOf = Callable[[PendingSpec], int | None]
 """The priority with which a job is planned; None: its PriorityClass does not permit it."""
 
 
-class _Unheard:
+class _NullWriter:
     """A null writer: only the leader writes decisions into pods."""
 
     def open(self, pod: objects.Pod, place: Allocation | None) -> None:
@@ -58,7 +58,7 @@ class _Unheard:
         """Do nothing."""
 
 
-class Onlooker:
+class ReadOnlyQueue:
     """The read-only queue; confined to the thread of the event loop.
 
     Args:
@@ -85,12 +85,12 @@ class Onlooker:
         self.admissions = Admissions(
             ledger,
             policies,
-            Hears(Turns(), _Unheard()),
+            Notifiers(Turns(), _NullWriter()),
             quotas=quotas,
             now=now,
             decisions=decisions,
         )
-        self._waiting: dict[str, AskingJob] = {}
+        self._waiting: dict[str, PendingJob] = {}
         """Pending jobs by UID."""
         self._unseen: set[str] = set()
         """UIDs of jobs that must be updated in the queue."""
@@ -98,7 +98,7 @@ class Onlooker:
         """UIDs of pending jobs that are not in the queue, and why not; the next one to be tried
         comes first."""
 
-    def see(self, job: AskingJob) -> None:
+    def see(self, job: PendingJob) -> None:
         """Add or update a GPUJob."""
         if job.waits:
             self._waiting[job.metadata.uid] = job
@@ -106,12 +106,12 @@ class Onlooker:
             self._waiting.pop(job.metadata.uid, None)
         self._unseen.add(job.metadata.uid)
 
-    def see_gone(self, job: AskingJob) -> None:
+    def see_gone(self, job: PendingJob) -> None:
         """Remove a GPUJob."""
         self._waiting.pop(job.metadata.uid, None)
         self._unseen.add(job.metadata.uid)
 
-    def see_all(self, jobs: Iterable[AskingJob]) -> None:
+    def see_all(self, jobs: Iterable[PendingJob]) -> None:
         """Replace all GPUJobs by these."""
         self._unseen |= self._waiting.keys()
         self._waiting.clear()
@@ -131,8 +131,8 @@ class Onlooker:
         try:
             self._follow()
         except core.LedgerConflict:
-            log.exception("the queue is followed anew")
-            self.admissions.begin_anew()
+            log.exception("the queue is followed again")
+            self.admissions.restart()
             self._unseen |= self._waiting.keys()
             self._follow()
 
@@ -165,7 +165,7 @@ class Onlooker:
         job = self._waiting.get(uid)
         return (-inf if job is None else _created(job), uid)
 
-    def _submit(self, job: AskingJob) -> None:
+    def _submit(self, job: PendingJob) -> None:
         uid, ask = job.metadata.uid, self._ask(job)
         if isinstance(ask, str):
             self.admissions.withdraw(uid)
@@ -177,17 +177,17 @@ class Onlooker:
             self.admissions.withdraw(uid)
             self._outside[uid] = str(error)
 
-    def _ask(self, job: AskingJob) -> GangAsk | str:
+    def _ask(self, job: PendingJob) -> GangRequest | str:
         """Return the request as the operator would send it, or why there is none."""
         priority = self._priority_of(job.spec)
         if priority is None:
             return f"PriorityClass {job.spec.priority_class_name} does not let it wait"
-        gang = gang_ask.of_placed(job, self._decisions.observed_resources)
+        gang = gang_request.of_placed(job, self._decisions.observed_resources)
         if gang is None:
             return "what it asks for cannot be read, or it names too many nodes"
         now = dt.datetime.fromtimestamp(self.admissions.now(), dt.UTC)
         held_since = job.status.held_since
-        return GangAsk(
+        return GangRequest(
             attempt=_attempt(job),
             gang=gang,
             policy=job.spec.policy if job.spec.policy in core.POLICIES else None,
@@ -203,12 +203,12 @@ class Onlooker:
         )
 
 
-def _attempt(job: AskingJob) -> AttemptKey:
+def _attempt(job: PendingJob) -> AttemptKey:
     meta = job.metadata
     number = job.status.attempt + 1
     return AttemptKey(namespace=meta.namespace, job=meta.name, job_uid=meta.uid, number=number)
 
 
-def _created(job: AskingJob) -> float:
+def _created(job: PendingJob) -> float:
     created = job.metadata.creation_timestamp
     return created.timestamp() if created else 0.0

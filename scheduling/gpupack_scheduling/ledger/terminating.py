@@ -12,12 +12,12 @@ import dataclasses
 import gpupack_core as core
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_crds.kinds import GpuNode
-from gpupack_scheduling.asks.needs import NO_NEEDS
 from gpupack_scheduling.ledger import claims
+from gpupack_scheduling.requests.needs import NO_NEEDS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lingering:
+class TerminatingHolder:
     """One lingering pod and the GPUs that it holds."""
 
     namespace: str
@@ -25,13 +25,13 @@ class Lingering:
     placement: core.Placement
 
 
-def lingering(gpus: GpuNode) -> dict[str, Lingering]:
+def terminating_holders(gpus: GpuNode) -> dict[str, TerminatingHolder]:
     """Return the lingering pods by UID; none on observed nodes, where holders are all pods."""
     if gpus.status.mode != "owned":
         return {}
     node = gpus.metadata.name
     return {
-        holder.uid or f"{holder.namespace}/{holder.name}": Lingering(
+        holder.uid or f"{holder.namespace}/{holder.name}": TerminatingHolder(
             holder.namespace, holder.name, _placement(node, holder)
         )
         for holder in gpus.status.holders

@@ -14,14 +14,14 @@ import msgspec
 import gpupack_core as core
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kube import objects
-from gpupack_scheduling.asks import gpu_ask, pod_resources
-from gpupack_scheduling.asks.gpu_ask import GpuAsk
-from gpupack_scheduling.asks.needs import MAX_NAMES
-from gpupack_scheduling.asks.node_rules import RawRules
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduling.ledger.workers import WorkerKey, worker_of
 from gpupack_scheduling.limits import MAX_CPU, MAX_MEMORY
+from gpupack_scheduling.requests import gpu_request, pod_resources
+from gpupack_scheduling.requests.gpu_request import GpuRequest
+from gpupack_scheduling.requests.needs import MAX_NAMES
+from gpupack_scheduling.requests.node_rules import RawRules
 
 _EVERY_TAINT = (core.Toleration(operator=core.TolerationOperator.EXISTS),)
 
@@ -41,7 +41,7 @@ class CalledPod(objects.Object, frozen=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PodAsk:
+class PodRequest:
     """A pod and its request."""
 
     uid: str
@@ -68,7 +68,7 @@ class PodAsk:
         return self.request
 
 
-def of_call(pod: CalledPod, observed: Collection[str], *, max_priority: int = 0) -> PodAsk:
+def of_call(pod: CalledPod, observed: Collection[str], *, max_priority: int = 0) -> PodRequest:
     """Return the request of a pod from one of kube-scheduler's calls."""
     spec = pod.spec
     raw = RawRules(
@@ -77,14 +77,14 @@ def of_call(pod: CalledPod, observed: Collection[str], *, max_priority: int = 0)
     return _ask(pod, spec, raw, observed, queue_priority(spec, max_priority))
 
 
-def of_watch(pod: objects.Pod, observed: Collection[str], *, max_priority: int = 0) -> PodAsk:
+def of_watch(pod: objects.Pod, observed: Collection[str], *, max_priority: int = 0) -> PodRequest:
     """Return the request of a pod from the watch, without its rules about nodes."""
     return _ask(pod, pod.spec, None, observed, queue_priority(pod.spec, max_priority))
 
 
 def of_gated(
     pod: objects.Pod, spec: GatedPodSpec, observed: Collection[str], *, max_priority: int = 0
-) -> PodAsk:
+) -> PodRequest:
     """Return the request of a pod that waits behind the queue's gate."""
     return _ask(pod, spec, spec.rules, observed, queue_priority(spec, max_priority))
 
@@ -100,14 +100,14 @@ def queue_priority(spec: objects.PodSpec, most: int) -> int:
     return spec.priority if spec.preemption_policy == "Never" else min(spec.priority, most)
 
 
-def asks_for_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
+def requests_gpus(spec: objects.PodSpec, observed: Collection[str]) -> bool:
     """Tell whether any container requests GPUs under a name of gpupack or an observed name."""
     return any(_asks(c, observed) for c in (*spec.containers, *spec.init_containers))
 
 
 def request(
     spec: objects.PodSpec,
-    ask: GpuAsk,
+    ask: GpuRequest,
     observed: Collection[str],
     *,
     selector: core.NodeSelector | None,
@@ -148,13 +148,13 @@ def _ask(
     rules: RawRules | None,
     observed: Collection[str],
     priority: int,
-) -> PodAsk:
+) -> PodRequest:
     asked, refusal = None, ""
     try:
         asked = _request(pod, spec, rules, observed)
     except (RequestInvalid, QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
         refusal = f"pod {pod.metadata.name}: {error}"
-    return PodAsk(
+    return PodRequest(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -182,7 +182,7 @@ def _request(
         )
     meta = pod.metadata
     parts = [
-        gpu_ask.read(
+        gpu_request.read(
             container.resources.limits,
             observed,
             annotations=meta.annotations,
@@ -190,10 +190,10 @@ def _request(
         )
         for container in asking
     ]
-    ask = gpu_ask.total(parts)
+    ask = gpu_request.total(parts)
     selector, tolerations = rules.decode().parse() if rules else (None, _EVERY_TAINT)
     return request(spec, ask, observed, selector=selector, tolerations=tolerations)
 
 
 def _asks(container: objects.Container, observed: Collection[str]) -> bool:
-    return gpu_ask.asks(container.resources.limits, observed)
+    return gpu_request.requests_of(container.resources.limits, observed)

@@ -8,9 +8,9 @@ kube-scheduler and kubelet enforce the pod's own request.
 
 import gpupack_core as core
 from gpupack_crds import names
-from gpupack_scheduling.asks import sharing
-from gpupack_scheduling.asks.gpu_ask import MILLI_PER_PERCENT
 from gpupack_scheduling.ledger.claims import Allocation
+from gpupack_scheduling.requests import sharing
+from gpupack_scheduling.requests.gpu_request import MILLI_PER_PERCENT
 
 SLICE = "MIG-"
 """Prefix of NVIDIA's UUIDs of MIG slices, and of gpupack's UUIDs of simulated ones."""
@@ -40,7 +40,7 @@ def _held(allocation: Allocation) -> str:
     cut = sum(grant.uuid.startswith(SLICE) for grant in grants)
     parts += [_slices(cut)] if cut else []
     whole = sum(not grant.shares for grant in grants) - cut
-    counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tickets)
+    counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tokens)
     return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
 
 
@@ -48,7 +48,7 @@ def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
     isolation, exclusive_to_namespace = sharing.held_as(group)
     kind = "" if isolation == "cooperative" else f"{isolation} "
     alone = (
-        f" beside those of namespace {exclusive_to_namespace} alone"
+        f" next to those of namespace {exclusive_to_namespace} alone"
         if exclusive_to_namespace
         else ""
     )

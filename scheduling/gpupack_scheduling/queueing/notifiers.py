@@ -11,7 +11,7 @@ from gpupack_scheduling.ledger.workers import AttemptKey
 from gpupack_scheduling.queueing.turns import Turns
 
 
-class WritesPods(Protocol):
+class PodWriter(Protocol):
     """A writer of decisions into pending pods; it writes soon, not at once."""
 
     def open(self, pod: objects.Pod, place: Allocation | None) -> None:
@@ -22,12 +22,12 @@ class WritesPods(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Hears:
+class Notifiers:
     """The notifier of decisions: GPUJobs by a turn for the operator, pods by a write into them."""
 
     turns: Turns
-    gates: WritesPods
+    gates: PodWriter
 
     def call(self, attempt: AttemptKey) -> None:
         """Notify the operator that its next call for the GPUJob has a new answer."""
-        self.turns.give(attempt.namespace, attempt.job)
+        self.turns.notify(attempt.namespace, attempt.job)

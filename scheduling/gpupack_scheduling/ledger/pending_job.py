@@ -28,10 +28,10 @@ MAX_RULES_BYTES: Final = 16 << 10
 """Maximum size of the rules about nodes that are kept of a job that may not move, as JSON. All
 pending jobs are in memory, of every namespace."""
 
-STANDS_IN_QUEUE: Final = frozenset({*WaitReason, *core.Reason})
+QUEUED_REASONS: Final = frozenset({*WaitReason, *core.Reason})
 """Reasons that the leading extender gives."""
 
-DOES_NOT_ASK: Final = frozenset(
+NOT_PENDING_REASONS: Final = frozenset(
     {
         "CreationForbidden",
         "DryRunLimitExceeded",
@@ -44,31 +44,31 @@ DOES_NOT_ASK: Final = frozenset(
 """The operator's reasons for which a job that has not begun is not submitted to the queue."""
 
 
-class AskingSpec(PlacedJobSpec, frozen=True):
+class PendingSpec(PlacedJobSpec, frozen=True):
     """The spec, with the job's priority."""
 
     priority: int = 0
     priority_class_name: str | None = None
 
 
-class AskingFault(objects.View, frozen=True):
+class PendingFault(objects.View, frozen=True):
     """The place where an attempt first broke."""
 
     node: str = ""
 
 
-class AskingAttempt(PlacedAttempt, frozen=True):
+class PendingAttempt(PlacedAttempt, frozen=True):
     """An attempt, with the reason of its end and the place where it broke."""
 
     reason: str = ""
-    fault: AskingFault | None = None
+    fault: PendingFault | None = None
 
 
-class AskingStatus(PlacedJobStatus, frozen=True):
+class PendingStatus(PlacedJobStatus, frozen=True):
     """The status, with the reason why the job waits."""
 
     reason: str = ""
-    attempts: tuple[AskingAttempt, ...] = ()
+    attempts: tuple[PendingAttempt, ...] = ()
 
     def to_avoid(self, now: dt.datetime, seconds: float) -> frozenset[core.NodeName]:
         """Return the nodes on which attempts broke within the last `seconds`."""
@@ -80,11 +80,11 @@ class AskingStatus(PlacedJobStatus, frozen=True):
         return frozenset(map(core.NodeName, broken.to_avoid(breaks, now, seconds)))
 
 
-class AskingJob(PlacedJob, frozen=True):
+class PendingJob(PlacedJob, frozen=True):
     """A GPUJob as far as a read-only queue reads it."""
 
-    spec: AskingSpec = AskingSpec()
-    status: AskingStatus = AskingStatus()
+    spec: PendingSpec = PendingSpec()
+    status: PendingStatus = PendingStatus()
 
     def __post_init__(self) -> None:
         """Drop rules about nodes larger than MAX_RULES_BYTES, unless the job may move."""
@@ -104,5 +104,5 @@ class AskingJob(PlacedJob, frozen=True):
         status = self.status
         if not self.may_wait or status.phase != "Pending":
             return False
-        is_new = not status.attempt and status.reason not in DOES_NOT_ASK
-        return is_new or status.reason in STANDS_IN_QUEUE
+        is_new = not status.attempt and status.reason not in NOT_PENDING_REASONS
+        return is_new or status.reason in QUEUED_REASONS

@@ -13,13 +13,13 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.wire import wire_name
 from gpupack_kube import objects
-from gpupack_scheduling.asks import gpu_ask, pod_ask
-from gpupack_scheduling.asks.node_rules import NodeRules
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.ledger.placed_job import PlacedJob
 from gpupack_scheduling.limits import believed
+from gpupack_scheduling.requests import gpu_request, pod_request
+from gpupack_scheduling.requests.node_rules import NodeRules
 
-_TOLD: Final = (
+_SPEC_FIELDS: Final = (
     "workers",
     "min_workers",
     "gpus",
@@ -59,9 +59,9 @@ def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
     if job.status.planned_pod is not None and job.status.planned_pod.omitted:
         return None
     template = job.planned
-    told = {wire_name(name): getattr(job.spec, name) for name in _TOLD}
+    fields = {wire_name(name): getattr(job.spec, name) for name in _SPEC_FIELDS}
     try:
-        spec = msgspec.convert({k: v for k, v in told.items() if v is not None}, GpuJobSpec)
+        spec = msgspec.convert({k: v for k, v in fields.items() if v is not None}, GpuJobSpec)
         worker = msgspec.json.decode(template.spec, type=dict[str, msgspec.Raw])
         rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
         pod_spec = msgspec.Raw(msgspec.json.encode(worker | rules))
@@ -91,8 +91,8 @@ def _request(
     for model in spec.gpu_models:
         core.require_model(model)
     selector, tolerations = rules.parse()
-    ask = gpu_ask.of_job(spec, observed, namespace=namespace)
-    of_pod = pod_ask.request(worker, ask, observed, selector=selector, tolerations=tolerations)
+    ask = gpu_request.of_job(spec, observed, namespace=namespace)
+    of_pod = pod_request.request(worker, ask, observed, selector=selector, tolerations=tolerations)
     return dataclasses.replace(
         of_pod,
         models=spec.gpu_models,

@@ -16,10 +16,10 @@ from collections.abc import Collection, Mapping, Sequence
 import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_scheduling.asks import sharing
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.inventory import ACCEPTANCE
 from gpupack_scheduling.limits import MAX_GPUS, believed_on_gpu
+from gpupack_scheduling.requests import sharing
 
 Quantities = Mapping[str, str | int | float]
 
@@ -31,7 +31,7 @@ _WHOLE_PERCENT = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GpuAsk:
+class GpuRequest:
     """Exactly one of whole GPUs, a share of one, or MIG slices; `resource` is core's name."""
 
     gpus: int | None = None
@@ -40,7 +40,7 @@ class GpuAsk:
     resource: str = ""
 
 
-def asks(limits: Quantities, observed: Collection[str]) -> bool:
+def requests_of(limits: Quantities, observed: Collection[str]) -> bool:
     """Tell whether these limits request GPUs, validly or not."""
     return (
         any(name in limits for name in OURS)
@@ -55,7 +55,7 @@ def read(
     *,
     annotations: Mapping[str, str],
     namespace: str,
-) -> GpuAsk:
+) -> GpuRequest:
     """Return the request in the limits of one container and its pod's annotations.
 
     Raises:
@@ -75,15 +75,15 @@ def read(
     (kind,) = kinds
     if kind == names.GPU_SHARE:
         share = sharing.of_annotations(_share(limits), annotations, namespace=namespace)
-        return GpuAsk(share=share)
+        return GpuRequest(share=share)
     if kind.startswith(names.MIG_PREFIX):
-        return GpuAsk(slices=_slices(kind, limits[kind]))
+        return GpuRequest(slices=_slices(kind, limits[kind]))
     if kind.endswith(names.SHARED_SUFFIX):
         return _replica(kind, _whole(kind, limits[kind]))
-    return GpuAsk(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
+    return GpuRequest(gpus=_whole(kind, limits[kind]), resource=resource_in_core(kind))
 
 
-def total(parts: Sequence[GpuAsk]) -> GpuAsk:
+def total(parts: Sequence[GpuRequest]) -> GpuRequest:
     """Add up the requests of the containers of one pod.
 
     Raises:
@@ -109,17 +109,17 @@ def total(parts: Sequence[GpuAsk]) -> GpuAsk:
             "ask for fewer, in more pods"
         )
     if first.slices is not None:
-        return GpuAsk(slices=core.Slices(first.slices.profile, number))
-    return GpuAsk(gpus=number, resource=first.resource)
+        return GpuRequest(slices=core.Slices(first.slices.profile, number))
+    return GpuRequest(gpus=number, resource=first.resource)
 
 
-def _kind(ask: GpuAsk) -> str:
+def _kind(ask: GpuRequest) -> str:
     if ask.share is not None:
         return names.GPU_SHARE
     return ask.slices.profile if ask.slices else ""
 
 
-def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> GpuAsk:
+def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> GpuRequest:
     """Return the request of one worker of a GPUJob.
 
     Raises:
@@ -135,24 +135,24 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
     if spec.mig is not None:
         if resource != names.GPU:
             raise RequestInvalid(f"{resource} has no mig; remove mig or resourceName")
-        return GpuAsk(slices=core.Slices(spec.mig, spec.gpus or 1))
+        return GpuRequest(slices=core.Slices(spec.mig, spec.gpus or 1))
     if spec.share is None and namespace == names.ACCEPTANCE_NAMESPACE and resource == names.GPU:
-        return GpuAsk(gpus=spec.gpus, resource=ACCEPTANCE)
+        return GpuRequest(gpus=spec.gpus, resource=ACCEPTANCE)
     if spec.share is None and resource.endswith(names.SHARED_SUFFIX):
         return _replica(resource, spec.gpus or 1)
     if spec.share is None:
-        return GpuAsk(gpus=spec.gpus, resource=resource_in_core(resource))
+        return GpuRequest(gpus=spec.gpus, resource=resource_in_core(resource))
     if resource != names.GPU:
         raise RequestInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
     memory = _share_memory("share.memory", spec.share.memory)
     share = core.Share(core.MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
-    asked = sharing.grouped(
+    asked = sharing.in_isolation_group(
         share,
         isolation=spec.share.isolation,
         share_with=spec.share.share_with,
         namespace=namespace,
     )
-    return GpuAsk(gpus=spec.gpus, share=asked)
+    return GpuRequest(gpus=spec.gpus, share=asked)
 
 
 def resource_in_core(name: str) -> str:
@@ -169,14 +169,14 @@ def _whole(kind: str, asked: str | float) -> int:
     return gpus
 
 
-def _replica(kind: str, number: int) -> GpuAsk:
+def _replica(kind: str, number: int) -> GpuRequest:
     """Read a request for a replica: its plugin may reject more than one, and more give no more."""
     if number != 1:
         raise RequestInvalid(
             f"{kind} is {number}; ask for 1: it is a replica of a shared GPU, and two may be of "
             "the same GPU"
         )
-    return GpuAsk(slices=core.Slices(core.REPLICA), resource=kind)
+    return GpuRequest(slices=core.Slices(core.REPLICA), resource=kind)
 
 
 def _slices(kind: str, asked: str | float) -> core.Slices:

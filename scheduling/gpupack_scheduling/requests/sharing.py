@@ -19,7 +19,7 @@ _ANYONE: Final = ""
 _SEPARATOR: Final = "/"
 
 
-def grouped(
+def in_isolation_group(
     share: core.Share, *, isolation: Isolation, share_with: ShareWith, namespace: str
 ) -> core.Share:
     """Return the share with its group.
@@ -59,7 +59,12 @@ def of_annotations(
             raise RequestInvalid(
                 f"annotation {name} is {said[:80]!r}; set it to {' or '.join(kinds)}"
             )
-    return grouped(share, isolation=isolation, share_with=share_with, namespace=namespace)  # type: ignore[arg-type]
+    return in_isolation_group(
+        share,
+        isolation=isolation,  # type: ignore[arg-type]
+        share_with=share_with,  # type: ignore[arg-type]
+        namespace=namespace,
+    )
 
 
 def group_of(held: DeviceShare) -> str:

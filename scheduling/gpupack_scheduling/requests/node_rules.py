@@ -136,11 +136,11 @@ def _read(raw: bytes, kind: object) -> Any:
     return msgspec.json.decode(raw, type=kind)
 
 
-def _require_at_most(most: int, found: int, what: str) -> None:
-    if found > most:
+def _require_at_most(max_number: int, found: int, what: str) -> None:
+    if found > max_number:
         raise RequestInvalid(
             f"nodeSelector, node affinity and tolerations have {found} {what} in all; at most "
-            f"{most} are read: {_ADVICE}"
+            f"{max_number} are read: {_ADVICE}"
         )
 
 

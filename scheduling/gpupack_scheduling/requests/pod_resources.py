@@ -23,10 +23,10 @@ import gpupack_core as core
 from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kube import objects
-from gpupack_scheduling.asks.needs import Needs, is_extended
-from gpupack_scheduling.asks.requests import Quantities, Quantity, Requests
 from gpupack_scheduling.errors import RequestInvalid
 from gpupack_scheduling.limits import believed
+from gpupack_scheduling.requests.container_requests import ContainerRequests, Quantities, Quantity
+from gpupack_scheduling.requests.needs import Needs, is_extended
 
 Measure = Callable[[Quantity], int]
 Measures = Callable[[str], Measure | None]
@@ -45,7 +45,7 @@ def needs(spec: objects.PodSpec, gpu_resources: Collection[str] = ()) -> Needs:
     Raises:
         RequestInvalid: a quantity cannot be read.
     """
-    return _needs(Requests(spec), gpu_resources)
+    return _needs(ContainerRequests(spec), gpu_resources)
 
 
 def held(pod: objects.Pod, gpu_resources: Collection[str] = ()) -> Needs:
@@ -54,10 +54,10 @@ def held(pod: objects.Pod, gpu_resources: Collection[str] = ()) -> Needs:
     Raises:
         RequestInvalid: a quantity cannot be read.
     """
-    return _needs(Requests(pod.spec, pod.status), gpu_resources)
+    return _needs(ContainerRequests(pod.spec, pod.status), gpu_resources)
 
 
-def _needs(asked: Requests, gpu_resources: Collection[str]) -> Needs:
+def _needs(asked: ContainerRequests, gpu_resources: Collection[str]) -> Needs:
     def measure(name: str) -> Measure | None:
         return _OF_NODES.get(name) or (_whole if is_extended(name, gpu_resources) else None)
 
@@ -70,7 +70,7 @@ def _needs(asked: Requests, gpu_resources: Collection[str]) -> Needs:
     return Needs(core.MilliCpu(cpu), core.MiB(memory), core.amounts(extended))
 
 
-def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
+def device_tokens(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
     """Return the GPUs, slices and share slots that the kubelet counts for a pod, by resource name.
 
     Raises:
@@ -78,7 +78,7 @@ def tickets(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:
     """
     asked = dict.fromkeys((names.GPU, names.GPU_SHARE, *observed, *_slices(spec)), quantity.count)
     try:
-        counted = _counted(Requests(spec), asked.get)
+        counted = _counted(ContainerRequests(spec), asked.get)
     except QuantityInvalid as error:
         raise RequestInvalid(f"GPUs cannot be counted: {error}") from error
     return {name: believed(counted[name]) for name in asked if counted.get(name)}
@@ -109,37 +109,37 @@ def _is_sidecar(container: objects.Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def _counted(asked: Requests, measure: Measures) -> dict[str, int]:
+def _counted(asked: ContainerRequests, measure: Measures) -> dict[str, int]:
     """Return the amount of each resource that has a measure."""
     needed = _of_containers(asked, measure)
-    overhead = _most((asked.spec.overhead,), measure)
-    for name, amount in _of_the_whole(asked, measure, overhead).items():
+    overhead = _maximum((asked.spec.overhead,), measure)
+    for name, amount in _pod_level(asked, measure, overhead).items():
         needed[name] = amount
     for name, amount in overhead.items():
         needed[name] = needed.get(name, 0) + amount
     return needed
 
 
-def _of_the_whole(
-    asked: Requests, measure: Measures, overhead: Mapping[str, int]
+def _pod_level(
+    asked: ContainerRequests, measure: Measures, overhead: Mapping[str, int]
 ) -> dict[str, int]:
-    wanted = _most((asked.of_the_whole(),), measure)
-    told = _most(asked.told_of_the_whole(), measure)
+    wanted = _maximum((asked.pod_level(),), measure)
+    reported = _maximum(asked.reported_pod_level(), measure)
     found: dict[str, int] = {}
     for name, amount in wanted.items():
-        has = told[name] - overhead.get(name, 0) if name in told else None
-        wish = amount if has is None or asked.counts_wish else 0
+        has = reported[name] - overhead.get(name, 0) if name in reported else None
+        wish = amount if has is None or asked.counts_spec else 0
         found[name] = max(wish, has or 0)
     return found
 
 
-def _of_containers(asked: Requests, measure: Measures) -> dict[str, int]:
+def _of_containers(asked: ContainerRequests, measure: Measures) -> dict[str, int]:
     """Return the amounts of the containers, in one pass: containers and names may be thousands."""
     running, sidecars, peak = Counter[str](), Counter[str](), dict[str, int]()
     for container in asked.spec.containers:
-        running.update(_most(asked.of(container), measure))
+        running.update(_maximum(asked.of(container), measure))
     for container in asked.spec.init_containers:
-        needed = _most(asked.of(container), measure)
+        needed = _maximum(asked.of(container), measure)
         for name, amount in needed.items():
             peak[name] = max(peak.get(name, 0), sidecars[name] + amount)
         if _is_sidecar(container):
@@ -148,7 +148,7 @@ def _of_containers(asked: Requests, measure: Measures) -> dict[str, int]:
     return {name: max(running[name], peak.get(name, 0)) for name in {**running, **peak}}
 
 
-def _most(lists: Iterable[Quantities], measure: Measures) -> dict[str, int]:
+def _maximum(lists: Iterable[Quantities], measure: Measures) -> dict[str, int]:
     """Return the largest amount of each resource in any of these lists."""
     found: dict[str, int] = {}
     for each in lists:

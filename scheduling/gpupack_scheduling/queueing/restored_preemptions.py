@@ -12,12 +12,12 @@ from gpupack_scheduling.ledger.jobs import ShownJob
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.ledger.placed_job import PlacedPreemption
 from gpupack_scheduling.queueing import holders, preemptions
-from gpupack_scheduling.queueing.ask import job_id
-from gpupack_scheduling.queueing.preemptions import Preemptions
-from gpupack_scheduling.queueing.waiting import WaitingAsks
+from gpupack_scheduling.queueing.pending import PendingRequests
+from gpupack_scheduling.queueing.preemptions import PreemptionRecords
+from gpupack_scheduling.queueing.request import job_id
 
 
-class Unasked:
+class RestoredPreemptions:
     """The preemptions restored from status, by the attempt that is to be submitted.
 
     Args:
@@ -26,56 +26,56 @@ class Unasked:
         waiting: the pending jobs.
     """
 
-    def __init__(self, ledger: Ledger, made: Preemptions, waiting: WaitingAsks) -> None:
+    def __init__(self, ledger: Ledger, made: PreemptionRecords, waiting: PendingRequests) -> None:
         self._ledger, self._made, self._waiting = ledger, made, waiting
-        self._told: dict[JobId, PlacedPreemption] = {}
+        self._restored: dict[JobId, PlacedPreemption] = {}
         """Preemptions in the statuses."""
 
     def see(self, uid: str, queue: Queue, now: float) -> None:
         """Apply the preemption that a GPUJob shows for its next attempt."""
         shown = self._ledger.jobs.shown(uid)
-        told = shown.preemption if shown and shown.may_wait else None
-        if shown is None or told is None or _is_move(told, uid):
+        written = shown.preemption if shown and shown.may_wait else None
+        if shown is None or written is None or _is_move(written, uid):
             self.returns(uid, queue)
             return
         attempt = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
         job = job_id(attempt)
-        if job in self._waiting or job in queue.state.running or self._told.get(job) == told:
+        if job in self._waiting or job in queue.state.running or self._restored.get(job) == written:
             return
         self.returns(uid, queue)
-        self._keep(job, told, shown, queue, now)
+        self._restore(job, written, shown, queue, now)
 
     def returns(self, uid: str, queue: Queue) -> None:
         """Release the reservation of a job that is submitted, or no longer needs it.
 
         A preemption that still holds is restored for the submitted attempt.
         """
-        for job in [job for job in self._told if job.partition("/")[0] == uid]:
-            del self._told[job]
+        for job in [job for job in self._restored if job.partition("/")[0] == uid]:
+            del self._restored[job]
             self._made.forget(job)
             queue.release(job, self._ledger.cluster)
 
     def give_up(self, job: JobId) -> PlacedPreemption | None:
         """Forget a job that was not submitted in time; return what its status still shows."""
-        return self._told.pop(job, None)
+        return self._restored.pop(job, None)
 
     def clear(self) -> None:
         """Forget all reservations, because the queue is rebuilt."""
-        for job in self._told:
+        for job in self._restored:
             self._made.forget(job)
-        self._told.clear()
+        self._restored.clear()
 
-    def _keep(
-        self, job: JobId, told: PlacedPreemption, shown: ShownJob, queue: Queue, now: float
+    def _restore(
+        self, job: JobId, written: PlacedPreemption, shown: ShownJob, queue: Queue, now: float
     ) -> None:
         """Hold the places with all needs of the job's planned pod."""
-        victims, held = preemptions.read(told, job, shown.needs, shown.tickets)
-        is_over = self._made.is_over(job, told)
+        victims, held = preemptions.read(written, job, shown.needs, shown.tokens)
+        is_over = self._made.is_over(job, written)
         if is_over or not held or not all(leaves(victim, queue) for victim in victims):
             return
         attempt = dataclasses.replace(shown.attempt, number=shown.attempt.number + 1)
         places = tuple(each.placement for each in held)
-        self._told[job] = told
+        self._restored[job] = written
         self._made.found(Preempt(job, victims, places), now)
         queue.reserve_for_move(
             holders.gang_job(attempt, places, shown, None),
@@ -102,7 +102,7 @@ def leaves(victim: Victim, queue: Queue) -> bool:
     return victim.job in queue.state.reserved
 
 
-def _is_move(told: PlacedPreemption, uid: str) -> bool:
+def _is_move(written: PlacedPreemption, uid: str) -> bool:
     """Tell whether a preemption is the job's own move: its last attempt is the victim."""
-    attempts = (attempt for each in told.victims for attempt in each.attempts)
+    attempts = (attempt for each in written.victims for attempt in each.attempts)
     return any(attempt.partition("/")[0] == uid for attempt in attempts)

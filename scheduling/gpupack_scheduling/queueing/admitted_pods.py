@@ -15,16 +15,16 @@ from gpupack_core.queueing import Tenant
 from gpupack_core.queueing.reservation import is_free
 from gpupack_crds import names
 from gpupack_kube import objects
-from gpupack_scheduling.asks.mismatch import mismatch
 from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduling.ledger.ledger import Ledger
 from gpupack_scheduling.queueing import gate
-from gpupack_scheduling.queueing.ask import GatedAsk, waiting_pod
 from gpupack_scheduling.queueing.eviction import Eviction
-from gpupack_scheduling.queueing.hears import WritesPods
+from gpupack_scheduling.queueing.notifiers import PodWriter
+from gpupack_scheduling.queueing.request import GatedPodRequest, waiting_pod
 from gpupack_scheduling.queueing.stranded import NODE_GONE, Stranded
+from gpupack_scheduling.requests.mismatch import mismatch
 
-MOST: Final = 128
+MAX_ADMITTED_PODS: Final = 128
 """Maximum of admitted pods that are not bound: kube-scheduler binds one after the other.
 
 A namespace has at most half of what others leave, as queues share a switch's memory by dynamic
@@ -42,10 +42,10 @@ MAX_TRIED: Final = 64
 again."""
 
 
-class LetIn:
+class AdmittedPods:
     """The admitted pods that are not bound yet."""
 
-    def __init__(self, ledger: Ledger, gates: WritesPods, observed: Collection[str]) -> None:
+    def __init__(self, ledger: Ledger, gates: PodWriter, observed: Collection[str]) -> None:
         self._ledger, self._gates, self._observed = ledger, gates, observed
         self._held: dict[str, str] = {}
         """Namespaces by UID of the pod; some pods may be bound by now."""
@@ -54,10 +54,10 @@ class LetIn:
         self._returned_at: dict[str, float] = {}
         """Time since which the node of a pod can take it again, by UID; infinity: it cannot."""
 
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """Return how many more pods may be admitted."""
         self._forget_bound()
-        return max(MOST - len(self._held), 0)
+        return max(MAX_ADMITTED_PODS - len(self._held), 0)
 
     def full(self) -> set[Tenant]:
         """Return the namespaces that have as many admitted pods as they may have."""
@@ -76,9 +76,9 @@ class LetIn:
     def _left(self, number: int) -> int:
         """Return how many more pods a namespace with `number` pods may have."""
         others = len(self._held) - number
-        return max((MOST - others) // 2 - number, 0)
+        return max((MAX_ADMITTED_PODS - others) // 2 - number, 0)
 
-    def admit(self, waiting: GatedAsk, place: core.Placement) -> PodClaim:
+    def admit(self, waiting: GatedPodRequest, place: core.Placement) -> PodClaim:
         """Hold the place, and have the gate opened."""
         claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
         self._held[claim.uid] = claim.namespace
@@ -116,7 +116,7 @@ class LetIn:
         """
         for pod in self._without_their_node():
             if pod.metadata.owner_references:
-                why = "to be placed anew: the node to which it was let in cannot take it any more"
+                why = "to be placed again: the node of its admission cannot take it any more"
                 yield Eviction(pod.metadata.uid, *pod.key, "Displaced", why)
 
     def stranded(self, now: float) -> Iterator[Stranded]:
@@ -165,7 +165,7 @@ class LetIn:
             if not is_held and gate.is_pinned(pod) and _is_unschedulable(pod):
                 yield pod
 
-    def knows(self, uid: str) -> bool:
+    def is_admitted(self, uid: str) -> bool:
         """Tell whether the pod was admitted, and is not bound as far as is known."""
         return uid in self._known
 

@@ -16,7 +16,7 @@ LONG_SECONDS: Final = 300.0
 """The time for which Kubernetes leaves pods on an unreachable node."""
 
 
-class Silences:
+class SilentNodes:
     """The silent nodes, and since when they are silent.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 from gpupack_core import Gang, NodeName
 from gpupack_core.queueing import Job, JobId, Tenant
 from gpupack_kube import objects
-from gpupack_scheduling.asks.pod_ask import PodAsk
 from gpupack_scheduling.ledger.workers import AttemptKey
+from gpupack_scheduling.requests.pod_request import PodRequest
 
 POD_NAME: Final = "pod "
 """Prefix of the name of a standalone pod; no GPUJob has such a name."""
@@ -22,7 +22,7 @@ _LINGERING: Final = "lingering/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GangAsk:
+class GangRequest:
     """The request of all workers of one attempt.
 
     Attributes:
@@ -86,7 +86,7 @@ class GangAsk:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GatedAsk:
+class GatedPodRequest:
     """The request of a standalone pod: a gang of one worker.
 
     Attributes:
@@ -96,7 +96,7 @@ class GatedAsk:
     """
 
     pod: objects.Pod
-    ask: PodAsk
+    ask: PodRequest
     gang: Gang
     policy: None = None
 
@@ -116,10 +116,10 @@ class GatedAsk:
         return waiting_pod(self.ask)
 
 
-Ask: TypeAlias = GangAsk | GatedAsk
+QueueRequest: TypeAlias = GangRequest | GatedPodRequest
 
 
-def waiting_pod(ask: PodAsk) -> Job:
+def waiting_pod(ask: PodRequest) -> Job:
     """Return the job of a pod that needs a place.
 
     Raises:
