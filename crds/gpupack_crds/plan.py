@@ -95,7 +95,7 @@ class PlanRefusal(Wire, frozen=True):
         preemption: the victims of the job. It has to be written into the GPUJob's status before any
             victim is stopped.
         expires_seconds: time limit for that write.
-        lacks_room: set where only free GPUs are lacking.
+        lacks_gpus: set where only free GPUs are lacking.
         queued: the job waits in the queue; False: the queue has decided nothing about it, so the
             reservation in its status remains.
     """
