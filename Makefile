@@ -327,6 +327,8 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 # Documents follow docs/glossary.md, but those that print texts of the code or of a report as it was.
 PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
+# Folders whose code follows the glossary; the others are renamed one after the other.
+PLAIN_CODE := agent core deploy examples extender images kube launcher scheduling serving simulator
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails
@@ -343,6 +345,8 @@ lint-layers:
 lint-words:
 	@$(STEP) words $(VENV)/bin/codespell --dictionary .ci/words.txt --regex '[A-Za-z]+' --ignore-regex '`[^`]*`|\]\([^)]*\)' \
 	  --skip '$(OTHER_PAGES)' $(PLAIN_PAGES)
+	@$(STEP) words-in-code $(VENV)/bin/codespell --dictionary .ci/words.txt --regex '[A-Za-z]+' --ignore-words-list anyone \
+	  $(PLAIN_CODE)
 	@! git grep -nE '\b_?MOST_[A-Z]' || { echo 'names of limits begin with MAX_, not with MOST_'; exit 1; }
 # Of the commits since the rule the newest are looked at; a forge's shallow clone has fewer.
 lint-subjects:

@@ -109,8 +109,8 @@ ROWS: Final = (
                 "Told to end for others",
                 (
                     Query(
-                        "sum by (ground) (increase(gpupack_queue_preempted_total[5m]))",
-                        "{{ground}}",
+                        "sum by (reason) (increase(gpupack_queue_preempted_total[5m]))",
+                        "{{reason}}",
                     ),
                 ),
                 description="Jobs, workers and pods within 5 minutes, by the right of the others.",

@@ -35,8 +35,8 @@ func stubMpirun(arguments []string) int {
 	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
 	for worker, line := range lines {
 		var slots int
-		address, told, _ := strings.Cut(line, " ")
-		fmt.Sscanf(told, "slots=%d", &slots)
+		address, slotText, _ := strings.Cut(line, " ")
+		fmt.Sscanf(slotText, "slots=%d", &slots)
 		for local := 0; local < slots; local++ {
 			variables := []string{
 				fmt.Sprintf("OMPI_COMM_WORLD_LOCAL_RANK=%d", local),

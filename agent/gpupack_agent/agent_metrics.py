@@ -54,7 +54,7 @@ class AgentMetrics(Collector):
         yield starts
         overruns = CounterMetricFamily(
             "gpupack_agent_share_overruns",
-            "Limited shares that were exceeded, by what was done: told, or ended its processes.",
+            "Limited shares that were exceeded, by action: reported, or processes ended.",
             labels=["action"],
         )
         for action in ACTIONS if self._overruns is not None else ():
@@ -62,7 +62,7 @@ class AgentMetrics(Collector):
         yield overruns
         yield GaugeMetricFamily(
             "gpupack_agent_gpus_unseen_seconds",
-            "For how long the driver has not told of the node's GPUs; 0 where it just did.",
+            "Seconds since the last successful scan of the GPUs by the driver.",
             value=self._known_devices.seconds_without_scan(),
         )
         yield GaugeMetricFamily(

@@ -63,7 +63,7 @@ class Follower:
         self._gone: set[str] = set()
         """UIDs of deleted pods."""
         self._logs: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._told = ("", "", "")
+        self._reported = ("", "", "")
         self._over = asyncio.Event()
         self._lost = False
         """Whether it was reported that the API server does not answer."""
@@ -165,11 +165,11 @@ class Follower:
         self.job = job
         status = job.status
         news = (status.phase, status.reason, status.message)
-        if news != self._told and status.reason and status.phase != "Failed":
+        if news != self._reported and status.reason and status.phase != "Failed":
             where = f" on {status.nodes}" if status.phase == "Running" and status.nodes else ""
             why = f": {status.message}" if status.message else ""
             note(f"{job.metadata.name}: {status.phase}{where} ({status.reason}){why}")
-        self._told = news
+        self._reported = news
         if status.finished:
             self._over.set()
 

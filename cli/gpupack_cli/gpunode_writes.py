@@ -58,5 +58,5 @@ async def change(api: Api, name: str, entries: Callable[[GpuNode], Entries]) -> 
         return await conflicts.retried(once, tries=TRIES)
     except Conflict as error:
         raise CliError(
-            f"GPUNode {name} was written by others {TRIES} times meanwhile; try again"
+            f"GPUNode {name} was written by others {TRIES} times in the meantime; try again"
         ) from error

@@ -104,7 +104,7 @@ def called(arguments: Sequence[str], *, program: str = "gpupack") -> int:
     except Exception as error:  # noqa: BLE001 - the one place where a user meets them
         if debug:
             traceback.print_exc()
-        return _told(error)
+        return _report_error(error)
     except KeyboardInterrupt:
         return errors.INTERRUPTED
     return ended if isinstance(ended, int) else 0
@@ -116,10 +116,10 @@ def _before_command(arguments: Sequence[str]) -> list[str]:
     return given[: given.index("--")] if "--" in given else given
 
 
-def _told(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     if isinstance(error, ExceptionGroup):
         first = error.subgroup(OutputEnded) or error
-        return _told(first.exceptions[0])
+        return _report_error(first.exceptions[0])
     if isinstance(error, OutputEnded):
         return gpupack_terminal.exit_status(error, program=NAME)
     if isinstance(error, click.ClickException):

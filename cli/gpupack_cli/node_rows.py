@@ -79,7 +79,7 @@ class NodeRow(msgspec.Struct, frozen=True):
             simulated=status.simulated,
             driver_version=status.driver_version,
             agent_version=status.agent_version,
-            maintenance="; ".join(map(_told, node.spec.maintenance)),
+            maintenance="; ".join(map(_maintenance_text, node.spec.maintenance)),
             held_by=status.held_by,
             resources=counted(each.resource for each in status.devices),
         )
@@ -223,7 +223,7 @@ def _resource(device: Device) -> str:
     return device.resource or ours
 
 
-def _told(entry: Maintenance) -> str:
+def _maintenance_text(entry: Maintenance) -> str:
     """Return an entry in a few words."""
     which = f"{len(entry.gpus)} GPUs" if len(entry.gpus) > 1 else "1 GPU" if entry.gpus else "all"
     drain = "" if entry.drain == "Never" else f", drains {entry.drain}"

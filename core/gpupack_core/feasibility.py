@@ -331,9 +331,9 @@ def _usage_checks(cluster: Cluster, request: Request) -> Iterator[Check]:
         alike = _of_kind(cluster, request)
         most = a.free_milli if alike is None else a.free_milli * alike
         fitting = _fits(a, request.share, alike)
-        beside = np.where(most >= request.share.milli, a.free_memory, 0).max(axis=1, initial=0)
+        free_memory = np.where(most >= request.share.milli, a.free_memory, 0).max(axis=1, initial=0)
         percent = most.max(axis=1, initial=0)
-        yield Check(Reason.SHARE_DOES_NOT_FIT, _is_absent(fitting), percent, (beside,))
+        yield Check(Reason.SHARE_DOES_NOT_FIT, _is_absent(fitting), percent, (free_memory,))
         fitting = fitting if eligible is None else fitting & eligible
         yield Check(Reason.SHARED_BY_OTHERS, _is_absent(fitting))
         yield Check(Reason.TOO_MANY_SHARES, _is_absent(fitting & (a.free_shares > 0)))

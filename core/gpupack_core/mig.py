@@ -138,6 +138,6 @@ def layout(memory: MiB, profiles: Iterable[str]) -> tuple[Slot, ...]:
         free = places(family, profile, cut)
         if not free:
             before = ", ".join(each.profile for each in cut)
-            raise InvalidInventory(f"no slot is left for MIG profile {profile} beside {before}")
+            raise InvalidInventory(f"no slot is left for MIG profile {profile} next to {before}")
         cut.append(Slot(profile, free[0], family.profiles[profile].size))
     return tuple(cut)

@@ -125,7 +125,7 @@ class Stop(Wire, frozen=True):
 
     Attributes:
         attempt: UID/NUMBER, or UID/NUMBER+WORKER for one extra worker.
-        ground: reason of the preemption.
+        reason: reason of the preemption.
         namespace: namespace of the pod.
         pod: name of the pod.
     """

@@ -37,9 +37,9 @@ def _inline(node: Schema, components: dict[str, Schema], rules: dict[str, Any]) 
     if "$ref" in node:
         name = node["$ref"]
         target = _inline(components[name], components, rules)
-        beside = {key: value for key, value in node.items() if key not in {"$ref", "default"}}
+        rest = {key: value for key, value in node.items() if key not in {"$ref", "default"}}
         attached = {"x-kubernetes-validations": rules[name]} if rules.get(name) else {}
-        return target | beside | attached
+        return target | rest | attached
     if "anyOf" in node:
         return _optional(node, components, rules)
     judged = _judged_by_rules(node)
@@ -60,8 +60,8 @@ def _optional(node: Schema, components: dict[str, Schema], rules: dict[str, Any]
     ]
     if len(choices) != 1:
         raise TypeError(f"a structural schema cannot hold a choice: {node}")
-    beside = {key: value for key, value in node.items() if key not in {"anyOf", "default"}}
-    return _inline(choices[0], components, rules) | beside
+    rest = {key: value for key, value in node.items() if key not in {"anyOf", "default"}}
+    return _inline(choices[0], components, rules) | rest
 
 
 def _judged_by_rules(node: Schema) -> frozenset[str]:

@@ -81,7 +81,7 @@ class TemplateContainer(Wire, frozen=True):
         str,
         described(
             "The container named worker is the job, or the only one, where no workload is set; "
-            "others run beside it.",
+            "others run next to it.",
             min_length=1,
             max_length=63,
         ),
@@ -155,7 +155,7 @@ class TemplateSpec(Wire, frozen=True):
         Annotated[
             int,
             described(
-                "How long a worker may go on after it was told to end (SIGTERM), to write a "
+                "Seconds for which a worker may run after SIGTERM, to write a "
                 "checkpoint for example; then it is killed. Its GPUs stay held until it has ended. "
                 "Absent: 30.",
                 ge=0,

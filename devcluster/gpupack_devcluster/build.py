@@ -57,7 +57,7 @@ VARIABLES = {
 
 It skips those of other binaries.
 """
-TOLD_EVERY_SECONDS = 10
+PROGRESS_SECONDS = 10
 COMPONENTS = (
     "coredns",
     "etcd",
@@ -180,7 +180,7 @@ def compile_packages(packages: Sequence[str], folder: Path) -> None:
     except FileNotFoundError as error:
         raise ToolMissing("no Go compiler: install Go 1.21 or newer") from error
     with process:
-        said = "".join(told(process.stdout or ()))
+        said = "".join(with_progress(process.stdout or ()))
     if process.returncode != 0:
         raise BuildFailed(f"{' '.join(command)} failed:\n{said[-2000:]}")
     for binary in fresh.iterdir():
@@ -195,14 +195,14 @@ def go_environment() -> dict[str, str]:
     return {"GOGC": "400", **os.environ, **ours}
 
 
-def told(lines: Iterable[str]) -> Iterator[str]:
+def with_progress(lines: Iterable[str]) -> Iterator[str]:
     """Pass on the compiler's output, and log now and then how many packages it has compiled."""
-    compiled, next_seconds = 0, time.monotonic() + TOLD_EVERY_SECONDS
+    compiled, next_seconds = 0, time.monotonic() + PROGRESS_SECONDS
     for line in lines:
         yield line
         compiled += not line.startswith(("go: ", "#", "\t"))
         if time.monotonic() >= next_seconds:
-            next_seconds = time.monotonic() + TOLD_EVERY_SECONDS
+            next_seconds = time.monotonic() + PROGRESS_SECONDS
             logger.info("        %d packages compiled", compiled)
 
 

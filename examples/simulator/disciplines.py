@@ -9,7 +9,7 @@ from gpupack_simulator import DISCIPLINES, End, Job, JobId, Settings, Simulator
 
 
 def node(name: str, gpus: int) -> Node:
-    """GPUs of one model, and CPU for nobody: these jobs ask for none."""
+    """GPUs of one model without CPU: these jobs request none."""
     devices = (Device(DeviceUuid(f"{name}-{n}"), n, "A100", MiB(81_920)) for n in range(gpus))
     return Node(NodeName(name), tuple(devices))
 

@@ -20,7 +20,7 @@ class Listed(Protocol):
 
     listed_at: float
 
-    def list_anew(self) -> None:
+    def relist(self) -> None:
         """List again soon."""
 
 
@@ -70,7 +70,7 @@ class Takeover:
     def _list(self) -> None:
         self._begun_at = self._clock()
         for source in self._sources:
-            source.list_anew()
+            source.relist()
 
     @property
     def is_complete(self) -> bool:

@@ -19,7 +19,7 @@ class Listed(Protocol):
 
     listed_at: float
 
-    def list_anew(self, *, wait_seconds: float = 0.0) -> None:
+    def relist(self, *, wait_seconds: float = 0.0) -> None:
         """List again within so many seconds."""
 
 
@@ -47,5 +47,5 @@ class UnknownJobs:
         if seen_at is not None and self._jobs.listed_at > seen_at:
             return True
         listed_seconds_ago = self._clock() - self._jobs.listed_at
-        self._jobs.list_anew(wait_seconds=max(LIST_SECONDS - listed_seconds_ago, 0.0))
+        self._jobs.relist(wait_seconds=max(LIST_SECONDS - listed_seconds_ago, 0.0))
         return False

@@ -20,7 +20,7 @@ such data; see `client.Api.watch`. The official client's informer is not used: i
 its models, and does not expose how fresh it is.
 
 A watch may lag behind, or be dead for a while unnoticed. Code that needs the present state calls
-`list_anew` and waits until `listed_at` is later: a list holds everything that was written before it
+`relist` and waits until `listed_at` is later: a list holds everything that was written before it
 was requested.
 """
 
@@ -94,14 +94,14 @@ class Reflector(Generic[T]):
         self._version = ""
         self._list_at = float("inf")
         self._first_items = listing.PAGE_ITEMS
-        self._told: tuple[str, float] = ("", float("-inf"))
+        self._last_skipped: tuple[str, float] = ("", float("-inf"))
         self._watching: asyncio.Timeout | None = None
 
     def age_seconds(self) -> float:
         """Return the seconds since the server last sent data; infinite before the first list."""
         return time.monotonic() - self.fresh_at
 
-    def list_anew(self, *, wait_seconds: float = 0.0) -> None:
+    def relist(self, *, wait_seconds: float = 0.0) -> None:
         """Leave the watch and list again, as soon as the running task gets to it.
 
         Args:
@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
                     self._heard()
                     self._take(event)
         except TimeoutError:
-            log.info("listing %s anew", self._resource.plural)
+            log.info("listing %s again", self._resource.plural)
         finally:
             self._watching = None
 
@@ -238,10 +238,10 @@ class Reflector(Generic[T]):
     ) -> None:
         """Log and count a skipped object; log rarely for one object, which may change often."""
         self.unreadable += 1
-        who, at = self._told
-        if who and who == metadata.uid and time.monotonic() - at < TELL_SECONDS:
+        uid, at = self._last_skipped
+        if uid and uid == metadata.uid and time.monotonic() - at < TELL_SECONDS:
             return
-        self._told = metadata.uid, time.monotonic()
+        self._last_skipped = metadata.uid, time.monotonic()
         title = f"{metadata.namespace}/{metadata.name}" if metadata.name else "of unknown name"
         log.error("%s %s is passed over: %s", self._resource.plural, title, reason, exc_info=error)
 
@@ -252,7 +252,7 @@ class Reflector(Generic[T]):
     def _list_soon(self, apart_seconds: float) -> None:
         """List again, at least `apart_seconds` after the last list."""
         since_seconds = time.monotonic() - self.listed_at
-        self.list_anew(wait_seconds=max(apart_seconds - since_seconds, 0.0))
+        self.relist(wait_seconds=max(apart_seconds - since_seconds, 0.0))
 
     def _wait_seconds(self) -> float:
         """Return the seconds until a list is due."""

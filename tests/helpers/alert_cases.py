@@ -294,7 +294,7 @@ CASES = (
         fires={'gpupack_agent_share_overruns_total{node="n1",action="ended"}': "0+1x30"},
         quiet={
             'gpupack_agent_share_overruns_total{node="n1",action="ended"}': "0 0 1 2x30",
-            'gpupack_agent_share_overruns_total{node="n1",action="told"}': "0+1x30",
+            'gpupack_agent_share_overruns_total{node="n1",action="reported"}': "0+1x30",
         },
         labels={"node": "n1"},
         summary="Programs on node n1 exceed their shares again and again.",

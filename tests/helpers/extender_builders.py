@@ -44,7 +44,7 @@ class JobsList:
         self.listed_at = 0.0
         self.asked = []
 
-    def list_anew(self, *, wait_seconds=0.0):
+    def relist(self, *, wait_seconds=0.0):
         self.asked.append(wait_seconds)
 
 

@@ -38,7 +38,7 @@ EVENT_SECONDS = 2.0
 """The time limit for the write of an Event."""
 EVENT_INTERVAL_SECONDS = 60.0
 """The time between two Events that one pod exceeds its share of one GPU."""
-ACTIONS = ("told", "ended")
+ACTIONS = ("reported", "ended")
 """The actions after a share is exceeded: an Event, or the end of its processes."""
 REMEMBERED_SECONDS = 60.0
 """The time for which the pod of an ended process is remembered."""
@@ -125,7 +125,7 @@ class Guard:
             seconds = self._settings.overrun_seconds if self._settings.overrun == "End" else None
             if key not in self._since:
                 self._since[key] = now
-                self.overruns["told"] += 1
+                self.overruns["reported"] += 1
                 await self._report_excess(key, excess, seconds)
             elif seconds is not None and now - self._since[key] >= seconds:
                 await self._end_processes(excess)

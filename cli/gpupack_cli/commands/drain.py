@@ -93,16 +93,16 @@ async def _until_empty(api: Api, node: GpuNode) -> None:
 
 async def _until_reported_empty(api: Api, name: str) -> None:
     """Wait until the node is empty, across interruptions of the API server and missed events."""
-    told = ""
+    shown = ""
     while True:
         try:
             async with contextlib.aclosing(_states(api, name)) as states:
                 async for node in states:
                     if not holding(node):
                         return
-                    if (text := left(node)) != told:
+                    if (text := left(node)) != shown:
                         note(text)
-                        told = text
+                        shown = text
         except Expired:
             continue
         except NotFound as error:

@@ -200,10 +200,10 @@ def versions(seen: Observed) -> Iterator[Finding]:
     if not others:
         yield ok(check, f"all {len(found)} parts are {seen.version}, as this command is")
         return
-    told = [f"{name} is {version or 'unknown'}" for name, version in sorted(others.items())]
+    versions = [f"{name} is {version or 'unknown'}" for name, version in sorted(others.items())]
     yield warning(
         check,
-        f"this command is {seen.version}, {_some(told)}",
+        f"this command is {seen.version}, {_some(versions)}",
         fix="bring all to one release; while an upgrade is under way this is to be expected",
     )
 

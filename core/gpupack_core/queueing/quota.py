@@ -119,7 +119,9 @@ class Quotas:
         for cohort in self.cohorts:
             _check_no_loop(cohort.name, parents)
         if any(limit.nominal for limit in self.default.limits.values()):
-            raise InvalidQuota("a default quota cannot promise anything: anybody could multiply it")
+            raise InvalidQuota(
+                "a default quota cannot guarantee GPUs: every new namespace would add to the sum"
+            )
 
     def keys(self) -> set[str]:
         """Return every model that is named."""

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 class Loss(NamedTuple):
     """The seconds of GPU time that a preempted job loses.
 
-    They count from the job's start, at most `most` seconds. `beside` seconds are added to that.
+    They count from the job's start, at most `max_work_seconds`. `added_seconds` are added to that.
     """
 
     max_work_seconds: float = inf

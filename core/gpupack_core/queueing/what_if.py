@@ -139,8 +139,8 @@ class WhatIf:
 
 def _admission_of(found: Decisions, job: JobId) -> PredictedStart | None:
     own = [each for each in found.admitted if each.job == job]
-    beside = [each for each in found.admitted if each.job.startswith(f"{job}+")]
-    places = tuple(place for each in own + beside for place in each.placements)
+    extra = [each for each in found.admitted if each.job.startswith(f"{job}+")]
+    places = tuple(place for each in own + extra for place in each.placements)
     return PredictedStart(places) if own else None
 
 

@@ -197,7 +197,7 @@ func write(ctx context.Context, store content.Store, blob ocispec.Descriptor, da
 }
 
 // tag points a name at the image and forgets the image it named before: CRI keeps a record of its own for each image
-// (named by the configuration's digest) until someone asks it to remove the image, which nobody would.
+// (named by the configuration's digest) until the image is removed on request, which does not happen here.
 func tag(ctx context.Context, client *containerd.Client, name string, target ocispec.Descriptor) error {
 	service := client.ImageService()
 	previous, err := service.Get(ctx, name)

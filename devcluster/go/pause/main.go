@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command pause is the first process of each pod's sandbox: it holds the namespaces, reaps orphans (it is process 1 of
-// pods that share their process namespace) and leaves at once when told to.
+// pods that share their process namespace) and ends at once on SIGTERM.
 package main
 
 import (

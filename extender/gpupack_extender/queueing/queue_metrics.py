@@ -99,11 +99,11 @@ class QueueCollector(Collector):
         preempting = self._admissions.preempting
         stopped = CounterMetricFamily(
             "gpupack_queue_preempted",
-            "Jobs, workers and pods that were told to end for others, by ground.",
-            labels=["ground"],
+            "Jobs, workers and pods that were preempted or evicted for others, by reason.",
+            labels=["reason"],
         )
-        for ground in PreemptionReason:
-            stopped.add_metric([ground.value], preempting.stopped[ground.value])
+        for reason in PreemptionReason:
+            stopped.add_metric([reason.value], preempting.stopped[reason.value])
         yield stopped
         yield CounterMetricFamily(
             "gpupack_queue_preemptions_given_up",

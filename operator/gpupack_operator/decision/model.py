@@ -196,7 +196,7 @@ class Preempted:
     """Request that the attempt end for another GPUJob, a standalone pod or its node's state.
 
     Attributes:
-        ground: the preemption policy that applied.
+        reason: the preemption policy that applied.
         beneficiary: the preemptor's namespace and name.
         kind: the preemptor's kind; node: it is in maintenance, or a GPU of it failed.
         why: the administrator's reason for the maintenance, or the GPU and how it failed.

@@ -73,13 +73,13 @@ def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     ]
     told = " and ".join(filter(None, whom))
     are = "is" if len(victims) == 1 else "are"
-    grounds = ", ".join(each.reason for each in new.preemption.victims)
+    reasons = ", ".join(each.reason for each in new.preemption.victims)
     if new.preemption.gained_gpu_seconds is not None:
         lost, gained = new.preemption.lost_gpu_seconds or 0, new.preemption.gained_gpu_seconds
         hours = f"{lost / _HOUR:.2f} GPU-hours at the most, and gains {gained / _HOUR:.2f}"
         note = f"{told} {are} moved so that it has room, which costs {hours}"
         return Notice(type="Normal", reason="Consolidating", note=note)
-    note = f"{told} {are} told to end for it ({grounds})"
+    note = f"{told} {are} preempted for it ({reasons})"
     return Notice(type="Normal", reason="Preempting", note=note)
 
 

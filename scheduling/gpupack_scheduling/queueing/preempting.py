@@ -182,8 +182,8 @@ class PreemptionActions:
                 if claim.state is State.BOUND:
                     preemptor = name_of(waiting.ask.job, to=running.job)
                     why = f"for {preemptor}, {PREEMPTION_TEXTS[victim.reason.value]}"
-                    ground = str(victim.reason)
-                    yield Eviction(claim.uid, claim.namespace, claim.name, ground, why)
+                    reason = str(victim.reason)
+                    yield Eviction(claim.uid, claim.namespace, claim.name, reason, why)
 
     def _find(
         self,

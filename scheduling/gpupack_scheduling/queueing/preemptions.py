@@ -126,11 +126,11 @@ def read(
     shown: PlacedPreemption, job: JobId, needs: Needs, tickets: dict[str, int]
 ) -> tuple[tuple[Victim, ...], tuple[Allocation, ...]]:
     """Return victims and places from a status; unknown values of a newer release are ignored."""
-    grounds = set(PreemptionReason)
+    reasons = set(PreemptionReason)
     victims = tuple(
         Victim(JobId(attempt), PreemptionReason(each.reason), 0.0)
         for each in shown.victims
-        if each.reason in grounds
+        if each.reason in reasons
         for attempt in each.attempts
         if attempt != job
     )
@@ -158,14 +158,14 @@ def _is_same(shown: PlacedPreemption, made: Preemption) -> bool:
 def to_status(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
     """Convert a preemption into its form in a status; `gained`: GPU-seconds, of a consolidation."""
     lost = None if gained is None else sum(victim.lost_gpu_seconds for victim in decision.victims)
-    by_ground: dict[PreemptionReason, list[str]] = defaultdict(list)
+    by_reason: dict[PreemptionReason, list[str]] = defaultdict(list)
     for victim in decision.victims:
-        by_ground[victim.reason].append(victim.job)
+        by_reason[victim.reason].append(victim.job)
     return Preemption(
         since=dt.datetime.fromtimestamp(since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         victims=tuple(
-            Victims(reason=ground.value, attempts=tuple(sorted(attempts)))
-            for ground, attempts in sorted(by_ground.items())
+            Victims(reason=reason.value, attempts=tuple(sorted(attempts)))
+            for reason, attempts in sorted(by_reason.items())
         ),
         placement=by_node(shares(decision.placements)),
         lost_gpu_seconds=None if lost is None else round(lost),

@@ -71,15 +71,17 @@ class Turns:
             pass
         missed = self._number - number
         if queue != self._queue or not 0 <= missed <= len(self._last):
-            return self._answer(anew=True)
+            return self._answer(is_complete=True)
         return self._answer(tuple(filter(None, tuple(self._last)[len(self._last) - missed :])))
 
-    def _answer(self, jobs: tuple[JobName, ...] = (), *, anew: bool = False) -> TurnsResponse:
+    def _answer(
+        self, jobs: tuple[JobName, ...] = (), *, is_complete: bool = False
+    ) -> TurnsResponse:
         return TurnsResponse(
             queue=self._queue,
             number=self._number,
             jobs=jobs,
-            all_jobs=anew,
+            all_jobs=is_complete,
             stops=self._orders.stops,
             drained=self._orders.drained,
             moves=self._orders.moves,

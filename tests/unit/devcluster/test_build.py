@@ -115,9 +115,9 @@ def test_a_failed_build_says_what_the_compiler_said(module, tmp_path):
 
 def test_progress_is_told_while_packages_are_compiled(monkeypatch, caplog):
     caplog.set_level("INFO", logger="gpupack_devcluster")
-    monkeypatch.setattr(builder, "TOLD_EVERY_SECONDS", 0)
+    monkeypatch.setattr(builder, "PROGRESS_SECONDS", 0)
     lines = ["go: downloading x v1\n", "k8s.io/api/core/v1\n", "k8s.io/api/apps/v1\n"]
-    assert list(builder.told(lines)) == lines
+    assert list(builder.with_progress(lines)) == lines
     assert caplog.messages[-1].endswith(" 2 packages compiled")
 
 

@@ -80,7 +80,7 @@ class Source:
     listed_at = 0.0
     asked = 0
 
-    def list_anew(self):
+    def relist(self):
         self.asked += 1
 
 

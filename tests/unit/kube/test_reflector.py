@@ -170,7 +170,7 @@ async def test_a_silent_watch_is_left_when_a_new_list_is_asked_for(serve):
             while len(script.asked) < 2:
                 await asyncio.sleep(0.01)
             asked_at = time.monotonic()
-            reflector.list_anew()
+            reflector.relist()
             while reflector.listed_at < asked_at:
                 await asyncio.sleep(0.01)
         task.cancel()
@@ -182,7 +182,7 @@ async def test_a_list_that_was_under_way_does_not_count_as_a_new_one(serve):
 
     async def answer(request):
         if len(script.asked) == 0:
-            reflector.list_anew()
+            reflector.relist()
         return await script.answer(request)
 
     async with serve(answer) as api:

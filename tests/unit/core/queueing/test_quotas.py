@@ -93,7 +93,7 @@ def test_a_cohort_that_is_only_named_is_one_without_limits():
         ),
         (lambda: Quotas((quota("a"), quota("a"))), "two quotas of namespace a"),
         (lambda: Quotas((), (cohort("a", parent="a"),)), "above itself: a < a"),
-        (lambda: Quotas(default=Quota(Tenant(""), limits(1))), "cannot promise anything"),
+        (lambda: Quotas(default=Quota(Tenant(""), limits(1))), "cannot guarantee GPUs"),
         (lambda: Rules(half_life_seconds=-1), "a rule of the queue is negative"),
         (lambda: Rules(half_life_seconds=float("inf")), "the half-life is without end"),
     ],
