@@ -199,7 +199,7 @@ BAD = [
     Bad(
         "a resource as a model",
         {"spec.gpuModels": ["nvidia.com/gpu: 2"]},
-        "write how many as gpus: 2, and a resource such as nvidia.com/gpu as resourceName",
+        "write their number as gpus: 2, and a resource such as nvidia.com/gpu as resourceName",
     ),
     Bad(
         "a count with a model",

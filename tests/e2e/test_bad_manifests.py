@@ -52,7 +52,7 @@ def test_what_a_job_asks_for_cannot_change_once_it_exists(kube, field, change, p
     suspended = Bad("a job", change | {"spec.suspend": True}, "")
     kube.submit(suspended.manifest())
     done = kube.kubectl("patch", "gj", "good", "--type=merge", "-p", json.dumps({"spec": patch}))
-    assert f"{field} cannot change once the job exists; delete the job and" in done.stderr
+    assert f"{field} cannot change after the job is created; delete the job and" in done.stderr
 
 
 def test_kubectl_explain_describes_every_field_of_a_job(system):

@@ -68,4 +68,4 @@ def test_what_makes_a_gang_elastic_cannot_change(kube, judged):
     kube.submit(judged.job("fixed", workers=3, minWorkers=2, seconds=60))
     for least in (1, 3):
         changed = kube.apply(judged.job("fixed", workers=3, minWorkers=least, seconds=60))
-        assert "minWorkers cannot change once the job exists" in changed.stderr
+        assert "minWorkers cannot change after the job is created" in changed.stderr

@@ -45,10 +45,10 @@ def test_the_rollout_ends_where_every_host_passes_and_the_logs_tell_of_each(appl
     assert [(each.returncode, each.stderr) for each in applied] == [(0, "")] * 3
     told = applied[-1].stdout
     for words in (
-        "no NVIDIA GPU is plugged in",
+        "no NVIDIA GPU is installed",
         "containerd 2",
         "on, specs in",
-        "takes device plugins",
+        "accepts device plugins",
     ):
         assert told.count(words) == len(cluster.nodes()), words
     assert "/containerd.toml" in told

@@ -98,7 +98,7 @@ def test_the_cohort_that_is_the_cluster_has_no_rules_of_its_own(kube, spec):
         "metadata": {"name": "cluster"},
         "spec": spec,
     }
-    assert "GPUCohort cluster is the cluster itself" in kube.apply(whole).stderr
+    assert "GPUCohort cluster is the whole cluster" in kube.apply(whole).stderr
 
 
 @pytest.mark.parametrize("kind", ["gpuquotas", "gpucohorts"])
