@@ -24,7 +24,6 @@ import msgspec  # noqa: E402
 from extender_builders import gpu_node, node, pod, whole  # noqa: E402
 
 from gpupack_api.app import application  # noqa: E402
-from gpupack_api.asked_job import AskedJob  # noqa: E402
 from gpupack_api.config import ConfigFile  # noqa: E402
 from gpupack_api.events.feed import Feed  # noqa: E402
 from gpupack_api.events.frames import NEVER, Frames, Scope  # noqa: E402
@@ -37,6 +36,7 @@ from gpupack_api.read_model import ReadModel  # noqa: E402
 from gpupack_api.routes.parts import Parts  # noqa: E402
 from gpupack_api.settings import Settings  # noqa: E402
 from gpupack_api.shown_job import ShownJob  # noqa: E402
+from gpupack_crds.dry_run import JudgedJob  # noqa: E402
 from gpupack_crds.kinds import GpuQuota  # noqa: E402
 from gpupack_kube import objects  # noqa: E402
 from gpupack_scheduling.decisions import Decisions  # noqa: E402
@@ -106,10 +106,10 @@ class Takes:
         """Whosever token it is."""
         return self
 
-    async def create(self, _: object, body: dict[str, object], **__: object) -> AskedJob:
+    async def create(self, _: object, body: dict[str, object], **__: object) -> JudgedJob:
         """As a dry run answers."""
         made = body | {"metadata": {"name": "what-if-x", "namespace": "team-0"}}
-        return msgspec.json.decode(msgspec.json.encode(made), type=AskedJob)
+        return msgspec.json.decode(msgspec.json.encode(made), type=JudgedJob)
 
 
 def filled(nodes: int, pods: int, waiting: int) -> ReadModel:

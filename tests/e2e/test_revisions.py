@@ -22,7 +22,10 @@ def uuids(job):
     ("spec", "message"),
     [
         (OTHER, "workload can change only with a higher revision"),
-        ({"distributed": {"backend": "gloo"}}, "distributed can change only with a higher revision"),
+        (
+            {"distributed": {"backend": "gloo"}},
+            "distributed can change only with a higher revision",
+        ),
         ({"revision": 1}, "revision cannot be lowered"),
         ({"revision": 3, "gpus": 2}, "gpus cannot change after the job is created"),
         ({"revision": -1}, "should be greater than or equal to 0"),

@@ -192,7 +192,7 @@ async def test_a_connection_ends_when_its_ca_is_taken_out(as_user, certificates)
         certificates.trust(ClientCa().pem)
         refused = await client.get("status")
         assert (refused.status_code, refused.headers["connection"]) == (401, "close")
-        assert "connect anew" in refused.json()["detail"]
+        assert "connect again" in refused.json()["detail"]
         with pytest.raises(httpx.NetworkError):
             await client.get("status")
 

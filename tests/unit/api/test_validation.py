@@ -79,7 +79,7 @@ async def test_calls_are_answered_while_many_workers_are_placed(call, monkeypatc
     try:
         assert (await call("status", user="tenant")).status == 200
         refused = await call("validate", body=body, user="tenant")
-        assert (refused.status, "another question" in refused.body["detail"]) == (429, True)
+        assert (refused.status, "another request" in refused.body["detail"]) == (429, True)
     finally:
         placed.set()
     assert (await asked).status == 200

@@ -86,7 +86,11 @@ def test_more_than_is_free_is_not_taken_and_facts_are_held_all_the_same():
     with pytest.raises(OverAllocated, match="b has 2 of rdma/hca free, not 3"):
         cluster.take(Holder("x"), Placement("b", extended=(("rdma/hca", 3),)))
     cluster.adopt(Holder("x"), Placement("b", extended=(("rdma/hca", 3),)))
-    assert decide(cluster, ONE_NIC, BEST_FIT).reason is Reason.NO_SUCH_RESOURCE
+    refusal = decide(cluster, ONE_NIC, BEST_FIT)
+    assert {each.reason for each in refusal.counts} == {
+        Reason.NO_SUCH_RESOURCE,
+        Reason.INSUFFICIENT_RESOURCE,
+    }
     cluster.give_back(Holder("x"))
     assert place(cluster, ONE_NIC) == "b/0"
 
@@ -117,7 +121,8 @@ def test_what_a_plan_takes_is_taken_on_its_own_sheet_alone():
     fork.set_node(node("c", extended=NICS))
     assert place(cluster, ONE_NIC) == "b/0"
     assert place(fork, ONE_NIC, candidates=["c"]) == "c/0"
-    assert decide(sheet, ONE_NIC, BEST_FIT).counts[-1].reason is Reason.INSUFFICIENT_RESOURCE
+    counts = decide(sheet, ONE_NIC, BEST_FIT).counts
+    assert Reason.INSUFFICIENT_RESOURCE in {each.reason for each in counts}
 
 
 def test_a_node_that_goes_takes_its_resources_with_it():
