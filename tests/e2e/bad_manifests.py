@@ -115,20 +115,20 @@ BAD = [
     Bad(
         "a share of no memory",
         share(memory="0.0Gi"),
-        "spec.share.memory: Invalid value: memory of a GPU is 1Mi or more, and no more than one "
-        "has; set share.memory to something like 10Gi",
+        "spec.share.memory: Invalid value: share.memory must be at least 1Mi and less than 1Pi; "
+        "write, for example, 10Gi",
     ),
     Bad(
         "a share of so many bytes instead of Gi",
         share(memory="10"),
-        "spec.share.memory: Invalid value: memory of a GPU is 1Mi or more, and no more than one "
-        "has; set share.memory to something like 10Gi",
+        "spec.share.memory: Invalid value: share.memory must be at least 1Mi and less than 1Pi; "
+        "write, for example, 10Gi",
     ),
     Bad(
         "a share of more memory than any GPU has",
         share(memory="99999999999999999999Ti"),
-        "spec.share.memory: Invalid value: memory of a GPU is 1Mi or more, and no more than one "
-        "has; set share.memory to something like 10Gi",
+        "spec.share.memory: Invalid value: share.memory must be at least 1Mi and less than 1Pi; "
+        "write, for example, 10Gi",
     ),
     Bad(
         "a share of less than no memory",

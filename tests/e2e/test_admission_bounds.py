@@ -140,7 +140,7 @@ def test_a_pod_that_exists_may_tolerate_more(gated):
 
 def test_how_the_share_of_a_pod_that_exists_is_kept_apart_is_fixed(gated):
     change = [{"op": "add", "path": "/metadata/annotations", "value": {SHARE_WITH: "namespace"}}]
-    assert "is fixed once the pod exists" in change_pod(gated, change)
+    assert "cannot change after the pod is created" in change_pod(gated, change)
     other = [{"op": "add", "path": "/metadata/annotations", "value": {"example.com/a": "b"}}]
     assert change_pod(gated, other) == ""
 

@@ -58,7 +58,7 @@ def test_a_pod_is_let_in_where_its_annotation_and_its_affinity_say(kube, judged)
 
 def test_a_pod_that_waits_says_why_and_kube_scheduler_does_not_look_at_it(one_gpu):
     text = said(one_gpu, "second")
-    assert f"namespace {one_gpu.namespace} uses 1 GPU" in text
+    assert f"borrowing limit of namespace {one_gpu.namespace} reached: 1 GPU requested" in text
     pod = one_gpu.pod("second")
     assert gates(pod) == [GATE]
     assert pod_condition(pod, "PodScheduled")["reason"] == "SchedulingGated"
@@ -92,7 +92,10 @@ def test_a_gate_that_a_tenant_takes_off_buys_nothing(one_gpu, resident):
         return condition if condition["reason"] == "Unschedulable" else None
 
     condition = wait_for(refused, seconds=60, what="filter refuses the pod")
-    assert f"namespace {one_gpu.namespace} uses 1 GPU" in condition["message"]
+    assert (
+        f"borrowing limit of namespace {one_gpu.namespace} reached: 1 GPU requested"
+        in condition["message"]
+    )
 
 
 @pytest.mark.parametrize("annotation", [PLACE, "gpupack.dev/preemption"])

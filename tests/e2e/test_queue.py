@@ -32,7 +32,7 @@ def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judge
     kube.submit(judged.job("second"))
     job = kube.wait_reason("second", "BorrowingLimitExceeded")
     message = condition(job, "Admitted")["message"]
-    assert f"namespace {kube.namespace} uses 1 GPU" in message
+    assert f"borrowing limit of namespace {kube.namespace} reached: 1 GPU requested" in message
     # Jobs of other tests, which have no deadline either, may hold what it needs as well.
     assert re.search("no start time is known: [0-9]+ jobs? or pods? without a deadline", message)
 
