@@ -29,7 +29,7 @@ def other(judged: Judged) -> Manifest:
 
 def width(kube: Kube) -> int:
     """How many workers of the gang have places."""
-    return kube.gpujob(GANG)["status"].get("width", {}).get("workers", 0)
+    return kube.gpujob(GANG).get("status", {}).get("width", {}).get("workers", 0)
 
 
 def wait_width(kube: Kube, workers: int, *, seconds: float = RESIZE_SECONDS) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def wait_width(kube: Kube, workers: int, *, seconds: float = RESIZE_SECONDS) -> 
 
     def look() -> dict[str, Any] | None:
         job = kube.gpujob(GANG)
-        if job["status"].get("width", {}).get("workers") != workers:
+        if job.get("status", {}).get("width", {}).get("workers") != workers:
             return None
         indices = sorted(worker.worker for worker in placed(job))
         is_whole = indices == running(kube) == sorted(kept(kube))
