@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether annotation, container environment and status tell the same of every worker."""
+"""Checks that annotation, container environment and status agree for every worker."""
 
 import dataclasses
 import itertools
@@ -13,7 +13,7 @@ GPU = "gpupack.dev/gpu"
 
 @dataclasses.dataclass(frozen=True)
 class Told:
-    """What one source says of one worker: its node, its GPUs, and how much of each."""
+    """One source's view of a worker: its node, its GPUs, and how much of each."""
 
     job: str
     worker: int
@@ -24,7 +24,7 @@ class Told:
 
 
 def told_by_status(jobs: dict[str, dict[str, Any]]) -> set[Told]:
-    """What GPUJob.status.placement says."""
+    """Read GPUJob.status.placement."""
     return {
         Told(name, place.worker, place.node, *extent(msgspec.to_builtins(place.devices)))
         for name, job in jobs.items()
@@ -33,7 +33,7 @@ def told_by_status(jobs: dict[str, dict[str, Any]]) -> set[Told]:
 
 
 def told_by_containers(jobs: dict[str, dict[str, Any]]) -> set[Told]:
-    """What the containers saw in their environment, as they wrote it into their results."""
+    """Read what the containers saw in their environment, from their results."""
     return {
         Told(
             name,
@@ -49,7 +49,7 @@ def told_by_containers(jobs: dict[str, dict[str, Any]]) -> set[Told]:
 
 
 def told_by_annotations(kube: Kube) -> set[Told]:
-    """What the Bindings wrote on the pods."""
+    """Read what the Bindings wrote on the pods."""
     return {
         Told(
             pod["metadata"]["labels"]["gpupack.dev/job"],
@@ -63,7 +63,7 @@ def told_by_annotations(kube: Kube) -> set[Told]:
 
 
 def by_worker(pod: dict[str, Any]) -> list[tuple[int, list[dict[str, Any]]]]:
-    """Each worker of a pod, and its part of the pod's devices.
+    """Yield each worker of a pod with its part of the pod's devices.
 
     The devices are in the order of the containers. A container of a pod with several workers has
     the worker's index at the end of its name.
@@ -85,6 +85,6 @@ def by_worker(pod: dict[str, Any]) -> list[tuple[int, list[dict[str, Any]]]]:
 
 
 def extent(devices: list[dict[str, Any]]) -> tuple[tuple[str, ...], int, int]:
-    """UUIDs of devices, and the percent and memory that each of them is given with."""
+    """Return the devices' UUIDs, and the percent and memory of each."""
     ((percent, memory_mib),) = {(device["percent"], device["memoryMiB"]) for device in devices}
     return tuple(device["uuid"] for device in devices), percent, memory_mib

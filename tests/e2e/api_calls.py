@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the API server without a kubectl for each: most of what the suite does while it waits.
+"""Direct calls of the API server, which replace most kubectl processes of the suite.
 
-A kubectl takes a tenth of a second of processor time to start, tests that wait look several times
-a second, and each test makes a namespace. What is not known here, or not answered, is left to
-kubectl.
+A kubectl takes a tenth of a second of processor time to start, tests that wait look several times a
+second, and each test makes a namespace. Calls that are unknown here, or that get no answer, are
+left to kubectl.
 """
 
 import atexit
@@ -33,16 +33,16 @@ PLACES = {
     "deployment": ("/apis/apps/v1", "deployments"),
     "statefulset": ("/apis/apps/v1", "statefulsets"),
 }
-"""API and plural of namespaced kinds, as kubectl's `get` names them."""
+"""API and plural of namespaced kinds, by the names that kubectl's `get` takes."""
 
 WIDE_PLACES = {"gpunodes": (OURS, "gpunodes"), "nodes": (CORE, "nodes"), "node": (CORE, "nodes")}
-"""The same of kinds without namespaces."""
+"""API and plural of kinds without namespaces."""
 
 QUERIES = {"--selector": "labelSelector", "--field-selector": "fieldSelector"}
 
 
 class ApiCalls:
-    """As the user of a kubeconfig with a client certificate.
+    """Calls as the user of a kubeconfig with a client certificate.
 
     Args:
         kubeconfig: its content.
@@ -65,7 +65,7 @@ class ApiCalls:
         atexit.register(self._client.close)
 
     def get(self, namespace: str, kind: str, *arguments: str) -> dict[str, Any] | None:
-        """What `kubectl get` answers as JSON; None: ask kubectl."""
+        """Return what `kubectl get` prints as JSON; None means that kubectl must be used."""
         asked = request(namespace, kind, *arguments)
         if asked is None:
             return None
@@ -77,7 +77,8 @@ class ApiCalls:
         return as_kubectl(answer.json()) if answer.status_code == http.HTTPStatus.OK else None
 
     def make_namespace(self, name: str) -> bool:
-        """Whether it is new, and has its service account; False: leave it to kubectl."""
+        """Return whether the namespace is new and has its service account; False leaves it to
+        kubectl."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         account = f"{CORE}/namespaces/{name}/serviceaccounts/default"
         until = time.monotonic() + SECONDS
@@ -90,14 +91,14 @@ class ApiCalls:
         return False
 
     def delete_namespace(self, name: str) -> bool:
-        """Whether it is being deleted; False: leave it to kubectl."""
+        """Return whether the namespace is being deleted; False leaves it to kubectl."""
         with contextlib.suppress(httpx.HTTPError):
             return self._client.delete(f"{CORE}/namespaces/{name}").is_success
         return False
 
 
 def request(namespace: str, kind: str, *arguments: str) -> tuple[str, dict[str, str]] | None:
-    """Path and query of `kubectl get`; None: they are not known here."""
+    """Return path and query for `kubectl get`; None if they are unknown here."""
     if kind in PLACES:
         api, plural = PLACES[kind]
         path = f"{api}/namespaces/{namespace}/{plural}"
@@ -119,7 +120,7 @@ def request(namespace: str, kind: str, *arguments: str) -> tuple[str, dict[str, 
 
 
 def as_kubectl(found: dict[str, Any]) -> dict[str, Any]:
-    """Show an answer as kubectl does: each item has its kind, and none its managed fields."""
+    """Format an answer as kubectl does: each item has its kind, and none has managed fields."""
     items = found.get("items", [found])
     for item in items:
         item["metadata"].pop("managedFields", None)
@@ -130,7 +131,7 @@ def as_kubectl(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def calls(kubeconfig: pathlib.Path) -> ApiCalls | None:
-    """With a kubeconfig, made once for its content; None: it has no client certificate."""
+    """Return the calls for a kubeconfig, cached by content; None without a client certificate."""
     with contextlib.suppress(OSError):
         return _calls(kubeconfig.read_text())
     return None

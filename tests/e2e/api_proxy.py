@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reverse proxy before the API server that loses, delays or falsifies replies.
+"""A reverse proxy in front of the API server that loses, delays or falsifies replies.
 
-It serves with the API server's own certificate, so a part of ours is led through it by two
-environment variables and trusts it like the server itself. What was really written is taken down.
+It serves with the API server's own certificate. Two environment variables lead a component through
+it, and the component trusts it like the server itself. The proxy records what was really written.
 """
 
 import asyncio
@@ -24,28 +24,28 @@ HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length",
 
 
 class Loss(enum.Enum):
-    """What becomes of a call."""
+    """What happens to a call."""
 
     OF_THE_REPLY = enum.auto()
-    """The call is served, the connection is cut instead of the answer."""
+    """The call is served; the connection is cut instead of the answer."""
     OF_THE_CALL = enum.auto()
     """The connection is cut before the call is passed on."""
     UNAVAILABLE_AFTERWARDS = enum.auto()
-    """The call is served, the answer is a 503."""
+    """The call is served; the answer is a 503."""
     LATE_REPLY = enum.auto()
-    """The call is served at once, the answer comes late."""
+    """The call is served at once; the answer comes late."""
     LATE_CALL = enum.auto()
     """The call is passed on late."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Strikes the first calls to each path.
+    """A fault that hits the first calls to each path.
 
     Attributes:
         method: of the calls.
         path: what a call's path must match, from its beginning to its end.
-        loss: what becomes of them.
+        loss: what happens to them.
         times: how many of the calls to one path are hit.
         seconds: how late a late call or reply comes.
     """
@@ -62,7 +62,7 @@ class Call:
     """A call that was passed on and served.
 
     Attributes:
-        status: the API server's answer, whatever the caller was told.
+        status: the API server's answer, even if the caller received another.
     """
 
     method: str
@@ -72,7 +72,7 @@ class Call:
 
 
 class ApiProxy:
-    """The proxy; see `running_proxy`."""
+    """The proxy that `running_proxy` runs."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.host = settings.addresses.host
@@ -86,13 +86,13 @@ class ApiProxy:
         self._hits: dict[tuple[Fault, str], int] = {}
 
     def begin(self, *faults: Fault) -> None:
-        """Forget what was, and let these faults strike from now on."""
+        """Clear the records, and apply these faults from now on."""
         self.faults, self._hits = faults, {}
         self.struck.clear()
         self.served.clear()
 
     def written(self, method: str, path: str) -> list[Call]:
-        """Calls that changed something."""
+        """Return the calls that changed something."""
         return [
             call
             for call in self.served
@@ -101,7 +101,7 @@ class ApiProxy:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve meanwhile."""
+        """Serve until the block ends."""
         pki = self._settings.paths.pki
         trusting = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -159,7 +159,7 @@ class ApiProxy:
 
 @contextlib.contextmanager
 def running_proxy(settings: ClusterSettings) -> Iterator[ApiProxy]:
-    """A proxy in a thread of its own, since tests are not asynchronous."""
+    """Run a proxy in a thread of its own, since tests are not asynchronous."""
     proxy, portal = ApiProxy(settings), asyncio.new_event_loop()
     thread = threading.Thread(target=portal.run_forever)
     thread.start()
@@ -181,7 +181,7 @@ def running_proxy(settings: ClusterSettings) -> Iterator[ApiProxy]:
 
 
 async def _copied(call: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Pass an answer back as it comes: a watch never ends."""
+    """Pass an answer on in pieces, because a watch never ends."""
     headers = {k: v for k, v in answer.headers.items() if k.lower() not in HOP_BY_HOP}
     reply = web.StreamResponse(status=answer.status, headers=headers)
     await reply.prepare(call)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the stand-in for cluster-autoscaler, as an identity of its own."""
+"""Runs the stand-in for cluster-autoscaler under an identity of its own."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ RULES = (
 
 @contextlib.contextmanager
 def kind_installed(system: Kube) -> Iterator[None]:
-    """The cluster knows ProvisioningRequests."""
+    """Ensure that the cluster knows ProvisioningRequests."""
     system.insist("apply", "-f", str(CRD))
     system.insist("wait", CRD_NAME, "--for=condition=Established", "--timeout=30s")
     try:
@@ -38,7 +38,7 @@ def kind_installed(system: Kube) -> Iterator[None]:
 
 @contextlib.contextmanager
 def identity(system: Kube, folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A kubeconfig of the stand-in's own, with the rights above and no others."""
+    """Yield a kubeconfig for the stand-in, with the rights above and no others."""
     rules = [
         {"apiGroups": [group], "resources": [resource], "verbs": verbs.split()}
         for group, resource, verbs in RULES
@@ -71,7 +71,7 @@ def identity(system: Kube, folder: pathlib.Path) -> Iterator[pathlib.Path]:
 def answering(
     kubeconfig: pathlib.Path, answer: str = "Provisioned", *, after_seconds: float = 5
 ) -> Iterator[None]:
-    """The stand-in runs."""
+    """Run the stand-in until the block ends."""
     here = pathlib.Path(__file__).parent
     command = [sys.executable, str(here / "autoscaler_stand_in.py"), str(after_seconds), answer]
     folders = [path for path in sys.path if path]
@@ -86,17 +86,17 @@ def answering(
 
 
 def requests_of(kube: Kube) -> list[str]:
-    """Names of all objects by which nodes are asked for in a namespace."""
+    """Return the names of all objects in a namespace that request nodes."""
     kinds = "provisioningrequests,podtemplates"
     return sorted(kube.insist("get", kinds, "--output=name").split())
 
 
 def grown(system: Kube) -> list[str]:
-    """Names of nodes that the stand-in made."""
+    """Return the names of the nodes that the stand-in made."""
     selector = "--selector=stand-in.devcluster/provisioning-request"
     return system.insist("get", "nodes", selector, "--output=name").split()
 
 
 def wait_shrunk(system: Kube) -> None:
-    """Wait until no node that it made is left."""
+    """Wait until none of the stand-in's nodes is left."""
     wait_for(lambda: not grown(system), seconds=60, what="the nodes are gone again")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for cluster-autoscaler: `autoscaler_stand_in.py SECONDS ANSWER`, as KUBECONFIG says.
+"""A stand-in for cluster-autoscaler: `autoscaler_stand_in.py SECONDS ANSWER`, using KUBECONFIG.
 
-It accepts each ProvisioningRequest, and answers so many seconds later: `Provisioned`, for which it
-makes simulated nodes (kwok) of eight A100s, with the GPUNodes that agents would write there two
-seconds later, or `Failed`. What it made goes when the request is gone and no pod is there, as
-unneeded nodes do. It knows nothing but gpupack's whole GPUs: no CPU, no memory.
+It accepts each ProvisioningRequest, and answers it so many seconds later. For `Provisioned` it
+makes simulated nodes (kwok) of eight A100s, with the GPUNodes that agents would write two seconds
+later. The other answer is `Failed`. It removes a node when its request is gone and no pod runs
+there, as an autoscaler removes unneeded nodes. It counts gpupack's whole GPUs only, no CPU and no
+memory.
 """
 
 import asyncio
@@ -29,22 +30,22 @@ from gpupack_kube.resources import NODES, PODS, Resource
 Json = dict[str, Any]
 
 REQUEST_LABEL = "stand-in.devcluster/provisioning-request"
-"""On a node: the UID of the request that it was made for."""
+"""Annotation of a node: the UID of the request that it was made for."""
 SHAPE = Shape(pool="grown", cpu=96, memory_gib=1024, gpus=(A100,))
 LOOK_SECONDS = 0.25
 AGENT_SECONDS = 2.0
-"""After a node is there an agent would start on it, and report its GPUs."""
+"""Delay after which an agent would start on a new node and report its GPUs."""
 
 
 class Request(Object, frozen=True):
-    """A ProvisioningRequest as it is."""
+    """A ProvisioningRequest as the API returns it."""
 
     spec: Json = {}
     status: Json = {}
 
 
 class Template(Object, frozen=True):
-    """A PodTemplate as it is."""
+    """A PodTemplate as the API returns it."""
 
     template: Json = {}
 
@@ -54,7 +55,7 @@ TEMPLATES = Resource("/api/v1", "podtemplates", Template)
 
 
 class StandIn:
-    """Looks at all requests, again and again."""
+    """A loop that looks at all requests."""
 
     def __init__(self, api: Api, seconds: float, answer: str) -> None:
         self._api, self._seconds, self._answer = api, seconds, answer
@@ -114,7 +115,7 @@ class StandIn:
             self._agents[name] = time.monotonic() + AGENT_SECONDS
 
     async def _report(self) -> None:
-        """Do what the agents of the new nodes would."""
+        """Write what the agents of the new nodes would write."""
         for name in [name for name, at in self._agents.items() if at <= time.monotonic()]:
             inventory = gpu_node(name, SHAPE)
             with contextlib.suppress(AlreadyExists):
@@ -124,7 +125,7 @@ class StandIn:
             del self._agents[name]
 
     async def _nodes_for(self, request: Request) -> int:
-        """As many as hold all pods by their whole GPUs."""
+        """Return how many nodes hold all pods by their whole GPUs."""
         nodes = 0
         for pods in request.spec["podSets"]:
             name, namespace = pods["podTemplateRef"]["name"], request.metadata.namespace
@@ -155,7 +156,7 @@ class StandIn:
 
 
 async def main() -> None:
-    """Look until ended; a cluster that does not answer is asked again."""
+    """Look until the process is ended; retry while the cluster does not answer."""
     seconds, answer = float(sys.argv[1]), sys.argv[2]
     async with Api.connect({"KUBECONFIG": os.environ["KUBECONFIG"]}) as api:
         stand_in = StandIn(api, seconds, answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do something again and again beside the test."""
+"""Repeats a step in the background of a test."""
 
 import contextlib
 import threading
@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 @contextlib.contextmanager
 def running(step: Callable[[], object], pause: Callable[[], float]) -> Iterator[None]:
-    """Do a step after each pause (seconds) until the block ends.
+    """Run a step after each pause (seconds) until the block ends.
 
-    What a step raises is raised at the block's end.
+    An error of a step is raised at the block's end.
     """
     stop = threading.Event()
 

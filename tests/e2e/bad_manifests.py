@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests that the API server refuses, each with what a user reads.
+"""Manifests that the API server rejects, each with the message that a user reads.
 
-A row is a name, a change to a good manifest (dotted path → value, REMOVE takes the field out) and
-a part of the message that `kubectl apply` prints.
+A row is a name, a change to a good manifest (dotted path → value, REMOVE removes the field) and a
+part of the message that `kubectl apply` prints.
 """
 
 import copy
@@ -29,7 +29,7 @@ class Bad:
     message: str
 
     def manifest(self) -> dict[str, Any]:
-        """The good manifest with the change in it."""
+        """Return the good manifest with the change applied."""
         built = copy.deepcopy(_GOOD)
         for path, value in self.change.items():
             *parents, last = path.split(".")
@@ -43,7 +43,7 @@ class Bad:
         return built
 
     def as_json(self) -> str:
-        """The manifest as kubectl reads it."""
+        """Return the manifest as kubectl reads it."""
         return json.dumps(self.manifest())
 
 
@@ -57,12 +57,12 @@ MPI = {"name": "mpi"}
 
 
 def worker(**fields: Any) -> list[dict[str, Any]]:
-    """A template's containers: one worker with these fields."""
+    """Return a template's containers: one worker with these fields."""
     return [{"name": "worker", "image": "example.test/own:1", **fields}]
 
 
 def share(**fields: Any) -> dict[str, Any]:
-    """A change of whole GPUs into a share with these fields."""
+    """Return a change from whole GPUs to a share with these fields."""
     return {"spec.gpus": REMOVE, "spec.share": {"percent": 50, "memory": "10Gi"} | fields}
 
 
@@ -482,7 +482,7 @@ GOOD_TOO = [
         "",
     ),
 ]
-"""Changes that leave the manifest a good one."""
+"""Changes after which the manifest is still valid."""
 
 FIXED = [
     ("share", share(), {"share": {"percent": 60}}),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill parts with -9 at random moments while something else goes on.
+"""Kills components with SIGKILL at random moments while something else runs.
 
-What runs in pods is started again by the kubelet. The cluster's own daemons have nobody: whoever
-kills one here starts it again at once, as systemd would.
+The kubelet restarts what runs in pods. Nothing restarts the cluster's own daemons, so the code that
+kills one restarts it at once, as systemd would.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ PROCESSES = {
     "kube-scheduler": "kube-scheduler.*gpupack",
     "agent": "gpupack_agent",
 }
-"""Parts that run in pods, and what their command lines match."""
+"""Components that run in pods, and the pattern of their command lines."""
 
 KUBELET = "kubelet"
 PARTS = (*PROCESSES, KUBELET)
-"""Our parts, and what starts containers."""
+"""gpupack's components, and what starts containers."""
 
 NODE_DAEMONS = {KUBELET: NodeComponent.KUBELET, "containerd": NodeComponent.CONTAINERD}
 HOST_DAEMONS = {
@@ -34,15 +34,15 @@ HOST_DAEMONS = {
     "kube-controller-manager": HostComponent.CONTROLLER_MANAGER,
 }
 EVERY_PART = (*PROCESSES, *NODE_DAEMONS, *HOST_DAEMONS)
-"""Everything that has a say in where a pod runs and on what."""
+"""Every component that decides where a pod runs and on which GPUs."""
 
 POWER = "power"
-"""Of one node, for a while: the whole node is off, and boots again."""
+"""Faults that last for a while: the whole node is off, and boots again."""
 OFF_SECONDS = (2.0, 20.0)
 
 
 def kill_process(cluster: ClusterDriver, pattern: str) -> int:
-    """Kill the processes of one part on every node; the kubelet starts their containers again."""
+    """Kill the processes of one component on every node; the kubelet restarts their containers."""
     found = 0
     for node in cluster.nodes():
         found += cluster.execute(node, ["pkill", "-9", "-f", pattern]).returncode == 0
@@ -50,21 +50,21 @@ def kill_process(cluster: ClusterDriver, pattern: str) -> int:
 
 
 def restart(cluster: ClusterDriver, target: str, component: str) -> None:
-    """Kill a daemon of a node or of the host and start it again, as systemd would."""
+    """Kill a daemon of a node or of the host and restart it, as systemd would."""
     cluster.kill(target, component)
     cluster.start(target, component)
 
 
 def kill_kubelet(cluster: ClusterDriver, node: str) -> None:
-    """Kill a node's kubelet and start it again."""
+    """Kill a node's kubelet and restart it."""
     restart(cluster, node, NodeComponent.KUBELET)
 
 
 def kill_part(cluster: ClusterDriver, part: str, chance: random.Random) -> None:
-    """Kill one part, wherever it runs; of a daemon that every node has, one.
+    """Kill one component wherever it runs; for a daemon that every node has, kill one.
 
     Raises:
-        NotThere: there was nothing to kill.
+        NotThere: nothing to kill was found.
     """
     if part in NODE_DAEMONS:
         restart(cluster, chance.choice(cluster.nodes()), NODE_DAEMONS[part])
@@ -77,7 +77,7 @@ def kill_part(cluster: ClusterDriver, part: str, chance: random.Random) -> None:
 
 
 def lose_power(cluster: ClusterDriver, node: str, seconds: float) -> None:
-    """Cut a node's power for so long; returns when it is Ready again."""
+    """Cut a node's power for so long; return when it is Ready again."""
     cluster.power_off(node)
     try:
         time.sleep(seconds)
@@ -86,7 +86,7 @@ def lose_power(cluster: ClusterDriver, node: str, seconds: float) -> None:
 
 
 class NotThere(Exception):
-    """What was to be killed does not run (yet, again)."""
+    """The process to kill does not run at the moment."""
 
 
 @contextlib.contextmanager
@@ -99,13 +99,12 @@ def killing(
     rounds: int | None = None,
     when: Callable[[], bool] = lambda: True,
 ) -> Iterator[Callable[[], list[str]]]:
-    """Kill all parts in random order again and again; yields a look at what was killed.
+    """Kill all components in random order, repeatedly; yield a function that lists the kills.
 
-    A part that does not run when its turn comes is killed later, so that each round has killed
-    each. Nothing is killed but `when` it may be: a slow machine is not killed faster than it gets
-    up. After so many `rounds` nothing is killed any more. Daemons that end by themselves are
-    started again until the end of the block: kube-controller-manager does, when it starts while
-    the API server does.
+    A component that does not run at its turn is killed later, so that each round kills each of
+    them. Kills happen only while `when` allows them, so that a slow machine has time to recover.
+    After so many `rounds` the kills stop. Daemons that end by themselves are restarted until the
+    end of the block: kube-controller-manager ends if it starts while the API server starts.
     """
     chance = random.Random(seed)
     killed: list[str] = []
@@ -131,7 +130,7 @@ def killing(
 
 
 def tend(cluster: ClusterDriver) -> None:
-    """Start the daemons that ended by themselves, as systemd would."""
+    """Restart the daemons that ended by themselves, as systemd would."""
     for component in HOST_DAEMONS.values():
         cluster.start(HOST, component)
     for node in cluster.nodes():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An elastic gang that fills what another job leaves of the cluster's 16 GPUs."""
+"""An elastic gang that fills the GPUs that another job leaves of the cluster's 16."""
 
 from typing import Any
 
@@ -9,33 +9,33 @@ from manifests import Judged, Manifest
 GANG, OTHER = "gang", "other"
 LEAST, MOST = 2, 4
 GPUS = 4
-"""Of each worker: all of the dev cluster's GPUs are 4 workers'."""
+"""GPUs of each worker: 4 workers use all of the dev cluster's GPUs."""
 SECONDS = 600
-"""Longer than any test: whoever ends before ends by somebody's hand."""
+"""Longer than any test: a job that ends earlier was ended by something else."""
 RESIZE_SECONDS = 90
-"""The chart's growAfterSeconds here, a restart of a part, and a busy machine."""
+"""The chart's growAfterSeconds here, plus a restart of a component on a busy machine."""
 
 
 def gang(judged: Judged, **spec: Any) -> Manifest:
-    """2 to 4 workers of 4 GPUs."""
+    """A gang of 2 to 4 workers of 4 GPUs."""
     size = {"workers": MOST, "minWorkers": LEAST, "gpus": GPUS}
     return judged.job(GANG, seconds=SECONDS, **size, **spec)
 
 
 def other(judged: Judged) -> Manifest:
-    """Half of the cluster, for as long as it is there."""
+    """A job that holds half of the cluster while it exists."""
     return judged.job(OTHER, workers=2, gpus=GPUS, seconds=SECONDS)
 
 
 def width(kube: Kube) -> int:
-    """How many workers of the gang have places."""
+    """Return how many workers of the gang have places."""
     return kube.gpujob(GANG).get("status", {}).get("width", {}).get("workers", 0)
 
 
 def wait_width(kube: Kube, workers: int, *, seconds: float = RESIZE_SECONDS) -> dict[str, Any]:
-    """Wait until so many workers have places, and a running pod each; returns the GPUJob.
+    """Wait until so many workers have places, and a running pod each; return the GPUJob.
 
-    Nothing must be there twice, and nothing that has no place.
+    No worker may have two pods, and no pod may exist without a place.
     """
 
     def look() -> dict[str, Any] | None:
@@ -50,31 +50,31 @@ def wait_width(kube: Kube, workers: int, *, seconds: float = RESIZE_SECONDS) -> 
 
 
 def kept(kube: Kube) -> list[int]:
-    """Indices of the gang's pods that have not ended."""
+    """Return the indices of the gang's pods that have not ended."""
     over = {"Succeeded", "Failed"}
     alive = [pod for pod in kube.pods(GANG) if pod["status"].get("phase") not in over]
     return [index(pod) for pod in alive]
 
 
 def running(kube: Kube) -> list[int]:
-    """Indices of those that run and are not being deleted."""
+    """Return the indices of the pods that run and are not being deleted."""
     alive = [pod for pod in kube.pods(GANG) if pod["status"].get("phase") == "Running"]
     return sorted(index(pod) for pod in alive if "deletionTimestamp" not in pod["metadata"])
 
 
 def index(pod: dict[str, Any]) -> int:
-    """The worker's."""
+    """Return the worker's index."""
     return int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
 
 
 def jobs(kube: Kube) -> list[str]:
-    """Names of the gang's Jobs."""
+    """Return the names of the gang's Jobs."""
     names = kube.insist("get", "jobs.batch", "--selector=gpupack.dev/job=gang", "-o", "name")
     return names.split()
 
 
 def require_one_attempt(kube: Kube) -> None:
-    """Whatever came and went, the gang's first attempt runs on."""
+    """Check that the gang's first attempt still runs, whichever workers came and went."""
     status = kube.gpujob(GANG)["status"]
     found = [(each["number"], each.get("outcome")) for each in status["attempts"]]
     assert (status["phase"], found) == ("Running", [(1, None)]), status

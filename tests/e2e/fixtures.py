@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of what runs on the cluster of `make cluster-up`: namespaces in it, and the judge.
+"""Fixtures for tests on the cluster of `make cluster-up`: namespaces in it, and the judge.
 
-Tests run side by side, each in namespaces of its own. One that kills parts or nodes, fills the
-cluster, or counts what is free says `@pytest.mark.alone`: it runs after those, one at a time, on an
-idle cluster.
+Tests run in parallel, each in namespaces of its own. A test that kills components or nodes, fills
+the cluster, or counts free GPUs is marked `@pytest.mark.alone`: it runs after the others, one at a
+time, on an idle cluster.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ __all__ = [
     "system",
     "tell",
 ]
-"""What a suite of the cluster has in its conftest.py."""
+"""Names that a suite of the cluster imports into its conftest.py."""
 
 NAMESPACE_LETTERS = 55
 LIVING = "gpujobs.gpupack.dev,deployments.apps,statefulsets.apps,jobs.batch,pods"
@@ -49,9 +49,9 @@ LOCKS = STATE / "locks"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Every test here needs the cluster; one that asks for it `idle` needs it alone.
+    """Mark every test here as a cluster test, and one that uses `idle` as `alone`.
 
-    What is slow goes first, so that it does not run by itself at the end.
+    Slow tests go first, so that they do not run by themselves at the end.
     """
     for item in items:
         item.add_marker(pytest.mark.e2e)
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def idle_where_alone(request):
-    """A test that is marked `alone` begins on an idle cluster."""
+    """Give a test that is marked `alone` an idle cluster."""
     if request.node.get_closest_marker("alone"):
         request.getfixturevalue("idle")
 
@@ -90,7 +90,7 @@ def kube(cluster, request) -> Kube:
 
 @pytest.fixture
 def cohort(kube):
-    """Makes a GPUCohort of this test's namespace's name, whose jobs may be stopped at once."""
+    """Create a GPUCohort named after the test's namespace, whose jobs may be preempted at once."""
     spec = {"minRunSeconds": 0}
     kube.submit(
         {
@@ -106,17 +106,17 @@ def cohort(kube):
 
 @pytest.fixture
 def others(cluster, request):
-    """Makes further namespaces of this test's own, deleted afterwards."""
+    """Create further namespaces for this test, deleted afterwards."""
     with contextlib.ExitStack() as stack:
         yield lambda name: stack.enter_context(namespace(cluster, f"{name}-{request.node.name}"))
 
 
 @contextlib.contextmanager
 def namespace(cluster, name):
-    """A namespace named like this text, as far as it may be."""
+    """Return a valid namespace name that resembles this text."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if len(words) > NAMESPACE_LETTERS:
-        # Two cases of one test may differ in their last letters alone, and run side by side.
+        # Two cases of one test may differ in their last letters alone, and run in parallel.
         words = f"{words[: NAMESPACE_LETTERS - 9]}-{zlib.crc32(name.encode()):08x}"
     kube = Kube(kubeconfig=cluster.kubeconfig, namespace=words)
     calls = api_calls.calls(cluster.kubeconfig)
@@ -125,7 +125,7 @@ def namespace(cluster, name):
         kube.insist("create", "namespace", words)
         kube.insist("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
     yield kube
-    # The namespace controller takes ten seconds to come to the GPUJobs.
+    # The namespace controller takes ten seconds to delete the GPUJobs.
     kube.kubectl("delete", LIVING, "--all", "--wait=false", "--grace-period=1")
     if calls is None or not calls.delete_namespace(words):
         kube.insist("delete", "namespace", words, "--wait=false", "--ignore-not-found")
@@ -133,10 +133,10 @@ def namespace(cluster, name):
 
 @pytest.fixture
 def idle(system):
-    """All parts are up and no GPU is held when the test begins.
+    """Wait until all components run and no GPU is held.
 
     A namespace that is being deleted can lose its pods before its GPUJobs, which hold their places.
-    That it is gone itself is not waited for: it takes ten seconds more.
+    The end of the namespace itself is not awaited: it takes ten seconds more.
     """
     all_up(system)
     items = json.loads(system.insist("get", USE, "--all-namespaces", "--output=json"))["items"]
@@ -149,7 +149,8 @@ def idle(system):
 
 @pytest.fixture
 def fresh(system, idle):
-    """New pods of all parts: the kubelet starts an old one that was killed often late."""
+    """Replace the pods of all components: the kubelet delays the restart of a pod that was killed
+    often."""
     for kind in PARTS:
         system.insist("rollout", "restart", kind)
     all_up(system)
@@ -157,7 +158,7 @@ def fresh(system, idle):
 
 @pytest.fixture
 def tell(capsys):
-    """Prints figures past pytest's capture."""
+    """Print figures past pytest's capture."""
 
     def say(text: str) -> None:
         with capsys.disabled():
@@ -167,14 +168,14 @@ def tell(capsys):
 
 
 def in_use(items):
-    """Whether anything of these objects, of every kind in USE, keeps a cluster from being idle."""
+    """Return whether any of these objects of the kinds in USE keeps a cluster from being idle."""
     kinds = {kind: [item for item in items if item["kind"] == kind] for kind in KINDS_OF_USE}
     namespaces, jobs, pods, nodes = kinds.values()
     return bool(_leaving(namespaces, jobs) or _holders(pods) or _lingering(nodes))
 
 
 def leaving(system):
-    """GPUJobs of namespaces that are being deleted."""
+    """Return the GPUJobs of namespaces that are being deleted."""
     namespaces = json.loads(system.insist("get", "namespaces", "--output=json"))["items"]
     jobs = json.loads(system.insist("get", "gpujobs", "--all-namespaces", "--output=json"))["items"]
     return _leaving(namespaces, jobs)
@@ -190,7 +191,7 @@ def _leaving(namespaces, jobs):
 
 
 def holders(system):
-    """Pods anywhere that ask for GPUs and have not ended."""
+    """Return the pods of all namespaces that request GPUs and have not ended."""
     pods = json.loads(system.insist("get", "pods", "--all-namespaces", "--output=json"))["items"]
     return _holders(pods)
 
@@ -205,7 +206,7 @@ def _holders(pods):
 
 
 def lingering(system):
-    """Pods that are gone from the API and whose processes hold GPUs still, as their agents see."""
+    """Return pods that are gone from the API and still hold GPUs, as agents report."""
     return _lingering(json.loads(system.insist("get", "gpunodes", "--output=json"))["items"])
 
 
@@ -220,15 +221,15 @@ def _lingering(nodes):
 
 @pytest.fixture
 def judged(tmp_path_factory) -> Judged:
-    """Builds workloads that lock a host file per GPU."""
+    """A builder of workloads that lock a host file per GPU."""
     return Judged(locks=str(LOCKS), gpu_memory_mib=simulated_memory_mib())
 
 
 @pytest.fixture
 def refusals():
-    """What the judge refused since the test began, and why; it may refuse nothing.
+    """The judge's refusals since the test began, with reasons; there may be none.
 
-    Tests beside this one are judged too: a refusal fails all that run.
+    Tests that run in parallel are judged, too: a refusal fails all of them.
     """
     began = time.time()
     return lambda: sorted(
@@ -240,7 +241,7 @@ def refusals():
 
 @pytest.fixture
 def peaks(idle):
-    """By GPU, the most that shares held of it at once during the test.
+    """The most that shares held of each GPU at once during the test.
 
     The judge in each container writes it once it holds its share, which is after the pod runs: wait
     for it (`wait_equal`).

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows GPUJobs and pods of a namespace, and who holds GPUs, by watches in a thread of its own.
+"""Follows GPUJobs and pods of a namespace, and GPU holders, by watches in a thread of its own.
 
-A kubectl for each look would cost more than what is looked at.
+A kubectl for each look would cost more than the tested work.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=objects.Object)
 
 
 class Followed:
-    """What there is, as far as the watches have told; asked from the test's thread."""
+    """The state that the watches have reported; read from the test's thread."""
 
     def __init__(self) -> None:
         self._told = threading.Condition()
@@ -35,26 +35,26 @@ class Followed:
         self._nodes = _Objects[GpuNode](self)
 
     def jobs(self) -> dict[str, GpuJob]:
-        """By name."""
+        """Return the GPUJobs by name."""
         with self._told:
             return dict(self._jobs.by_name)
 
     def pods(self) -> list[objects.Pod]:
-        """All of the namespace."""
+        """Return all pods of the namespace."""
         with self._told:
             return list(self._pods.by_name.values())
 
     def lingering(self) -> bool:
-        """Whether processes of pods that are gone hold GPUs still, as agents see."""
+        """Return whether agents report processes of deleted pods that still hold GPUs."""
         with self._told:
             nodes = list(self._nodes.by_name.values())
         return any(node.status.mode == "owned" and node.status.holders for node in nodes)
 
     def wait(self, seen: Callable[[], bool], *, seconds: float, calm: float, what: str) -> None:
-        """Wait until something is seen and nothing has changed for `calm` seconds.
+        """Wait until a condition holds and nothing has changed for `calm` seconds.
 
         Raises:
-            StillWaiting: it was not, within `seconds`.
+            StillWaiting: it did not hold within `seconds`.
         """
         ends = time.monotonic() + seconds
         with self._told:
@@ -66,7 +66,7 @@ class Followed:
         raise StillWaiting(f"not within {seconds} s: {what}")
 
     async def follow(self, api: Api, namespace: str) -> None:
-        """For ever."""
+        """Follow the watches without end."""
         async with asyncio.TaskGroup() as group:
             group.create_task(Reflector(api, GPUJOBS, self._jobs, namespace=namespace).run())
             group.create_task(Reflector(api, PODS, self._pods, namespace=namespace).run())
@@ -74,7 +74,7 @@ class Followed:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """What is changed in the block is told to whoever waits."""
+        """Notify waiting threads of what changes in the block."""
         with self._told:
             yield
             self._changed_at = time.monotonic()
@@ -82,7 +82,7 @@ class Followed:
 
 
 class _Objects(Generic[T]):
-    """A reflector's store."""
+    """The store of a reflector."""
 
     def __init__(self, followed: Followed) -> None:
         self._followed = followed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cluster suite sees of the cluster: kubectl, as a user has it."""
+"""The cluster suite's access to the cluster: kubectl, as a user has it."""
 
 import dataclasses
 import json
@@ -43,26 +43,27 @@ AWAY = (
     "storage is (re)initializing",
     "i/o timeout",
 )
-"""What kubectl says while the API server or etcd is away or just back."""
+"""kubectl's messages while the API server or etcd is away or has just returned."""
 AWAY_SECONDS = 180
 
 DONE_ALREADY = {"create": "(AlreadyExists)", "delete": "(NotFound)"}
-"""What the API server says by verb when the work of a lost answer was done."""
+"""The API server's messages, by verb, if a call with a lost answer had succeeded."""
 
 T = TypeVar("T")
 
 
 class StillWaiting(AssertionError):
-    """The awaited state did not come in time."""
+    """The awaited state did not occur in time."""
 
 
 def wait_for(
     look: Callable[[], T | None], *, seconds: float, what: str, every_seconds: float = 0.2
 ) -> T:
-    """Look until something is seen, and return it; StillWaiting says what was awaited."""
+    """Look until a condition is seen, and return it; StillWaiting names what was awaited."""
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(seconds),
-        # Each look starts a kubectl: later looks are rarer, or waiting costs more than what runs.
+        # Each look starts a kubectl. Later looks are rarer, or waiting would cost more than the
+        # workload.
         wait=tenacity.wait_exponential(multiplier=every_seconds, max=5 * every_seconds),
         retry=tenacity.retry_if_result(lambda seen: seen is None or seen is False),
     )
@@ -73,9 +74,9 @@ def wait_for(
 
 
 def wait_equal(look: Callable[[], T], expected: T, *, seconds: float = 30, what: str) -> None:
-    """Wait until this is seen; StillWaiting says what was seen last.
+    """Wait until this value is seen; StillWaiting names the value that was seen last.
 
-    A phase is Running when the kubelet has started the containers. What their programs write comes
+    A phase is Running when the kubelet has started the containers. Their output comes
     later.
     """
     last: T | None = None
@@ -93,7 +94,7 @@ def wait_equal(look: Callable[[], T], expected: T, *, seconds: float = 30, what:
 
 @dataclasses.dataclass(frozen=True)
 class Kube:
-    """The cluster in one namespace."""
+    """The cluster, seen from one namespace."""
 
     kubeconfig: pathlib.Path
     namespace: str
@@ -106,10 +107,10 @@ class Kube:
         )
 
     def insist(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl until the API server was there to answer; a refusal fails the test.
+        """Run kubectl until the API server answers; a refusal fails the test.
 
-        An answer can be lost after the work was done: asked again, the API server then refuses to
-        make what is there, or to delete what is gone.
+        An answer can be lost after the call succeeded: on the retry, the API server refuses to
+        create what exists, or to delete what is gone.
         """
         lost = False
 
@@ -126,11 +127,11 @@ class Kube:
         return done.stdout
 
     def answers(self) -> bool:
-        """Whether the API server is ready now."""
+        """Return whether the API server is ready now."""
         return self.kubectl("get", "--raw", "/readyz", "--request-timeout=5s").returncode == 0
 
     def apply(self, *manifests: dict[str, Any]) -> subprocess.CompletedProcess:
-        """`kubectl apply` these manifests; the caller judges the outcome."""
+        """Run `kubectl apply` for these manifests; the caller judges the outcome."""
         return self.kubectl("apply", "-f", "-", stdin=stream(manifests))
 
     def submit(self, *manifests: dict[str, Any]) -> None:
@@ -138,7 +139,7 @@ class Kube:
         self.insist("apply", "-f", "-", stdin=stream(manifests))
 
     def scale(self, kind: str, name: str, replicas: int) -> None:
-        """Set how many pods a Deployment or StatefulSet wants."""
+        """Set the replicas of a Deployment or StatefulSet."""
         self.insist("scale", kind, name, f"--replicas={replicas}")
 
     def delete(self, kind: str, name: str, *flags: str) -> None:
@@ -147,42 +148,42 @@ class Kube:
         assert done.returncode == 0, done.stderr
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        """One object."""
+        """Return one object."""
         return self._get(kind, name)
 
     def gpujob(self, name: str) -> dict[str, Any]:
-        """One GPUJob."""
+        """Return one GPUJob."""
         return self._get("gpujob", name)
 
     def gpujobs(self) -> list[dict[str, Any]]:
-        """All GPUJobs of the namespace."""
+        """Return all GPUJobs of the namespace."""
         return self._get("gpujobs")["items"]
 
     def nodes(self) -> list[str]:
-        """Names of all nodes that take jobs, which kind's control plane does not."""
+        """Return the names of all nodes that take jobs, which excludes kind's control plane."""
         workers = "--selector=!node-role.kubernetes.io/control-plane"
         return [node["metadata"]["name"] for node in self._get("nodes", workers)["items"]]
 
     def gpunodes(self) -> list[dict[str, Any]]:
-        """All GPUNodes."""
+        """Return all GPUNodes."""
         return self._get("gpunodes")["items"]
 
     def pods(self, job: str | None = None) -> list[dict[str, Any]]:
-        """Pods of the namespace, or of one GPUJob."""
+        """Return the pods of the namespace, or of one GPUJob."""
         selector = [f"--selector={JOB_LABEL}={job}"] if job else []
         return self._get("pods", *selector)["items"]
 
     def pods_of_app(self, app: str) -> list[dict[str, Any]]:
-        """Pods of one Deployment or StatefulSet that count as its own.
+        """Return the pods of one Deployment or StatefulSet that count as its own.
 
-        One that the kubelet rejected stays as Failed until somebody deletes it.
+        A pod that the kubelet rejected stays as Failed until a user deletes it.
         """
         found = self._get("pods", f"--selector=app={app}")["items"]
         alive = [pod for pod in found if pod["status"].get("phase") in {"Pending", "Running"}]
         return [pod for pod in alive if "deletionTimestamp" not in pod["metadata"]]
 
     def pod(self, name: str) -> dict[str, Any]:
-        """One pod."""
+        """Return one pod."""
         return self._get("pod", name)
 
     def wait_pod(self, name: str, *phases: str, seconds: float = 60) -> dict[str, Any]:
@@ -198,16 +199,16 @@ class Kube:
             raise StillWaiting(f"{error}; {brief(self.pod(name))}") from error
 
     def events(self, name: str) -> list[str]:
-        """Reasons of the events about one object."""
+        """Return the reasons of the events about one object."""
         found = self._get("events", f"--field-selector=involvedObject.name={name}")
         return [event["reason"] for event in found["items"]]
 
     def event_texts(self) -> str:
-        """What all events of the namespace say."""
+        """Return the messages of all events of the namespace."""
         return "\n".join(event["message"] for event in self._get("events")["items"])
 
     def phase(self, name: str) -> str:
-        """The phase of a GPUJob, empty before the operator saw it."""
+        """Return the phase of a GPUJob, empty before the operator saw it."""
         return self.gpujob(name).get("status", {}).get("phase", "")
 
     def wait_phase(self, name: str, *phases: str, seconds: float = 60) -> dict[str, Any]:
@@ -223,7 +224,7 @@ class Kube:
             raise StillWaiting(f"{error}; {brief(self.gpujob(name))}") from error
 
     def wait_scale(self, kind: str, name: str, *, seconds: float = 60) -> list[dict[str, Any]]:
-        """Wait until a controller has as many Ready pods as it wants, no more; returns them."""
+        """Wait until a controller has exactly as many Ready pods as it wants; return them."""
 
         def look() -> list[dict[str, Any]] | None:
             found = self.get(kind, name)
@@ -246,7 +247,7 @@ class Kube:
             raise StillWaiting(f"{error}; {brief(self.gpujob(name))}") from error
 
     def finished(self) -> dict[str, dict[str, Any]]:
-        """The GPUJobs that ended, by name."""
+        """Return the GPUJobs that ended, by name."""
         return {
             job["metadata"]["name"]: job
             for job in self.gpujobs()
@@ -262,7 +263,7 @@ class Kube:
             return {name: ended[name] for name in awaited} if awaited <= set(ended) else None
 
         what = f"{len(awaited)} jobs ended"
-        # Looking at many jobs costs what the jobs need themselves.
+        # Listing many jobs costs as much as the jobs need themselves.
         return wait_for(look, seconds=seconds, what=what, every_seconds=max(0.2, len(awaited) / 50))
 
     def _get(self, kind: str, *arguments: str) -> dict[str, Any]:
@@ -272,7 +273,7 @@ class Kube:
 
 
 def brief(found: dict[str, Any]) -> str:
-    """What the status of a GPUJob or pod says, short enough for a log of CI."""
+    """Summarize the status of a GPUJob or pod for a CI log."""
     status = found.get("status", {})
     shown = {key: status[key] for key in ("phase", "reason", "message", "nodes") if key in status}
     attempts = [
@@ -286,54 +287,54 @@ def brief(found: dict[str, Any]) -> str:
 
 
 def stream(manifests: Iterable[dict[str, Any]]) -> str:
-    """Manifests as kubectl reads them."""
+    """Format manifests as kubectl reads them."""
     return "\n---\n".join(json.dumps(manifest) for manifest in manifests)
 
 
 def kubectl_binary() -> str:
-    """The kubectl of the development environment."""
+    """Return the path of the development environment's kubectl."""
     return str(STATE / "bin" / "kubectl")
 
 
 def condition(job: dict[str, Any], kind: str) -> dict[str, Any]:
-    """One condition of a GPUJob; empty where there is none."""
+    """Return one condition of a GPUJob; empty if it is absent."""
     conditions = job.get("status", {}).get("conditions", [])
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
 def pod_condition(pod: dict[str, Any], kind: str) -> dict[str, Any]:
-    """One condition of a pod; empty where there is none."""
+    """Return one condition of a pod; empty if it is absent."""
     conditions = pod.get("status", {}).get("conditions", [])
     return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
 API_SERVERS_WORDS = "Scheduling is blocked"
-"""As the condition of a gated pod begins until the queue writes there."""
+"""How a gated pod's condition begins until the queue writes it."""
 
 
 def why_it_waits(pod: dict[str, Any]) -> str | None:
-    """What the queue says to a pod behind its gate; None: nothing yet."""
+    """Return the queue's message about a gated pod; None if there is none yet."""
     text: str = pod_condition(pod, "PodScheduled").get("message", "")
     return None if not text or text.startswith(API_SERVERS_WORDS) else text
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
-    """Whether a pod says that it is Ready."""
+    """Return whether a pod is Ready."""
     return pod_condition(pod, "Ready").get("status") == "True"
 
 
 def annotation(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a pod's annotation names: uuid, percent and memoryMiB of each device."""
+    """Return the devices of a pod's annotation: uuid, percent and memoryMiB of each."""
     return json.loads(pod["metadata"]["annotations"][DEVICES_ANNOTATION])
 
 
 def annotated_devices(pod: dict[str, Any]) -> list[str]:
-    """UUIDs that a pod's annotation names."""
+    """Return the UUIDs that a pod's annotation names."""
     return [device["uuid"] for device in annotation(pod)]
 
 
 def unsuccessful(jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Of GPUJobs by name: those that did not succeed, and what they say of it."""
+    """Return those of the GPUJobs that did not succeed, with their status."""
     told = {name: job["status"] for name, job in jobs.items()}
     return {
         name: f"{status['phase']}: {status.get('message', '')}"
@@ -343,17 +344,17 @@ def unsuccessful(jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def placed(job: dict[str, Any]) -> tuple[WorkerPlacement, ...]:
-    """Where GPUJob.status.placement puts each worker, in their order."""
+    """Return each worker's place by GPUJob.status.placement, in the workers' order."""
     return by_worker(msgspec.convert(job["status"]["placement"], list[NodePlacement]))
 
 
 def simulated_memory_mib() -> int:
-    """What every simulated GPU of the dev cluster has."""
+    """Return the memory of every simulated GPU of the dev cluster."""
     values = yaml.safe_load((ROOT / "charts/gpupack/values-devcluster.yaml").read_text())
     ((group,),) = [entry["devices"] for entry in values["agent"]["simulated"]["nodes"]]
     return group["memoryMiB"]
 
 
 def cluster_kind() -> str:
-    """Which driver the suite runs on: devcluster or kind."""
+    """Return where the suite runs: devcluster or kind."""
     return os.environ.get("CLUSTER", "devcluster")

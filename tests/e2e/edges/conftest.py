@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every test of an edge begins and ends with a cluster that is whole and holds no GPU."""
+"""Fixtures of the edge tests: each begins and ends with a healthy cluster that holds no GPU."""
 
 import json
 from typing import Any
@@ -15,14 +15,14 @@ REST_SECONDS = 120
 
 @pytest.fixture(autouse=True)
 def whole(idle, system, cluster):
-    """All parts run, all nodes hand out all GPUs, nobody holds any."""
+    """Ensure that all components run, all nodes offer all GPUs, and no pod holds any."""
     at_rest(system, cluster.nodes())
     yield
     at_rest(system, cluster.nodes())
 
 
 def at_rest(system: Kube, nodes: tuple[str, ...]) -> None:
-    """Wait for it."""
+    """Wait until the cluster is idle."""
     wait_for(
         lambda: not any(gpus_ready(system, node) for node in nodes),
         seconds=REST_SECONDS,
@@ -37,7 +37,7 @@ def at_rest(system: Kube, nodes: tuple[str, ...]) -> None:
 
 
 def holding(system: Kube) -> list[dict[str, Any]]:
-    """Pods of any namespace that hold GPUs."""
+    """Return the pods of any namespace that hold GPUs."""
     done = system.kubectl("get", "pods", "--all-namespaces", "-o", "json")
     assert done.returncode == 0, done.stderr
     return [
@@ -50,14 +50,14 @@ def holding(system: Kube) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def ledger(system):
-    """What the leading extender says that it holds."""
+    """Return what the leading extender's ledger holds."""
     with ledger_reader(system) as found:
         yield found
 
 
 @pytest.fixture
 def verdict(kube, refusals, ledger):
-    """Judges jobs that have ended; returns how many attempts had to be repeated."""
+    """Judge jobs that have ended; return how many attempts were repeated."""
 
     def judge(jobs: dict[str, dict[str, Any]]) -> int:
         outcomes = [a["outcome"] for job in jobs.values() for a in job["status"]["attempts"]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server stands still for a minute: every watch is stale, no write is answered."""
+"""The API server pauses for a minute: every watch is stale, no write is answered."""
 
 import time
 
@@ -15,7 +15,7 @@ WAITING = 10
 
 @pytest.fixture
 def host_daemons(whole, cluster):
-    """The cluster's own scheduler loses its Lease in the pause and ends; nobody else starts it."""
+    """Restart the cluster's own scheduler, which loses its Lease in the pause and ends."""
     yield
     for component in (HostComponent.CONTROLLER_MANAGER, HostComponent.SCHEDULER):
         cluster.start(HOST, component)
@@ -24,7 +24,7 @@ def host_daemons(whole, cluster):
 def test_after_a_minute_without_the_api_server_all_jobs_succeed_and_no_gpu_was_given_twice(
     kube, judged, verdict, host_daemons, tell
 ):
-    """Eight jobs fill the cluster: four end during the pause, four after it; others wait."""
+    """Four of eight jobs that fill the cluster end during the pause, four after it; others wait."""
     ending = [judged.job(f"ending-{i}", gpus=2, seconds=20) for i in range(4)]
     staying = [judged.job(f"staying-{i}", gpus=2, seconds=75) for i in range(4)]
     waiting = [judged.job(f"waiting-{i}", gpus=2, seconds=1) for i in range(WAITING)]
@@ -33,7 +33,7 @@ def test_after_a_minute_without_the_api_server_all_jobs_succeed_and_no_gpu_was_g
     for job in (*ending, *staying):
         kube.wait_phase(job["metadata"]["name"], "Running", seconds=60)
     kube.submit(*waiting)
-    # Some of the new ones are on their way when everything stops.
+    # Some of the new jobs are being started when the pause begins.
     with host_daemon_paused(HostComponent.API_SERVER):
         time.sleep(PAUSE_SECONDS)  # the length of the pause is what is tested
     began = time.monotonic()

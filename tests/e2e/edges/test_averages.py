@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a namespace used of late stands in GPUCohorts: it outlives the process that counts it."""
+"""A namespace's average usage is stored in GPUCohorts and outlives the process that counts it."""
 
 import contextlib
 import datetime as dt
@@ -16,7 +16,7 @@ HALF_LIFE_SECONDS = 600
 
 @contextlib.contextmanager
 def half_life(system):
-    """The queue counts usage over time for a while."""
+    """Make the queue count usage over time during the test."""
     queue = json.loads(environment_of(system, SCHEDULER, "extender")["GPUPACK_QUEUE"])
     changed = json.dumps(queue | {"halfLifeSeconds": HALF_LIFE_SECONDS})
     try:
@@ -27,7 +27,7 @@ def half_life(system):
 
 
 def kept(kube):
-    """The namespace's average as GPUCohort `cluster` has it, in GPUs, and its moment."""
+    """Return the namespace's average in GPUCohort `cluster`, in GPUs, and its timestamp."""
     shown = kube.kubectl("get", "gpucohort", "cluster", "-o", "json").stdout
     status = json.loads(shown or "{}").get("status", {})
     for each in status.get("averages", ()):

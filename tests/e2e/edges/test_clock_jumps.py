@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wall clock of gpupack's own parts jumps while jobs run: an hour on, and two hours back.
+"""The wall clock of gpupack's components jumps while jobs run: an hour ahead, then two hours back.
 
-libfaketime, preloaded into them, moves what they take for the time of day; the monotonic clock,
-the host's clock and everybody else's stay as they are.
+libfaketime is preloaded into the components and changes their time of day. The monotonic clock, the
+host's clock and all other clocks stay as they are.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ ENVIRONMENT = {
     "FAKETIME_NO_CACHE": "1",
     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     "DONT_FAKE_MONOTONIC": "1",
-    # Files keep the times that they were written at, as they do when a real clock is set.
+    # Files keep their modification times, as they do when a real clock is set.
     "NO_FAKE_STAT": "1",
 }
 TELL = "import time; print(time.time())"
 
 
 def lent(container):
-    """A patch that brings the library into a part's pods and its container under it."""
+    """Return a patch that mounts the library into a component's pods and preloads it."""
     bring = "cp /libfaketime.so /faketime/ && echo +0 > /faketime/offset && chmod 666 /faketime/*"
     lender = {
         "name": "faketime",
@@ -49,7 +49,7 @@ def lent(container):
 
 
 def returned(container):
-    """The patch that takes it away again."""
+    """Return the patch that removes it again."""
     gone = {"$patch": "delete"}
     variables = [{"name": name, **gone} for name in ENVIRONMENT]
     mount = {"mountPath": LIBRARY["mountPath"], **gone}
@@ -67,7 +67,7 @@ def patch(system, workload, spec):
 
 @pytest.fixture
 def wall_clocks(whole, system):
-    """Sets the wall clocks of all parts; all at once, or they would not be one wrong clock."""
+    """Yield a function that sets the wall clocks of all components at once, as one wrong clock."""
     with contextlib.ExitStack() as stack:
         for workload, container in PARTS.items():
             stack.callback(rolled_out, system, workload, seconds=240)
@@ -86,7 +86,7 @@ def jump(system, hours):
 
 
 def set_clock(system, component, container, hours):
-    """Set the clock of all pods of a part, and see that it went."""
+    """Set the clock of all pods of a component, and check that it changed."""
     for pod in pods_of_part(system, component):
         where = ("exec", pod["metadata"]["name"], "-c", container, "--")
         system.insist(*where, "sh", "-c", f"echo {hours:+}h > /faketime/offset")
@@ -95,7 +95,7 @@ def set_clock(system, component, container, hours):
 
 
 def moments(job):
-    """Every moment in a job's status."""
+    """Return every timestamp in a job's status."""
     status = job["status"]
     texts = [status["startedAt"], status["finishedAt"]]
     texts += [attempt[key] for attempt in status["attempts"] for key in ("startedAt", "finishedAt")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of 8 GPUs, all of them held, is drained while everything on it runs."""
+"""A node of 8 GPUs, all of them held, is drained while workloads run on it."""
 
 import datetime as dt
 import json
@@ -15,7 +15,7 @@ HALF = Share(percent=50, memory_mib=8192)
 
 @pytest.fixture
 def nodes(cluster, system):
-    """The node that is drained and the other one; nothing is in maintenance afterwards."""
+    """Yield the node that is drained and the other one; end all maintenance afterwards."""
     first, second, *_ = cluster.nodes()
     yield first, second
     for node in (first, second):
@@ -38,7 +38,7 @@ def budget(app, *, available):
 
 
 class Timeline:
-    """When what was first so, in seconds since the drain began."""
+    """When each state was first seen, in seconds since the drain began."""
 
     def __init__(self):
         self.began = time.time()
@@ -124,7 +124,7 @@ def test_a_drained_node_is_empty_soon_and_nobody_is_treated_worse_than_was_said(
 
 
 def held(kube, node):
-    """GPUs of the node that are held whole or in part."""
+    """Return the GPUs of the node that are held whole or in part."""
     (found,) = (each for each in kube.gpunodes() if each["metadata"]["name"] == node)
     return found["status"].get("held", 0) + found["status"].get("shared", 0)
 
@@ -132,7 +132,7 @@ def held(kube, node):
 def test_a_move_goes_on_where_it_was_to_go_when_operator_and_scheduler_begin_anew_meanwhile(
     kube, system, nodes, judged, refusals
 ):
-    """The other node has 8 GPUs: whoever asks for all of them cannot have those that are kept."""
+    """The other node has 8 GPUs: a job that requests all of them cannot have the reserved ones."""
     node, other = nodes
     maintain(system, other, reason="first everything runs on the node that is drained")
     train = judged.job("train", gpus=2, seconds=600, movable=True)

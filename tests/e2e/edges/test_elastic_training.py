@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training that goes from 4 workers to 2 and back, beside two that keep their 4.
+"""A training that shrinks from 4 workers to 2 and grows back, compared with two that keep their 4.
 
-Losses stand beside the checkpoints, in FOLDER/attempt-N/losses.jsonl: the course of a training is
-what its starts computed, a later one's steps before an earlier one's. What is noise is measured: by
-how much two trainings that are never resized and differ in their seed alone lie apart.
+Losses are stored next to the checkpoints, in FOLDER/attempt-N/losses.jsonl. The course of a
+training is what its starts computed; steps of a later start replace those of an earlier one. The
+noise is measured: it is the distance between two trainings that are never resized and differ only
+in their seed.
 """
 
 import copy
@@ -22,10 +23,10 @@ NAME = "elastic-transformer"
 JOB, CLAIM = yaml.safe_load_all((ROOT / "examples" / f"{NAME}.yaml").read_text())
 STEPS, EVERY = 600, 25
 SIZE = ["--batch-size=48", f"--checkpoint-every={EVERY}", f"--steps={STEPS}"]
-"""So many and so large steps that each phase lasts longer than a resize."""
+"""Enough steps, of such a size, that each phase lasts longer than a resize."""
 RUN_SECONDS = 600
 RESIZE_SECONDS = 150
-"""growAfterSeconds of this cluster, and new processes of all workers on two cores."""
+"""growAfterSeconds of this cluster, plus the start of all workers' processes on two cores."""
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def volume(kube):
 
 
 def training(name, *, seed, rigid):
-    """The example, of a size that takes its time on two cores, in a folder of its own."""
+    """The example with a size that takes a while on two cores, in a folder of its own."""
     job = copy.deepcopy(JOB)
     job["metadata"]["name"] = name
     of_its_own = ("--steps", "--checkpoint", "--batch-size")
@@ -48,7 +49,7 @@ def training(name, *, seed, rigid):
 
 
 def starts(folder):
-    """What each start computed: step, loss and ranks of each line, in the order of the starts."""
+    """Return step, loss and ranks of each line, for each start in order."""
     files = sorted(folder.glob("attempt-*/losses.jsonl"), key=lambda path: number(path.parent))
     return [[json.loads(line) for line in path.read_text().splitlines()] for path in files]
 
@@ -58,12 +59,12 @@ def number(attempt):
 
 
 def course(folder):
-    """Losses by step."""
+    """Return losses by step."""
     return {line["step"]: line["loss"] for of in starts(folder) for line in of}
 
 
 def widths(folder):
-    """How many ranks trained, one after the other."""
+    """Return the numbers of ranks that trained, in order."""
     ranks = [line["ranks"] for of in starts(folder) for line in of]
     return [rank for rank, _ in itertools.groupby(ranks)]
 
@@ -87,7 +88,7 @@ def succeeds(kube, name):
 
 
 def apart(one, other):
-    """The largest and the mean difference of two courses."""
+    """Return the largest and the mean difference of two courses."""
     differences = [abs(one[step] - other[step]) for step in range(STEPS)]
     return max(differences), statistics.fmean(differences)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that were deleted by force while their processes go on using their GPUs."""
+"""Pods that are deleted by force while their processes still use their GPUs."""
 
 import pytest
 from harness import annotated_devices, wait_for, why_it_waits
@@ -12,7 +12,7 @@ ASKS = {"whole": {"gpus": 1}, "share": {"share": Share(percent=60, memory_mib=30
 
 @pytest.fixture
 def last_gpu(kube, cluster, judged):
-    """Pods for the one GPU that is left on a node."""
+    """Return pods that request the one GPU that is left on a node."""
     node = cluster.nodes()[0]
 
     def pod(name, **ask):
@@ -69,7 +69,7 @@ def test_a_gpu_gets_no_new_work_while_a_force_deleted_pod_uses_it_and_is_free_af
 
 
 def kept_back(pod):
-    """Whether scheduler or agent have said that the GPU is not free."""
+    """Return whether scheduler or agent have reported that the GPU is not free."""
     waiting = [each["state"].get("waiting") for each in pod["status"].get("containerStatuses", ())]
     said = [each.get("message", "") for each in waiting if each]
     return bool(why_it_waits(pod)) or any(

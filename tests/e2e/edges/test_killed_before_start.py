@@ -20,8 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]
 SECONDS = 180
 AGENT = "gpupack_agent run"
 READMITTED = "UnexpectedAdmissionError"
-"""A kubelet that restarts admits all pods again. It rejects one of which a container that has
-devices does not run, where no device plugin has registered yet (kubernetes#138446)."""
+"""A restarting kubelet admits all pods again.
+
+It rejects a pod whose container with devices does not run, if no device plugin has registered yet
+(kubernetes#138446)."""
 
 ONE_ENDS = WAITS + textwrap.dedent(
     """
@@ -34,7 +36,7 @@ ONE_ENDS = WAITS + textwrap.dedent(
     pathlib.Path(os.environ["GPUPACK_RESULT_PATH"]).write_text(json.dumps(result))
     """
 )
-"""Worker 0 ends at once, the others when they may."""
+"""Worker 0 ends at once, the others when the test allows it."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +70,7 @@ def outcome(kube, name, *, restarts):
 
 
 def rejections(kube):
-    """What kubelets say of pods that they do not admit."""
+    """Return the kubelets' messages about pods that they do not admit."""
     return kube.insist(
         "get",
         "events",
@@ -86,7 +88,7 @@ KILLED = {
 
 
 def kill(cluster, system, node, part):
-    """Kill a part of the node and have it started again."""
+    """Kill a component of the node and restart it."""
     if part == "agent":
         kill_in_pod(cluster, agent_of(system, node), AGENT)
     else:
@@ -98,7 +100,7 @@ def kill(cluster, system, node, part):
 def test_containers_get_their_own_gpus_though_parts_are_killed_before_they_start(
     kube, system, cluster, judged, running, parts
 ):
-    """The agent cannot write the CDI spec: the kubelet has handed out tickets, nothing starts."""
+    """The agent cannot write the CDI spec: the kubelet has allocated tokens, nothing starts."""
     node, restarts = cluster.nodes()[0], {"one": 0, "two": int(running)}
     pair = on_node(several(judged, "pair", one=3, two=4), node)
     with contextlib.ExitStack() as faults:
@@ -137,8 +139,8 @@ def test_a_gang_loses_no_result_though_the_kubelet_restarts_when_one_worker_of_a
         restart(cluster, node, NodeComponent.KUBELET)
         if agent_hangs:
             wait_for(lambda: first_end(kube), seconds=SECONDS, what="the attempt ends")
-    # The kubelet admits pods in the order in which they were made: the gang's before this one. A
-    # job, which gets another pod: the kubelet rejects new ones too, until the agent has registered.
+    # The kubelet admits pods in order of creation: the gang's before this one. This is a Job, which
+    # gets another pod: the kubelet rejects new pods, too, until the agent has registered.
     kube.submit(on_node(judged.job("next"), node))
     kube.wait_phase("next", "Succeeded", seconds=SECONDS)
     (pod,) = wait_for(lambda: runs_but_first(kube), seconds=SECONDS, what="worker 1 runs")
@@ -155,7 +157,7 @@ def test_a_gang_loses_no_result_though_the_kubelet_restarts_when_one_worker_of_a
 
 
 def runs_but_first(kube):
-    """The gang's one pod, in which worker 0 has ended and worker 1 runs."""
+    """Return the gang's one pod once worker 0 has ended and worker 1 runs."""
     found = [
         pod["metadata"]["name"]
         for pod in pods_of(kube)
@@ -170,6 +172,6 @@ def states(pod):
 
 
 def first_end(kube):
-    """How the first attempt ended: its reason; None: it has not."""
+    """Return the reason with which the first attempt ended; None if it has not."""
     first = kube.gpujob("gang")["status"]["attempts"][0]
     return first["reason"] if first.get("outcome") not in {None, "Succeeded"} else None

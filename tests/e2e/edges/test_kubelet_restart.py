@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubelet that restarts after it gave a pod its tickets and before the container starts."""
+"""A kubelet that restarts after it gave a pod its device tokens and before the container starts."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ from pausing import pod_paused
 def test_a_worker_between_tickets_and_start_gets_its_own_gpus_or_is_replaced_by_one_that_does(
     kube, system, cluster, judged, refusals, agent_hangs
 ):
-    """The agent cannot write the CDI spec: the kubelet has handed out tickets, nothing starts."""
+    """The agent cannot write the CDI spec: the kubelet has allocated tokens, nothing starts."""
     node = cluster.nodes()[0]
     kube.submit(on_node(judged.job("beside", gpus=3, seconds=20), node))
     kube.wait_phase("beside", "Running")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two schedulers, and the leading one stops in the middle: hung, or dead.
+"""Two schedulers, of which the leading one stops at work: hung, or dead.
 
-A hung leader is the harder case. It comes back with all its old knowledge, and with calls in its
-hands that its successor knows nothing of.
+A hung leader is the harder case. It resumes with stale knowledge, and with calls in progress that
+its successor does not know.
 """
 
 import time
@@ -18,7 +18,7 @@ JOBS = 12
 
 @pytest.fixture
 def two_schedulers(system, whole):
-    """A leader and a standby, both Ready, whose election has ended."""
+    """Run a leader and a standby, both Ready, whose election has ended."""
     assert len(pods_of_part(system, "scheduler")) == 2
     yield system
     rolled_out(system, SCHEDULER)
@@ -48,7 +48,7 @@ def test_a_leader_that_hangs_and_comes_back_beside_its_successor_gives_no_gpu_tw
         taken = time.monotonic() - began
         behind = {job["metadata"]["name"] for job in kube.gpujobs() if not is_over(job)}
         assert behind, "the storm was over before the leader changed"
-        # The old one comes back into the middle of its successor's work.
+        # The old leader resumes in the middle of its successor's work.
         wait_for(
             lambda: any(is_over(kube.gpujob(name)) for name in behind),
             seconds=60,
@@ -69,7 +69,7 @@ def test_after_the_leader_is_killed_the_standby_finishes_the_storm_and_gives_no_
     kube.submit(*storm)
     wait_for(lambda: some_ended(kube, 2), seconds=60, what="the storm is under way")
     kill_in_pod(cluster, old, *PATTERNS)
-    # Deleted too, or the kubelet would start the leader anew before its Lease is over.
+    # Deleted, too; otherwise the kubelet would restart the leader before its Lease expires.
     system.kubectl("delete", "pod", old["metadata"]["name"], "--force", "--grace-period=0")
     began = time.monotonic()
     wait_for(lambda: new_leader(system, old), seconds=60, what="the standby leads")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The node that runs both leaders, and a worker, loses power.
 
-On the dev cluster a new operator leads after its Lease of 10 s and a look each 2 s, a scheduler
-after 4 s and a look each second, and it decides 5 s later (planHoldSeconds). The node is NotReady
-after 8 s, and its pods are evicted 5 s after that. The Leases of agent and kubelet, 8 s and 4 s,
-say by then that it is dead. So attempt 2 can be planned some 15 s after the cut; the rest of the
-bounds is room for a busy machine.
+On the dev cluster a new operator leads after its Lease of 10 s and a check every 2 s. A scheduler
+leads after 4 s and a check every second, and it decides 5 s later (planHoldSeconds). The node is
+NotReady after 8 s, and its pods are evicted 5 s after that. By then the Leases of agent and
+kubelet, 8 s and 4 s, show that it is dead. So attempt 2 can be planned some 15 s after the cut; the
+rest of the bounds allows for a busy machine.
 """
 
 import json
@@ -22,11 +22,11 @@ ELSEWHERE_SECONDS = 45
 
 @pytest.fixture
 def lost(system):
-    """The node that runs the leading operator and the leading scheduler."""
+    """Return the node that runs the leading operator and the leading scheduler."""
     node = leader(system, "scheduler")["spec"]["nodeName"]
     led = leader(system, "operator")
     if led["spec"]["nodeName"] != node:
-        # It gives its Lease back when it ends; its standby is on the other node.
+        # The leader releases its Lease when it ends; its standby is on the other node.
         system.delete("pod", led["metadata"]["name"])
         wait_for(lambda: leads_on(system, "operator", node), seconds=60, what=f"it leads on {node}")
     all_up(system)
@@ -47,7 +47,7 @@ def leads_elsewhere(system, component, node):
 
 @pytest.fixture
 def running_there(kube, lost, judged):
-    """A job whose first attempt runs on that node; later ones may run anywhere."""
+    """Return a job whose first attempt runs on that node; later ones may run anywhere."""
     others = [node for node in kube.nodes() if node != lost]
     for other in others:
         kube.kubectl("cordon", other)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes that went through and whose answers did not, or came late, or said the contrary.
+"""Writes that succeed while their answers are lost, late, or report a failure.
 
-A proxy stands between one part and the API server. It takes down what was really written, so
-that each test can tell both that its fault struck and that nothing was written twice.
+A proxy stands between one component and the API server. It records what was really written, so that
+each test can check that its fault occurred and that nothing was written twice.
 """
 
 import collections
@@ -22,9 +22,9 @@ POD = "/api/v1/namespaces/test-.*/pods/[^/]+"
 JOB = "/apis/batch/v1/namespaces/test-.*/jobs"
 STATUS = "/apis/gpupack.dev/v1beta1/namespaces/test-.*/gpujobs/[^/]+/status"
 EXTENDER_TIMEOUT_SECONDS = 5
-"""After which kube-scheduler gives a call up (httpTimeout)."""
+"""Time after which kube-scheduler gives up a call (httpTimeout)."""
 CLIENT_TIMEOUT_SECONDS = 15
-"""After which our own parts do."""
+"""Time after which gpupack's components give up a call."""
 LOSSES = [Loss.OF_THE_REPLY, Loss.OF_THE_CALL, Loss.UNAVAILABLE_AFTERWARDS]
 
 
@@ -38,7 +38,7 @@ def proxy():
 
 @pytest.fixture(scope="module")
 def extender_s(system, proxy):
-    """The proxy, with the extender behind it."""
+    """Lead the extender through the proxy."""
     through = led_through(proxy.host, proxy.port)
     with environment(system, SCHEDULER, "extender", through):
         yield proxy
@@ -47,7 +47,7 @@ def extender_s(system, proxy):
 
 @pytest.fixture(scope="module")
 def operator_s(system, proxy):
-    """The proxy, with the operator behind it."""
+    """Lead the operator through the proxy."""
     with environment(system, OPERATOR, "operator", led_through(proxy.host, proxy.port)):
         yield proxy
         proxy.begin()
@@ -55,7 +55,7 @@ def operator_s(system, proxy):
 
 @pytest.fixture
 def gangs(kube, judged):
-    """Runs a few gangs to their end under faults and returns them."""
+    """Run a few gangs to their end under faults and return them."""
 
     def run(proxy, *faults, seconds=240):
         proxy.begin(*faults)
@@ -73,19 +73,19 @@ def paths(calls):
 
 
 def bound_once(proxy):
-    """Each pod was bound, and by one write."""
+    """Check that each pod was bound by exactly one write."""
     written = paths(proxy.written("POST", BINDING))
     return len(written) == JOBS * WORKERS and set(written.values()) == {1}
 
 
 def created(proxy):
-    """How often each Job was created."""
+    """Return how often each Job was created."""
     bodies = [json.loads(call.body) for call in proxy.written("POST", JOB)]
     return collections.Counter(body["metadata"]["name"] for body in bodies)
 
 
 def struck(proxy, path):
-    """How many different objects a fault hit."""
+    """Return how many different objects a fault hit."""
     return len({hit for hit in proxy.struck if hit.endswith(path)})
 
 
@@ -103,7 +103,7 @@ def test_when_a_binding_or_its_reply_is_lost_each_pod_is_bound_once_and_runs_onc
 def test_when_no_reply_about_a_pod_ever_comes_the_watch_tells_and_each_pod_is_bound_once(
     gangs, extender_s, verdict, ledger
 ):
-    """The question what became of a Binding is answered as little as the Binding itself."""
+    """The read that checks a Binding gets no answer either."""
     jobs = gangs(
         extender_s,
         Fault(method="POST", path=BINDING, loss=Loss.OF_THE_REPLY, times=1000),
@@ -148,7 +148,7 @@ def test_when_a_write_of_the_operator_s_or_its_reply_is_lost_each_attempt_has_on
 def test_when_no_write_of_the_operator_s_is_ever_answered_each_attempt_still_has_one_job(
     kube, judged, operator_s, refusals
 ):
-    """Jobs that fail once each: their first attempts are cleared away, and others begun."""
+    """Jobs fail once each: their first attempts are deleted, and others are created."""
     operator_s.begin(
         Fault(method="POST", path=JOB, loss=Loss.OF_THE_REPLY, times=1000),
         Fault(method="PUT", path=STATUS, loss=Loss.OF_THE_REPLY, times=1000),

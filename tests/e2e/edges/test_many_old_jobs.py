@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten thousand GPUJobs that ended long ago: nobody deletes them, and nobody may suffer for it."""
+"""Ten thousand ended GPUJobs that no user deletes must not slow other users' jobs."""
 
 import asyncio
 import dataclasses
@@ -16,20 +16,20 @@ from gpupack_kube.client import Api
 OLD_JOBS = 10_000
 WRITERS = 24
 MEMORY_LIMIT_MIB = {OPERATOR: 512, SCHEDULER: 1024}
-"""The chart's limits, at which the kernel kills."""
+"""The chart's memory limits, at which the kernel kills."""
 CONTAINERS = {OPERATOR: "operator", SCHEDULER: "extender"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """What the store's contents may cost.
+    """Costs that depend on what the API server stores.
 
     Attributes:
-        start_seconds: from apply to Running, of a job on an idle cluster; the best of three.
+        start_seconds: from apply to Running for a job on an idle cluster; best of three.
         operator_seconds: from the end of the operator until its successor runs a new job.
         extender_seconds: from the end of the scheduler's pod until its successor leads.
-        operator_mib: most memory of the operator since its start.
-        extender_mib: most memory of the extender since its start.
+        operator_mib: peak memory of the operator since its start.
+        extender_mib: peak memory of the extender since its start.
     """
 
     start_seconds: float
@@ -41,7 +41,7 @@ class Figures:
 
 @pytest.fixture
 def bench(kube, system, judged):
-    """Measures the figures with what is in the store now."""
+    """Measure the figures with the current contents of the store."""
     numbers = iter(range(100))
 
     def start_seconds(seconds=60):
@@ -74,12 +74,12 @@ def bench(kube, system, judged):
 
 @pytest.fixture
 def filled(kube, system, judged, whole):
-    """Fills the store with copies of a job that has run; the namespace's end deletes them."""
+    """Fill the store with copies of a job that has run; deleting the namespace deletes them."""
 
     def fill():
         kube.submit(judged.job("pattern", seconds=0.1))
         pattern = kube.wait_phase("pattern", "Succeeded")
-        # It would plan each copy in the moment between its creation and its status.
+        # The operator would plan each copy between its creation and its status.
         system.insist("scale", OPERATOR, "--replicas=0")
         try:
             began = time.monotonic()
@@ -94,7 +94,7 @@ def filled(kube, system, judged, whole):
 
 
 async def copy(kube, pattern):
-    """Write the copies through the API, status and all."""
+    """Write the copies through the API, including their status."""
     numbers = iter(range(OLD_JOBS))
 
     async def write(api):
@@ -121,14 +121,14 @@ async def copy(kube, pattern):
 
 
 def restarted(system, workload):
-    """End a part's pod; its successor need not be ready when this returns."""
+    """Delete a component's pod; its successor may not be ready when this returns."""
     component = workload.rpartition("-")[2]
     selector = f"--selector=app.kubernetes.io/component={component}"
     system.insist("delete", "pod", selector, "--wait")
 
 
 def most_mib(system, workload):
-    """VmHWM of a part's process, the largest of its replicas'."""
+    """Return VmHWM of a component's process, the largest of its replicas."""
     pods = pods_of_part(system, workload.rpartition("-")[2])
     return max(peak_mib(system, pod["metadata"]["name"], CONTAINERS[workload]) for pod in pods)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are cut off in part or as a whole."""
+"""Nodes that lose part or all of their network."""
 
 import pytest
 from harness import wait_for
@@ -11,7 +11,7 @@ from pausing import pids_of, pod_paused
 
 @pytest.fixture
 def node(system, cluster):
-    """A node without operator and scheduler: whether they survive is not the question here."""
+    """A node without operator and scheduler, whose survival is not tested here."""
     lost = cluster.nodes()[0]
     system.kubectl("cordon", lost)
     try:
@@ -27,7 +27,7 @@ def node(system, cluster):
 
 @pytest.fixture
 def first_there(kube, node, judged):
-    """A job whose first attempt runs on the node; later ones may run anywhere."""
+    """Return a job whose first attempt runs on the node; later ones may run anywhere."""
     for other in kube.nodes():
         if other != node:
             kube.kubectl("cordon", other)

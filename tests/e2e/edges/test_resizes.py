@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fails while an elastic gang grows or shrinks, and what of its workers may fail."""
+"""Failures of components and of extra workers while an elastic gang grows or shrinks."""
 
 import time
 
@@ -20,12 +20,12 @@ from node_faults import powered_off
 from parts import leader
 
 GROW_SECONDS = 180
-"""A new leader of the scheduler waits for what its predecessor may have on the way."""
+"""Time for which a new scheduler leader waits for its predecessor's calls in progress."""
 
 
 @pytest.fixture
 def node(system, cluster):
-    """A node on which nothing starts before the test lets it."""
+    """A node on which nothing starts before the test allows it."""
     lost = cluster.nodes()[0]
     system.kubectl("cordon", lost)
     yield lost
@@ -33,7 +33,7 @@ def node(system, cluster):
 
 
 def kill(system, part):
-    """The leading pod of a part is gone without a word."""
+    """Delete the leading pod of a component without a grace period."""
     if found := leader(system, part):
         system.kubectl("delete", "pod", found["metadata"]["name"], "--force", "--grace-period=0")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node on which the agent, or nobody, can write."""
+"""A node on which the agent, or every process, cannot write."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ def node(cluster):
 
 @pytest.fixture
 def beside(kube, node, judged):
-    """A worker that runs before anything is wrong, and must not notice."""
+    """A worker that runs before the fault, and must not notice it."""
     kube.submit(on_node(judged.job("beside", gpus=2, seconds=300), node))
     kube.wait_phase("beside", "Running")
     yield
@@ -56,7 +56,7 @@ def test_on_a_full_node_a_start_fails_with_the_reason_and_works_when_there_is_ro
 def test_a_cdi_spec_that_found_no_room_is_not_there_by_half_and_is_written_when_there_is(
     kube, system, cluster, node, judged, refusals
 ):
-    """The sandbox stands before the room ends: only the spec and the container are missing."""
+    """The sandbox exists before the space runs out: only the spec and the container are missing."""
     specs = cdi_specs(cluster, node)
     with contextlib.ExitStack() as sandbox_first:
         sandbox_first.enter_context(cdi_read_only(cluster, system, node))
@@ -75,5 +75,5 @@ def test_a_cdi_spec_that_found_no_room_is_not_there_by_half_and_is_written_when_
 
 
 def cdi_specs(cluster, node):
-    """Contents of the folder of specs."""
+    """Return the contents of the folder of specs."""
     return in_node(cluster, node, "sh", "-c", f"cd {CDI} && md5sum * 2>/dev/null; true")
