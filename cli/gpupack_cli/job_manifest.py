@@ -202,13 +202,14 @@ def _read(scripts: tuple[Path, ...]) -> Mapping[str, Any]:
                 f"--script {path}: each needs a name of its own, of letters, digits, . - and _"
             )
         try:
-            found[path.name] = path.read_text()
+            with path.open("rb") as file:  # one byte more than allowed: no file fills the memory
+                found[path.name] = file.read(MAX_SCRIPT_BYTES + 1).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise InputWrong(f"the script {path} cannot be read as text: {error}") from error
     size = sum(len(text.encode()) for text in found.values())
     if size > MAX_SCRIPT_BYTES:
         raise InputWrong(
-            f"the scripts have {size >> 10} KiB, and {MAX_SCRIPT_BYTES >> 10} go with a job; put "
-            "them into the image, or on a volume"
+            f"the scripts have more than {MAX_SCRIPT_BYTES >> 10} KiB, the limit of a job; "
+            "put them into the image, or on a volume"
         )
     return found

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -165,3 +166,8 @@ def test_a_name_is_made_of_the_command_and_is_one_of_its_own(command, begins):
 def test_workers_get_separate_pods_where_that_is_requested():
     assert spec(workers=2, pod_per_worker=True)["podPerWorker"] is True
     assert "podPerWorker" not in spec(workers=2)
+
+
+def test_a_script_is_read_no_further_than_the_limit():
+    with pytest.raises(InputWrong, match="more than 900 KiB"):
+        manifests(wanted(scripts=(Path("/dev/zero"),)), "team")
