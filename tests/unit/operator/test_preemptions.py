@@ -343,4 +343,4 @@ def test_the_beneficiary_s_event_tells_jobs_from_workers(build):
     job = build.gpujob()
     told = preemption(build, "v/1", "w/1+1", "w/1+2")
     (notice,) = notices(job, structs.replace(job.status, preemption=told))
-    assert notice.note.startswith("1 other job and 2 workers of elastic gangs are told to end")
+    assert notice.note.startswith("1 other job and 2 workers of elastic gangs are preempted")
