@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpupack_cli.errors import InputWrong, UsageWrong
-from gpupack_crds import names
+from gpupack_crds import names, quantity
+from gpupack_crds.gpujob import MEMORY_PATTERN
 from gpupack_crds.kinds import owner_reference
 from gpupack_kube.objects import Json
 
@@ -22,7 +23,9 @@ MAX_SCRIPT_BYTES: Final = 900 << 10
 
 _SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH: Final = 5
-_SHARE: Final = re.compile(r"([0-9]{1,2})%?[,:/]([0-9].*)")
+_SHARE: Final = re.compile(r"(?P<percent>[^,:/]*?)%?[,:/](?P<memory>.*)")
+_PERCENT: Final = re.compile(r"[1-9][0-9]?")
+_MEMORY: Final = re.compile(MEMORY_PATTERN)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
@@ -135,13 +138,23 @@ def _size(wanted: Wanted) -> Json:
     if wanted.pod_per_worker:
         size["podPerWorker"] = True
     if wanted.share:
-        parts = _SHARE.fullmatch(wanted.share)
-        if parts is None or not int(parts[1]):
-            raise UsageWrong(
-                f"--share {wanted.share!r} is no share; write percent and memory: 25,10Gi"
-            )
-        return size | {"share": {"percent": int(parts[1]), "memory": parts[2]}}
+        return size | {"share": _share(wanted.share)}
     return size | {"gpus": wanted.gpus} | ({"mig": wanted.mig} if wanted.mig else {})
+
+
+def _share(text: str) -> Json:
+    parts = _SHARE.fullmatch(text)
+    if parts is None:
+        raise UsageWrong(f"--share {text!r} is no share; write percent and memory, such as 25,10Gi")
+    percent, memory = parts["percent"], parts["memory"]
+    if not _PERCENT.fullmatch(percent):
+        raise UsageWrong(f"--share {text!r}: the percentage {percent!r} must be from 1 to 99")
+    if not _MEMORY.fullmatch(memory) or not 1 << 20 <= quantity.amount(memory) < 1 << 50:
+        raise UsageWrong(
+            f"--share {text!r}: the memory {memory!r} must be at least 1Mi and less than 1Pi, "
+            "such as 10Gi"
+        )
+    return {"percent": int(percent), "memory": memory}
 
 
 def _rules(wanted: Wanted) -> Json:
@@ -165,7 +178,7 @@ def _pod(wanted: Wanted, name: str) -> Json:
         "command": list(wanted.command),
     }
     if wanted.variables:
-        container["env"] = [_variable(each) for each in wanted.variables]
+        container["env"] = _environment(wanted.variables)
     pod: Json = {"containers": [container]}
     if wanted.non_root:
         pod["securityContext"] = {"runAsNonRoot": True}
@@ -185,6 +198,16 @@ def _mounts(scripts: tuple[Path, ...]) -> list[Json]:
         for path in scripts
     ]
     return [{"name": "workspace", "mountPath": FOLDER}, *files]
+
+
+def _environment(texts: tuple[str, ...]) -> list[Json]:
+    variables: dict[str, Json] = {}
+    for text in texts:
+        variable = _variable(text)
+        if variable["name"] in variables:
+            raise UsageWrong(f"--env gives {variable['name']} twice; give each name once")
+        variables[variable["name"]] = variable
+    return list(variables.values())
 
 
 def _variable(text: str) -> Json:

@@ -9,7 +9,10 @@ from typing import Final
 
 import click
 
+from gpupack_crds.names import MAX_JOB_NAME
+
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_NEW_JOB: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -28,6 +31,16 @@ def job_or_pod(_context: click.Context, _option: click.Parameter, value: str) ->
 def name_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
     """Return a valid name; empty: none is given."""
     return value and _required(value, _NAME)
+
+
+def new_job_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    """Return a name that the CRD accepts for a new GPUJob; empty: none is given."""
+    if not value or (_NEW_JOB.fullmatch(value) and len(value) <= MAX_JOB_NAME):
+        return value
+    raise click.BadParameter(
+        f"{value[:63]!r} is no name of a GPUJob; write at most {MAX_JOB_NAME} small letters, "
+        "digits and hyphens, beginning with a letter and ending with a letter or digit"
+    )
 
 
 def namespace_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:

@@ -492,7 +492,19 @@ async def _transport_errors(call: str) -> AsyncGenerator[None]:
         OSError,
         ValueError,
     ) as error:
-        text = str(error) or type(error).__name__
         sent = not isinstance(error, aiohttp.ClientConnectorError)
-        message = f"{call}: no answer from the API server: {text}"
+        message = f"{call}: no answer from the API server: {_text(error)}"
         raise errors.Unreachable(message, sent=sent) from error
+
+
+def _text(error: Exception) -> str:
+    """Return what happened; aiohttp's own text of a failed connection has its TLS context."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return str(error) or type(error).__name__
+    cause: Exception = (
+        error.certificate_error
+        if isinstance(error, aiohttp.ClientConnectorCertificateError)
+        else error.os_error
+    )
+    reason = getattr(cause, "strerror", None) or str(cause)
+    return f"cannot connect to {error.host}:{error.port}: {reason}"

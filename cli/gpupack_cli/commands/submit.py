@@ -55,7 +55,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--name",
     default="",
-    callback=written_names.name_or_empty,
+    callback=written_names.new_job_or_empty,
     help="Job name (default: derived from the command).",
 )
 @click.option(
@@ -103,7 +103,9 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     callback=span(),
     help="Time after which the finished job is deleted, such as 30m.",
 )
-@click.option("--env", "variables", multiple=True, help="Environment variable, as NAME=VALUE.")
+@click.option(
+    "--env", "variables", multiple=True, help="Environment variable, as NAME=VALUE; each name once."
+)
 @click.option(
     "--script", "scripts", multiple=True, type=FILE, help="File to copy into the working folder."
 )

@@ -87,10 +87,29 @@ def test_slices_are_gpus_of_a_profile():
     }
 
 
-@pytest.mark.parametrize("text", ["25", "10Gi", "100,10Gi", "a,b", "25,"])
-def test_what_is_no_share_is_said_with_what_to_write(text):
-    with pytest.raises(UsageWrong, match="percent and memory: 25,10Gi"):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("25", "write percent and memory, such as 25,10Gi"),
+        ("10Gi", "write percent and memory, such as 25,10Gi"),
+        ("0,10Gi", "the percentage '0' must be from 1 to 99"),
+        ("100,10Gi", "the percentage '100' must be from 1 to 99"),
+        ("a,b", "the percentage 'a' must be from 1 to 99"),
+        (",10Gi", "the percentage '' must be from 1 to 99"),
+        ("25,", "the memory '' must be at least 1Mi and less than 1Pi"),
+        ("25,10G B", "the memory '10G B' must be at least 1Mi and less than 1Pi"),
+        ("25,0", "the memory '0' must be at least 1Mi and less than 1Pi"),
+        ("25,1024Ti", "the memory '1024Ti' must be at least 1Mi and less than 1Pi"),
+    ],
+)
+def test_a_wrong_share_is_refused_with_the_half_that_is_wrong(text, says):
+    with pytest.raises(UsageWrong, match=says):
         spec(share=text)
+
+
+def test_a_variable_that_is_given_twice_is_refused():
+    with pytest.raises(UsageWrong, match="--env gives A twice"):
+        spec(variables=("A=1", "B=2", "A=3"))
 
 
 @pytest.mark.parametrize("text", ["A", "=1", "1A=1", "A B=1"])

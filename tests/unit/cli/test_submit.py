@@ -124,3 +124,12 @@ async def test_a_script_gets_the_name_of_a_job_that_it_does_not_follow(server, c
     (path,) = (path for path in server.objects if "/gpujobs/" in path)
     assert (status, shown.out) == (0, f"{path.rpartition('/')[2]}\n")
     assert "created" in shown.err
+
+
+@pytest.mark.parametrize("name", ["a.b", "1st", "a" * 53, "a-", "A"])
+def test_a_dry_run_refuses_the_names_that_the_cluster_refuses(name):
+    ran = CliRunner().invoke(
+        main.group, ["submit", "--image=i", "--dry-run", "--name", name, "true"]
+    )
+    assert ran.exit_code == 2
+    assert "write at most 52 small letters" in ran.output

@@ -43,6 +43,19 @@ async def test_a_dropped_connection_is_unreachable_and_not_the_http_librarys_err
             await api.replace(LEASES, "a", {}, namespace="n")
 
 
+async def test_a_refused_connection_is_reported_by_address_and_reason():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with kubeconfig(f"https://127.0.0.1:{port}", **{"insecure-skip-tls-verify": True}) as path:
+        async with Api.connect({"KUBECONFIG": path}) as api:
+            with pytest.raises(errors.Unreachable) as raised:
+                await api.get(PODS, "a", namespace="n")
+    assert str(raised.value).endswith(
+        f"no answer from the API server: cannot connect to 127.0.0.1:{port}: "
+        f"Connect call failed ('127.0.0.1', {port})"
+    )
+
+
 async def test_an_answer_that_is_not_json_is_an_error_of_ours(serve):
     async def handler(request):
         return web.Response(text="<html>")
