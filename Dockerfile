@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# One target per component; see images/gpupack_images for how they are built and named.
+# One target per component; see hack/images/gpupack_images for how they are built and named.
 #
 # - What changes rarely stands low: base, then the locked dependencies, then our own packages,
 #   copied last, so that a change of our code makes one layer of a few kilobytes.
@@ -24,7 +24,7 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
     && python3 -m venv --without-pip /opt/venv \
     && ln -s /usr/share/python-wheels/pip-*.whl /opt/pip.whl
-COPY images/install-locked images/uv.lock /opt/locks/
+COPY hack/images/install-locked hack/images/uv.lock /opt/locks/
 
 
 # The launcher of gangs by mpirun: one static binary, which runs in any image. Who builds an image by hand
@@ -38,7 +38,7 @@ RUN --mount=type=secret,id=apt.conf --mount=type=secret,id=apt.list \
     && apt-get install -qq -y --no-install-recommends golang-go \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 WORKDIR /src
-COPY launcher ./
+COPY agent/launcher ./
 RUN HOME=/tmp CGO_ENABLED=0 GOFLAGS=-mod=mod \
     go build -trimpath -ldflags '-s -w' -o /opt/gpupack-mpi/gpupack-mpi . \
     && rm -rf /tmp/.cache
@@ -110,7 +110,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
     --mount=type=cache,target=/var/cache/uv \
     /opt/locks/install-locked requirements-notebook.lock \
     && install -d -o 65532 -g 65532 /work /opt/venv/share/jupyter/lab/settings
-COPY images/jupyterlab.json /opt/venv/share/jupyter/lab/settings/overrides.json
+COPY hack/images/jupyterlab.json /opt/venv/share/jupyter/lab/settings/overrides.json
 ENV HOME=/tmp
 USER 65532:65532
 WORKDIR /work
@@ -153,7 +153,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
     /opt/locks/install-locked requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_operator"]
-COPY core crds kube serving operator /opt/gpupack/
+COPY lib/devices lib/placement lib/queue crds lib/kubeclient lib/httpserver operator /opt/gpupack/
 
 
 FROM services AS extender
@@ -163,38 +163,38 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
     /opt/locks/install-locked requirements.lock
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_extender"]
-COPY core crds kube scheduling serving extender /opt/gpupack/
+COPY lib/devices lib/placement lib/queue crds lib/kubeclient lib/scheduler lib/httpserver extender /opt/gpupack/
 
 
 # The page that the api serves. Node and npm come as Python wheels: so their version is locked by its
 # hash as all else is, and Debian's npm with its 400 packages stays out.
 FROM base AS dashboard
-COPY dashboard/requirements.lock /opt/locks/
+COPY apiserver/dashboard/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
     --mount=type=cache,target=/var/cache/uv \
     /opt/locks/install-locked requirements.lock
 WORKDIR /opt/dashboard
-COPY dashboard/package.json dashboard/package-lock.json dashboard/.npmrc ./
+COPY apiserver/dashboard/package.json apiserver/dashboard/package-lock.json apiserver/dashboard/.npmrc ./
 RUN --mount=type=secret,id=npmrc --mount=type=secret,id=ca.crt \
     NPM_CONFIG_USERCONFIG=/run/secrets/npmrc NPM_CONFIG_CACHE=/tmp/npm \
     npm ci --omit=dev && rm -rf /tmp/npm
-COPY dashboard/build.ts ./
-COPY dashboard/src src
+COPY apiserver/dashboard/build.ts ./
+COPY apiserver/dashboard/src src
 RUN node build.ts /opt/page
 
 
 FROM services AS api
-COPY api/requirements.lock /opt/locks/
+COPY apiserver/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
     --mount=type=cache,target=/var/cache/uv \
     /opt/locks/install-locked requirements.lock
 COPY --from=dashboard /opt/page /opt/page
-# Where one machine's server (gpupack_api.host) keeps its token: a volume that is new takes its owner.
+# Where one machine's server (gpupack_apiserver.host) keeps its token: a volume that is new takes its owner.
 RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/gpupack
 ENV GPUPACK_PAGE_FOLDER=/opt/page
 USER 65532:65532
-ENTRYPOINT ["python", "-m", "gpupack_api"]
-COPY core crds kube scheduling serving client api /opt/gpupack/
+ENTRYPOINT ["python", "-m", "gpupack_apiserver"]
+COPY lib/devices lib/placement lib/queue lib/cost crds lib/kubeclient lib/scheduler lib/httpserver client apiserver /opt/gpupack/
 
 
 FROM services AS agent
@@ -204,7 +204,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
     /opt/locks/install-locked requirements.lock
 COPY --from=launcher /opt/gpupack-mpi /opt/gpupack-mpi
 ENTRYPOINT ["python", "-m", "gpupack_agent"]
-COPY core crds kube serving agent /opt/gpupack/
+COPY lib/devices crds lib/kubeclient lib/httpserver agent /opt/gpupack/
 
 
 # What the tests run in pods. Debian's libfaketime, which the tests lend to other pods, makes a clock

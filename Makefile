@@ -40,15 +40,15 @@ VENV := $(DEV)/venv
 PY := $(VENV)/bin/python
 STAMPS := $(DEV)/stamps
 STEP := .ci/step
-COMPONENTS := core crds kube scheduling serving api agent extender operator client cli simulator workloads devcluster images
+COMPONENTS := $(shell sed -n '/^members = \[/,/^\]/ s/^  "\(.*\)",$$/\1/p' pyproject.toml)
 # Only our own cluster and its image store need root.
 export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 
 # Builds images with Python's own libraries alone.
-IMAGES := $(SUDO) env PYTHONPATH=images $(PYTHON) -B -m gpupack_images
+IMAGES := $(SUDO) env PYTHONPATH=hack/images $(PYTHON) -B -m gpupack_images
 
 # Builds binaries with Python's own libraries and Go.
-GO_BUILD := env PYTHONPATH=devcluster $(PYTHON) -B -m gpupack_devcluster.build $(BIN)
+GO_BUILD := env PYTHONPATH=hack/devcluster $(PYTHON) -B -m gpupack_devcluster.build $(BIN)
 
 # The Python of the host that `make gpu-bundle` packs for.
 GPU_PYTHON ?= 3.12
@@ -87,8 +87,8 @@ BESIDE ?= 4
 UNIT_BESIDE ?= $(shell expr $$(nproc) + 1)
 E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
 # Node comes with the virtual environment; what it needs for the dashboard is downloaded once.
-NODE_STAMP := $(STAMPS)/node-$(call hash,dashboard/package-lock.json)
-NPM := env PATH=$(CURDIR)/$(VENV)/bin:$(PATH) npm --prefix dashboard
+NODE_STAMP := $(STAMPS)/node-$(call hash,apiserver/dashboard/package-lock.json)
+NPM := env PATH=$(CURDIR)/$(VENV)/bin:$(PATH) npm --prefix apiserver/dashboard
 GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml charts/gpupack/files/monitoring/*.json charts/gpupack/files/required-values.txt agent/gpupack_agent/api/*_pb2*)
 
 
@@ -103,7 +103,7 @@ help: ## List the targets
 .PHONY: demo
 demo: ## A real cluster on this machine and GPUJobs from apply to result; the cluster stays up
 	@$(MAKE) cluster-up TEST_IMAGES= TEST_BINARIES= BYTECODE=
-	@$(PY) demo/run.py
+	@$(PY) hack/demo.py
 
 .PHONY: cluster-up
 cluster-up: ## Start the cluster, load the images, install the chart
@@ -138,7 +138,7 @@ clean: ## Stop the cluster and delete everything that was made
 .PHONY: demo-gpu
 demo-gpu: ## As root: the cluster with the real agent, jobs on the GPUs, a report; DEMO_GPU=--only-gangs
 	@[ -e $(DEV)/gpu-bundle/facts.json -a ! -e $(VENV) ] || $(MAKE) setup
-	@$(SUDO) env PYTHONPATH=devcluster $(PYTHON) demo/gpu.py $(DEMO_GPU)
+	@$(SUDO) env PYTHONPATH=hack/devcluster $(PYTHON) hack/gpu-acceptance/gpu.py $(DEMO_GPU)
 
 .PHONY: preflight
 preflight: ## Whether this host is ready for gpupack, and what to change; changes nothing
@@ -148,7 +148,7 @@ preflight: ## Whether this host is ready for gpupack, and what to change; change
 .PHONY: gpu-bundle
 gpu-bundle: ## Pack what demo-gpu needs where nothing can be downloaded: .dev/gpu-bundle.tar
 	@$(MAKE) binaries venv host
-	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) demo/gpu_bundle.py $(GPU_PYTHON)
+	@STEP_SHOW=1 $(STEP) gpu-bundle $(PY) hack/gpu-acceptance/gpu_bundle.py $(GPU_PYTHON)
 
 .PHONY: bench-workloads
 bench-workloads: ## Every workload at the sizes of docs/workloads; ONLY="gemm,softmax"
@@ -328,7 +328,7 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
 # Folders whose code follows the glossary; the others are renamed one after the other.
-PLAIN_CODE := agent core deploy examples extender images kube launcher scheduling serving simulator
+PLAIN_CODE := agent apiserver/compose examples extender hack/images lib simulator
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails
@@ -369,7 +369,7 @@ generate: venv ## Write what is generated from Python types and .proto files
 	@$(STEP) generate-chart-crds bash -c "cp crds/*.yaml charts/gpupack/files/crds/"
 	@$(STEP) generate-dashboard $(PY) charts/dashboard.py charts/gpupack/files/monitoring/dashboard.json
 	@$(STEP) generate-required-values $(PY) charts/required_values.py charts/gpupack/files/required-values.txt
-	@$(STEP) generate-choices $(PY) dashboard/choices.py dashboard/src/choices.ts
+	@$(STEP) generate-choices $(PY) apiserver/dashboard/choices.py apiserver/dashboard/src/choices.ts
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 
 .PHONY: changelog
@@ -410,7 +410,7 @@ kind-tools: disk
 
 .PHONY: disk
 disk: | $(DEV)
-	@PYTHONPATH=images $(PYTHON) -m gpupack_images.disk $(DEV) $(if $(wildcard $(IMAGES_STAMP)),--set-up)
+	@PYTHONPATH=hack/images $(PYTHON) -m gpupack_images.disk $(DEV) $(if $(wildcard $(IMAGES_STAMP)),--set-up)
 
 .PHONY: host
 host: disk
@@ -427,7 +427,7 @@ host-images: app-images $(if $(HOST_IMAGES),binaries)
 	  STEP_SHOW=1 $(STEP) host-images $(IMAGES) build --engine $(ENGINE) $(HOST_IMAGES)
 
 .PHONY: dashboard
-dashboard: $(NODE_STAMP) ## Build the page into dashboard/dist
+dashboard: $(NODE_STAMP) ## Build the page into apiserver/dashboard/dist
 	@$(STEP) dashboard $(NPM) run build
 
 $(NODE_STAMP): $(VENV_STAMP) | $(STAMPS)

@@ -27,9 +27,9 @@ import msgspec  # noqa: E402
 from accounts import DAY, Accounts, bound_pod  # noqa: E402
 from extender_builders import gpu_node, node, whole  # noqa: E402
 
-from gpupack_api.accounts.accountant import FLUSH_SECONDS  # noqa: E402
-from gpupack_core.accounting import Group, statement, total  # noqa: E402
-from gpupack_scheduling.ledger.watched_pod import WatchedPod  # noqa: E402
+from gpupack_apiserver.accounts.accountant import FLUSH_SECONDS  # noqa: E402
+from gpupack_cost import Group, statement, total  # noqa: E402
+from gpupack_scheduler.ledger.watched_pod import WatchedPod  # noqa: E402
 
 HOUR = 3600
 YEAR = 365 * 24

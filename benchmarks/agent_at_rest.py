@@ -214,7 +214,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from gpupack_agent import __main__, agent  # noqa: PLC0415 - not in the process of the servers
     from gpupack_agent.inventory.driver import DriverInventory  # noqa: PLC0415
     from gpupack_agent.inventory.driver_root import DriverSearch  # noqa: PLC0415
-    from gpupack_kube import transport  # noqa: PLC0415
+    from gpupack_kubeclient import transport  # noqa: PLC0415
 
     account = pathlib.Path(arguments.serve)
     transport.connect = functools.partial(transport.connect, account=account)  # type: ignore[assignment]

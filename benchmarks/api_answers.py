@@ -23,25 +23,25 @@ import httpx  # noqa: E402
 import msgspec  # noqa: E402
 from extender_builders import gpu_node, node, pod, whole  # noqa: E402
 
-from gpupack_api.app import application  # noqa: E402
-from gpupack_api.config import ConfigFile  # noqa: E402
-from gpupack_api.events.feed import Feed  # noqa: E402
-from gpupack_api.events.frames import NEVER, Frames, Scope  # noqa: E402
-from gpupack_api.events.limits import StreamLimits  # noqa: E402
-from gpupack_api.history import History  # noqa: E402
-from gpupack_api.node_views import NodeViews  # noqa: E402
-from gpupack_api.questions import Questions  # noqa: E402
-from gpupack_api.quota_history import QuotaHistory  # noqa: E402
-from gpupack_api.read_model import ReadModel  # noqa: E402
-from gpupack_api.routes.parts import Parts  # noqa: E402
-from gpupack_api.settings import Settings  # noqa: E402
-from gpupack_api.shown_job import ShownJob  # noqa: E402
+from gpupack_apiserver.app import application  # noqa: E402
+from gpupack_apiserver.config import ConfigFile  # noqa: E402
+from gpupack_apiserver.events.feed import Feed  # noqa: E402
+from gpupack_apiserver.events.frames import NEVER, Frames, Scope  # noqa: E402
+from gpupack_apiserver.events.limits import StreamLimits  # noqa: E402
+from gpupack_apiserver.history import History  # noqa: E402
+from gpupack_apiserver.node_views import NodeViews  # noqa: E402
+from gpupack_apiserver.questions import Questions  # noqa: E402
+from gpupack_apiserver.quota_history import QuotaHistory  # noqa: E402
+from gpupack_apiserver.read_model import ReadModel  # noqa: E402
+from gpupack_apiserver.routes.parts import Parts  # noqa: E402
+from gpupack_apiserver.settings import Settings  # noqa: E402
+from gpupack_apiserver.shown_job import ShownJob  # noqa: E402
 from gpupack_crds.dry_run import JudgedJob  # noqa: E402
 from gpupack_crds.kinds import GpuQuota  # noqa: E402
-from gpupack_kube import objects  # noqa: E402
-from gpupack_scheduling.decisions import Decisions  # noqa: E402
-from gpupack_serving.access import Caller  # noqa: E402
-from gpupack_serving.user import User  # noqa: E402
+from gpupack_httpserver.access import Caller  # noqa: E402
+from gpupack_httpserver.user import User  # noqa: E402
+from gpupack_kubeclient import objects  # noqa: E402
+from gpupack_scheduler.decisions import Decisions  # noqa: E402
 
 TEAMS, KINDS = 12, 40
 """Namespaces of which jobs wait, and different requests among these jobs."""

@@ -34,8 +34,8 @@ from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
-from gpupack_kube.client import Api
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import PODS
 
 NAMESPACE, WAITING = "api-on-cluster", "api-on-cluster-waits"
 QUOTA = {

@@ -29,8 +29,8 @@ from typing import Any, Final
 
 from documents import replaced
 
-from gpupack_core import WHOLE_GPU, Node
-from gpupack_core.queueing import NO_PREEMPTION, ConsolidationRules
+from gpupack_placement import WHOLE_GPU, Node
+from gpupack_queue import NO_PREEMPTION, ConsolidationRules
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.inputs.openb import Pod, read_nodes, read_pods

@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
 
-from gpupack_core import (
+from gpupack_placement import (
     POLICIES,
     Cluster,
     DemandForecast,

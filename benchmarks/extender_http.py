@@ -35,8 +35,8 @@ from starlette.routing import Route
 
 from gpupack_extender import endpoints
 from gpupack_extender.wire import ExtenderArgs
-from gpupack_kube import objects
-from gpupack_serving.connections import Connection
+from gpupack_httpserver.connections import Connection
+from gpupack_kubeclient import objects
 
 KNOWN = frozenset(f"node-{index:05}" for index in range(5000))
 PATH = "/scheduler/filter"

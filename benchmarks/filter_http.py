@@ -34,14 +34,14 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_extender.filtering import Filter
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.verbs import Verbs
-from gpupack_kube import objects
-from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.notifiers import Notifiers
-from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.turns import Turns
+from gpupack_kubeclient import objects
+from gpupack_scheduler.decisions import Decisions
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.turns import Turns
 
 GPUS = 8
 MEMORY_MIB = 81_559

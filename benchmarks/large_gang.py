@@ -28,9 +28,9 @@ from truth_nodes import connected, simulated_nodes
 from gpupack_crds import names
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
-from gpupack_kube import objects
-from gpupack_kube.client import Event, decode
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Event, decode
+from gpupack_kubeclient.resources import PODS
 
 NAMESPACE, NAME = "large-gang", "gang"
 PATIENCE_SECONDS = 900.0

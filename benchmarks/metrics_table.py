@@ -50,7 +50,7 @@ def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
     from gpupack_agent.known_devices import KnownDevices  # noqa: PLC0415
     from gpupack_agent.pod_use import PodUse  # noqa: PLC0415
     from gpupack_agent.pods import PodStore  # noqa: PLC0415
-    from gpupack_kube.metrics import UnreadableObjects  # noqa: PLC0415
+    from gpupack_kubeclient.metrics import UnreadableObjects  # noqa: PLC0415
 
     devices, api = KnownDevices(), _api()
     writer = GpuNodeWriter(api, None, node="node-1")  # type: ignore[arg-type] - nothing is written
@@ -66,8 +66,8 @@ def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
 
 def of_api(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
     """What an API registers; its loop must run."""
-    from gpupack_api import app  # noqa: PLC0415
-    from gpupack_api.settings import Settings  # noqa: PLC0415
+    from gpupack_apiserver import app  # noqa: PLC0415
+    from gpupack_apiserver.settings import Settings  # noqa: PLC0415
 
     settings = Settings.from_environ(_tls("GPUPACK_TLS", folder))
     return app.build(settings, _api()).registry
@@ -130,12 +130,12 @@ def labels(family: Metric, registry: Any) -> tuple[str, ...]:
 def _registry(
     collectors: Iterable[Collector], folder: pathlib.Path
 ) -> prometheus_client.CollectorRegistry:
-    from gpupack_kube.metrics import KubeRequests  # noqa: PLC0415
-    from gpupack_serving.certificate import (  # noqa: PLC0415
+    from gpupack_httpserver.certificate import (  # noqa: PLC0415
         CertificateMetrics,
         ServedCertificate,
         ServerFiles,
     )
+    from gpupack_kubeclient.metrics import KubeRequests  # noqa: PLC0415
 
     registry = prometheus_client.CollectorRegistry()
     files = ServerFiles(str(folder / "tls.crt"), str(folder / "tls.key"))
@@ -147,7 +147,7 @@ def _registry(
 
 def _api() -> Any:
     """A connection by which nothing is asked."""
-    from gpupack_kube.client import Api  # noqa: PLC0415
+    from gpupack_kubeclient.client import Api  # noqa: PLC0415
 
     return Api(None)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from typing import Final
 from documents import replaced, row
 from packing import DOCUMENT, SIZES
 
-from gpupack_core import DEFAULT_POLICY, POLICIES
+from gpupack_placement import DEFAULT_POLICY, POLICIES
 from gpupack_simulator import Size
 from gpupack_simulator.experiments import Departing, Filling, KnownMix
 from gpupack_simulator.inputs.mixedfile import read_mixed

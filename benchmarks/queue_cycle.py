@@ -21,7 +21,7 @@ from functools import partial
 from random import Random
 from time import process_time
 
-from gpupack_core import (
+from gpupack_placement import (
     Cluster,
     Device,
     DeviceUuid,
@@ -39,7 +39,7 @@ from gpupack_core import (
     choose_gang,
     policy_named,
 )
-from gpupack_core.queueing import (
+from gpupack_queue import (
     ANY,
     ConsolidationRules,
     Decisions,

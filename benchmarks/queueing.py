@@ -30,8 +30,8 @@ from typing import Any, Final
 from documents import replaced
 from queueing_report import DOCUMENT, MARKS, PICTURE, REPORT, drawn, table
 
-from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName
-from gpupack_core.queueing import NO_PREEMPTION, Quotas
+from gpupack_placement import Device, DeviceUuid, MiB, Node, NodeName
+from gpupack_queue import NO_PREEMPTION, Quotas
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.arrivals import offered_load, scale_to_load
 from gpupack_simulator.disciplines import DISCIPLINES, Discipline

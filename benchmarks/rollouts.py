@@ -16,9 +16,9 @@ import os
 import sys
 import time
 
-from gpupack_kube import client, errors
-from gpupack_kube.objects import Json, Object
-from gpupack_kube.resources import PODS, Resource
+from gpupack_kubeclient import client, errors
+from gpupack_kubeclient.objects import Json, Object
+from gpupack_kubeclient.resources import PODS, Resource
 
 NAMESPACE = "default"
 SYSTEM_NAMESPACE = "gpupack-system"

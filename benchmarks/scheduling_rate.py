@@ -50,8 +50,8 @@ from watched_pods import Seen, watched
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
-from gpupack_kube.client import Api
-from gpupack_kube.resources import JOBS, PODS
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import JOBS, PODS
 
 DOCS = ROOT / "docs"
 REPORT, DOCUMENT = DOCS / "reports" / "scheduling-rate.json", DOCS / "queueing/measurements.md"

@@ -21,9 +21,9 @@ from gpupack_devcluster import kwok
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.driver import HostComponent
 from gpupack_devcluster.settings import HOST
-from gpupack_kube.client import Api
-from gpupack_kube.errors import NotFound
-from gpupack_kube.resources import LEASES, NODES
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import NotFound
+from gpupack_kubeclient.resources import LEASES, NODES
 
 GPUS_PER_NODE, CORES_PER_GPU, GIB_PER_GPU = 8, 16, 128
 EXTENDED_RESOURCE = "example.com/gpu"

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from documents import replaced
 
-from gpupack_core import Device, DeviceUuid, Health, MiB, MilliCpu, Node, NodeName
-from gpupack_core.queueing import NO_PREEMPTION
+from gpupack_placement import Device, DeviceUuid, Health, MiB, MilliCpu, Node, NodeName
+from gpupack_queue import NO_PREEMPTION
 from gpupack_simulator import Job, Run, Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.philly import DAY, SIZES, PhillyStyle, philly_jobs
@@ -40,7 +40,7 @@ SLOW: Final = 0.89
 KINDS: Final = ("alike", "not known", "used last", "used last, and pace")
 WITH_PACE: Final = "+pace"
 STEP: Final = 20
-"""Per mille, as the scheduler rounds what was measured (gpupack_scheduling/speeds.py)."""
+"""Per mille, as the scheduler rounds what was measured (gpupack_scheduler/speeds.py)."""
 
 
 def cluster(

@@ -15,9 +15,9 @@ import time
 from typing import Any
 
 from gpupack_crds.kinds import GPUJOBS
-from gpupack_kube import client, errors
-from gpupack_kube.objects import Json, Pod
-from gpupack_kube.resources import JOBS, PODS, Resource
+from gpupack_kubeclient import client, errors
+from gpupack_kubeclient.objects import Json, Pod
+from gpupack_kubeclient.resources import JOBS, PODS, Resource
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMESPACE = "default"

@@ -39,10 +39,10 @@ from watched_pods import Seen, watched
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.settings import ClusterSettings, Paths
-from gpupack_kube import objects
-from gpupack_kube.client import Api
-from gpupack_kube.errors import NotFound
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import NotFound
+from gpupack_kubeclient.resources import PODS
 
 NODES = 25
 NAMESPACE = "waiting-jobs"

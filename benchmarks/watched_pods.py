@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 
-from gpupack_kube import objects
-from gpupack_kube.client import Api, Event, decode
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api, Event, decode
+from gpupack_kubeclient.resources import PODS
 
 
 class Seen:

@@ -96,7 +96,7 @@ def file_name(kind: str, *, group: str, version: str) -> str:
 def openapi_document() -> pathlib.Path:
     """The OpenAPI document of the dev cluster's Kubernetes; fetches its module where missing."""
     module = "k8s.io/kubernetes"
-    command = ["go", "-C", str(ROOT / "devcluster/go"), "mod", "download", "-json", module]
+    command = ["go", "-C", str(ROOT / "hack/devcluster/go"), "mod", "download", "-json", module]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
     return pathlib.Path(json.loads(answer.stdout)["Dir"]) / "api/openapi-spec/swagger.json"
 

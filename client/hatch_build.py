@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the wheel's dependencies on gpupack-core and gpupack-kube lead.
+"""The wheel's dependencies on other packages of this repository.
 
-`pip install ./client` in a checkout takes the folders beside it. A wheel that is to go elsewhere
-must not name a folder of this machine: GPUPACK_WHEELS=1 builds such ones.
+`pip install ./client` in a checkout takes them from lib/. A wheel for other machines must not name
+a folder of this one: GPUPACK_WHEELS=1 builds such a wheel.
 """
 
 import os
@@ -13,14 +13,14 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class CustomMetadataHook(MetadataHookInterface):
-    """Adds gpupack-core and gpupack-kube to the dependencies."""
+    """The hook that adds packages of lib/ to the dependencies."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Beside those that pyproject.toml lists."""
-        ours = [self._ours(name) for name in ("core", "kube")]
+        """Add them to those that pyproject.toml lists."""
+        ours = [self._ours(name) for name in ("devices", "kubeclient", "placement")]
         metadata["dependencies"] = [*ours, *self.config["libraries"]]
 
     def _ours(self, name: str) -> str:
-        folder = Path(self.root).parent / name
-        beside = folder.is_dir() and not os.environ.get("GPUPACK_WHEELS")
-        return f"gpupack-{name} @ {folder.as_uri()}" if beside else f"gpupack-{name}>=0.2.0"
+        folder = Path(self.root).parent / "lib" / name
+        in_checkout = folder.is_dir() and not os.environ.get("GPUPACK_WHEELS")
+        return f"gpupack-{name} @ {folder.as_uri()}" if in_checkout else f"gpupack-{name}>=0.2.0"

@@ -20,7 +20,7 @@ import click
 from gpupack_agent.errors import AgentError
 from gpupack_agent.inventory.driver_root import parse_setting
 from gpupack_agent.settings import InventorySettings, LimitSettings, kubelet_settings
-from gpupack_kube.environment import Environment, SettingsInvalid
+from gpupack_kubeclient.environment import Environment, SettingsInvalid
 
 log = logging.getLogger("gpupack_agent")
 

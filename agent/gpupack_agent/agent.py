@@ -69,16 +69,16 @@ from gpupack_agent.settings import (
     PreStartSettings,
 )
 from gpupack_crds import names
-from gpupack_kube import heartbeat
-from gpupack_kube.both import Both
-from gpupack_kube.client import Api
-from gpupack_kube.environment import Environment
-from gpupack_kube.events import About, EventWriter, Reporter, Said
-from gpupack_kube.metrics import UnreadableObjects
-from gpupack_kube.objects import ObjectMeta
-from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import NODES
-from gpupack_serving.settings import MetricsSettings
+from gpupack_httpserver.settings import MetricsSettings
+from gpupack_kubeclient import heartbeat
+from gpupack_kubeclient.both import Both
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.environment import Environment
+from gpupack_kubeclient.events import About, EventWriter, Reporter, Said
+from gpupack_kubeclient.metrics import UnreadableObjects
+from gpupack_kubeclient.objects import ObjectMeta
+from gpupack_kubeclient.reflector import Reflector
+from gpupack_kubeclient.resources import NODES
 
 log = logging.getLogger(__name__)
 
@@ -291,7 +291,7 @@ async def _serve_metrics(
     if not settings.metrics.port:
         yield None
         return
-    from gpupack_serving import metrics  # noqa: PLC0415 - it takes 12 MiB
+    from gpupack_httpserver import metrics  # noqa: PLC0415 - it takes 12 MiB
 
     async with metrics.shown(collectors, api=api, settings=settings.metrics) as serving:
         yield serving

@@ -12,7 +12,7 @@ AgentError
 ├── StartRefused            a container must not start now; the text appears in the pod's status
 └── Abandoned               the kubelet gave up a call; nothing was written, no reply is needed
 
-Invalid settings raise gpupack_kube's SettingsInvalid.
+Invalid settings raise gpupack_kubeclient's SettingsInvalid.
 """
 
 

@@ -21,7 +21,7 @@ from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.labelled import Labels
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.vendors import Vendors
-from gpupack_kube.errors import KubeError
+from gpupack_kubeclient.errors import KubeError
 
 log = logging.getLogger(__name__)
 

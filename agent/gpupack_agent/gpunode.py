@@ -22,8 +22,8 @@ from gpupack_agent.report import Report, usage_in
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.kinds import GPUNODES, GpuNode, status_body
-from gpupack_kube import client, errors, objects
-from gpupack_kube.node_owner import node_reference, went_with_node
+from gpupack_kubeclient import client, errors, objects
+from gpupack_kubeclient.node_owner import node_reference, went_with_node
 
 log = logging.getLogger(__name__)
 

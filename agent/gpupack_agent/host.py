@@ -26,7 +26,7 @@ from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.pod_use import PodUse
 from gpupack_agent.pods import PodStore
 from gpupack_agent.settings import InventorySettings
-from gpupack_kube.environment import Environment
+from gpupack_kubeclient.environment import Environment
 
 log = logging.getLogger(__name__)
 

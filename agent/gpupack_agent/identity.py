@@ -23,8 +23,8 @@ from gpupack_agent.errors import ContainerUnidentified
 from gpupack_agent.node_pod import NODE_PODS
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore, PodView, Start, view
-from gpupack_kube import client
-from gpupack_kube.errors import KubeError, Refused
+from gpupack_kubeclient import client
+from gpupack_kubeclient.errors import KubeError, Refused
 
 
 class ContainerFinder:

@@ -4,8 +4,8 @@
 from typing import Final
 
 from gpupack_crds.worker_memory import Volume, VolumeMount
-from gpupack_kube import objects
-from gpupack_kube.resources import PODS, Resource
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.resources import PODS, Resource
 
 
 class NodeContainer(objects.Container, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from gpupack_agent.node_pod import NodePod
 from gpupack_crds import names
 from gpupack_crds.worker_memory import has_shm
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 RESOURCES = frozenset({names.GPU, names.GPU_SHARE})
 """The resources of gpupack's device tokens, without those of MIG slices."""

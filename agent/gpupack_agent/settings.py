@@ -14,7 +14,7 @@ from gpupack_agent.kubelet_config import DEVICE_PLUGINS, KubeletSettings
 from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads, parse_sound_threads
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
-from gpupack_kube.environment import Environment, SettingsInvalid
+from gpupack_kubeclient.environment import Environment, SettingsInvalid
 
 Backend = Literal["simulated", "nvml"]
 Overrun = Literal["Event", "End"]

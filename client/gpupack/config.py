@@ -25,7 +25,7 @@ import msgspec
 import yaml
 
 from gpupack.errors import ConfigInvalid
-from gpupack_core import UnknownPolicy, policy_named
+from gpupack_placement import UnknownPolicy, policy_named
 
 FILE_NAME: Final = "gpu_config.yaml"
 LARGEST_FILE: Final = 1 << 20

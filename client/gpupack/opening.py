@@ -117,6 +117,6 @@ def _is_clusters(config: GpuConfig, gpus: Gpus, environ: Mapping[str, str]) -> b
 
 def _has_kubeconfig(environ: Mapping[str, str]) -> bool:
     # Imported on first use, as above.
-    from gpupack_kube.kubeconfig.files import exist  # noqa: PLC0415
+    from gpupack_kubeclient.kubeconfig.files import exist  # noqa: PLC0415
 
     return exist(environ)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from gpupack.errors import ConfigInvalid
-from gpupack_core import Invalid, require_model
+from gpupack_placement import Invalid, require_model
 
 MAX_GPUS: Final = 4096
 MAX_MEMORY_GB: Final = 100_000

@@ -14,6 +14,7 @@ from gpupack_crds.errors import AcceptanceInvalid
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.kinds import GpuNode
 from gpupack_crds.wire import wire_name
+from gpupack_devices.models import matches_model
 
 
 class Acceptance(
@@ -36,9 +37,6 @@ class Acceptance(
 
     def tries(self, device: GpuDevice) -> bool:
         """Return whether a burn-in can test the device: a GPU that gpupack hands out whole."""
-        # gpupack_core imports numpy.
-        from gpupack_core import matches_model  # noqa: PLC0415
-
         if device.mig_parent or device.resource != names.GPU:
             return False
         return not self.models or any(matches_model(each, device.model) for each in self.models)

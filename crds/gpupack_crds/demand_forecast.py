@@ -2,7 +2,7 @@
 """The demand forecast for policies that look ahead.
 
 The scheduler writes it into the status of GPUCohort `cluster`; the code that places by it, and
-what-if answers, read it there. Its fields are those of gpupack_core.demand_forecast_document.
+what-if answers, read it there. Its fields are those of gpupack_placement.demand_forecast_document.
 """
 
 from typing import Annotated, Any, Final

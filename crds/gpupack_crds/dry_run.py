@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 
 from gpupack_crds import names
-from gpupack_kube import objects
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Json
-from gpupack_kube.resources import Resource
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Json
+from gpupack_kubeclient.resources import Resource
 
 PREFIX: Final = "what-if-"
 """Prefix from which the API server generates the name."""

@@ -10,9 +10,9 @@ from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_crds.quota import CohortStatus, QuotaStatus
-from gpupack_kube import objects
-from gpupack_kube.node_owner import node_uid
-from gpupack_kube.resources import Resource
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.node_owner import node_uid
+from gpupack_kubeclient.resources import Resource
 
 
 class GpuJob(objects.Object, frozen=True):

@@ -14,11 +14,11 @@ from gpupack_crds import names
 from gpupack_crds.errors import LifecycleRefused
 from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.kinds import GPUJOBS, GpuJob, owner_reference
-from gpupack_kube import conflicts, objects
-from gpupack_kube.client import Api
-from gpupack_kube.errors import AlreadyExists, KubeError, NotFound
-from gpupack_kube.objects import ConfigMap, Json
-from gpupack_kube.resources import CONFIG_MAPS, Resource
+from gpupack_kubeclient import conflicts, objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import AlreadyExists, KubeError, NotFound
+from gpupack_kubeclient.objects import ConfigMap, Json
+from gpupack_kubeclient.resources import CONFIG_MAPS, Resource
 
 MAX_RERUNS: Final = 100
 """Number of names that are tried for a rerun."""

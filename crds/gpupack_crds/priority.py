@@ -8,7 +8,7 @@ a gang.
 
 import dataclasses
 
-from gpupack_kube.objects import PriorityClass
+from gpupack_kubeclient.objects import PriorityClass
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ import decimal
 
 from kubernetes.utils.quantity import parse_quantity
 
-from gpupack_core.units import MiB, MilliCpu
 from gpupack_crds.devices import BYTES_PER_MIB
 from gpupack_crds.errors import QuantityInvalid
+from gpupack_devices.units import MiB, MilliCpu
 
 _MILLI = 1000
 _MOST = 2**63

@@ -14,6 +14,7 @@ import msgspec
 from gpupack_crds.errors import VendorsInvalid
 from gpupack_crds.names import EXTENDED_RESOURCE, GROUP
 from gpupack_crds.wire import wire_name
+from gpupack_devices.models import matches_model
 
 Library = Literal["", "nvml", "amdsmi"]
 
@@ -68,9 +69,6 @@ class Vendor(
 
     def model_of_label(self, value: str) -> VendorModel | None:
         """Return the model that a label's value means, or whose name it contains."""
-        # gpupack_core imports numpy, which an agent with only NVIDIA GPUs does not need.
-        from gpupack_core import matches_model  # noqa: PLC0415
-
         said = (each for each in self.models if value.casefold() in map(str.casefold, each.labels))
         named = (each for each in self.models if matches_model(each.name, value))
         return next(said, None) or next(named, None)

@@ -11,7 +11,7 @@ from typing import Final
 
 from gpupack_crds import names, quantity
 from gpupack_crds.kinds import GpuNode
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 KEY: Final = "resources"
 """Key of the ConfigMap's data: names, separated by spaces."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from gpupack_crds import names
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 
 class VolumeMount(objects.View, frozen=True):

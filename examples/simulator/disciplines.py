@@ -4,7 +4,7 @@
 
 from random import Random
 
-from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName, Request
+from gpupack_placement import Device, DeviceUuid, MiB, Node, NodeName, Request
 from gpupack_simulator import DISCIPLINES, End, Job, JobId, Settings, Simulator
 
 

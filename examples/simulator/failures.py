@@ -2,7 +2,7 @@
 """A GPU fails under a gang: all its workers start again, and what they did is lost."""
 # ruff: noqa: INP001, T201  # a script that prints
 
-from gpupack_core import WHOLE_GPU, Device, DeviceUuid, MiB, Node, NodeName, Request
+from gpupack_placement import WHOLE_GPU, Device, DeviceUuid, MiB, Node, NodeName, Request
 from gpupack_simulator import Breakdown, Component, Job, JobId, Settings, Simulator
 
 

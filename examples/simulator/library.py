@@ -2,7 +2,7 @@
 """Two jobs on one node, step by step: the simulator as a library."""
 # ruff: noqa: INP001, T201  # a script that prints
 
-from gpupack_core import Device, DeviceUuid, MiB, MilliCpu, Node, NodeName, Request
+from gpupack_placement import Device, DeviceUuid, MiB, MilliCpu, Node, NodeName, Request
 from gpupack_simulator import Job, JobId, Settings, Simulator
 
 GIB = 1024

@@ -4,9 +4,9 @@
 
 from random import Random
 
-from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName, Request
-from gpupack_core.queueing import Admit, Decisions, Preempt, PreemptionReason, RunningJob, Victim
-from gpupack_core.queueing import Job as Waiting
+from gpupack_placement import Device, DeviceUuid, MiB, Node, NodeName, Request
+from gpupack_queue import Admit, Decisions, Preempt, PreemptionReason, RunningJob, Victim
+from gpupack_queue import Job as Waiting
 from gpupack_simulator import Job, JobId, Settings, Simulator, Situation
 
 

@@ -6,8 +6,8 @@
     operator ─ all workers or none ────► plan_api ────────────────────────────┼─► scheduling
     API server ─ watches ─► reflectors ───────────────────────────────────────┘
 
-gpupack_scheduling makes the decisions: ledger, requests, queue, plans. This package serves them,
-with gpupack_serving, and acts on them.
+gpupack_scheduler makes the decisions: ledger, requests, queue, plans. This package serves them,
+with gpupack_httpserver, and acts on them.
 
 * `filtering`, `ranking`: the result of a call of kube-scheduler, as functions of the ledger.
 * `binding`: the only write of placements to the API, and its outcome; `unconfirmed_writes` asks

@@ -9,9 +9,9 @@ import sys
 
 from gpupack_extender import app
 from gpupack_extender.settings import Settings
-from gpupack_kube.client import Api
-from gpupack_kube.environment import SettingsInvalid
-from gpupack_serving.process import run_until_signal
+from gpupack_httpserver.process import run_until_signal
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.environment import SettingsInvalid
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from prometheus_client.registry import Collector
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_extender.binding import Binder
 from gpupack_extender.filtering import Filter
@@ -45,18 +45,18 @@ from gpupack_extender.unconfirmed_writes import (
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.verbs import Verbs
 from gpupack_extender.withheld_resources import WithheldResources
-from gpupack_kube.client import Api
-from gpupack_kube.events import EventWriter, Reporter
-from gpupack_kube.metrics import KubeRequests, UnreadableObjects
-from gpupack_kube.reflector import Reflector
-from gpupack_scheduling.planning import Plan
-from gpupack_scheduling.queueing.conditions import FAILED, IDLE, STRANDED, Kind, Note
-from gpupack_scheduling.queueing.turns import Turns
-from gpupack_serving.access import Access
-from gpupack_serving.certificate import CertificateMetrics, ServedCertificate
-from gpupack_serving.handshakes import Handshakes
-from gpupack_serving.process import essential, serve
-from gpupack_serving.server import Server
+from gpupack_httpserver.access import Access
+from gpupack_httpserver.certificate import CertificateMetrics, ServedCertificate
+from gpupack_httpserver.handshakes import Handshakes
+from gpupack_httpserver.process import essential, serve
+from gpupack_httpserver.server import Server
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.events import EventWriter, Reporter
+from gpupack_kubeclient.metrics import KubeRequests, UnreadableObjects
+from gpupack_kubeclient.reflector import Reflector
+from gpupack_scheduler.planning import Plan
+from gpupack_scheduler.queueing.conditions import FAILED, IDLE, STRANDED, Kind, Note
+from gpupack_scheduler.queueing.turns import Turns
 
 CONTROLLER: Final = f"{names.GROUP}/scheduler"
 

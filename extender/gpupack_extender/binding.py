@@ -27,14 +27,14 @@ from gpupack_crds.gang_memory import gang_name
 from gpupack_extender.gathering import GangBarrier
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.wire import BindingArgs
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api
-from gpupack_kube.resources import PODS
-from gpupack_scheduling.errors import BindRefused
-from gpupack_scheduling.ledger import claims
-from gpupack_scheduling.ledger.claims import PodClaim, State
-from gpupack_scheduling.ledger.ledger import Ledger, Outcome
-from gpupack_scheduling.requests import pod_request
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import PODS
+from gpupack_scheduler.errors import BindRefused
+from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.ledger.claims import PodClaim, State
+from gpupack_scheduler.ledger.ledger import Ledger, Outcome
+from gpupack_scheduler.requests import pod_request
 
 log = logging.getLogger(__name__)
 

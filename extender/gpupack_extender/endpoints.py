@@ -20,10 +20,10 @@ from gpupack_extender.unique_keys import (
     require_unique_keys,
     size_without_names,
 )
-from gpupack_kube.errors import KubeError
-from gpupack_scheduling.errors import NotReady, RequestInvalid
-from gpupack_serving import connections
-from gpupack_serving.errors import Denied
+from gpupack_httpserver import connections
+from gpupack_httpserver.errors import Denied
+from gpupack_kubeclient.errors import KubeError
+from gpupack_scheduler.errors import NotReady, RequestInvalid
 
 JSON: Final = "application/json"
 

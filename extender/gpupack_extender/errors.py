@@ -6,13 +6,13 @@ ExtenderError
     ├── CallTooLarge     413
     └── MediaTypeInvalid 415
 
-Requests that cannot be read, served or decided are errors of gpupack_scheduling, and denied access
-is one of gpupack_serving.
+Requests that cannot be read, served or decided are errors of gpupack_scheduler, and denied access
+is one of gpupack_httpserver.
 """
 
 import http
 
-from gpupack_scheduling.errors import BindRefused
+from gpupack_scheduler.errors import BindRefused
 
 
 class ExtenderError(Exception):

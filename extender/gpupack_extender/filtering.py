@@ -17,19 +17,19 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-import gpupack_core as core
-from gpupack_core.queueing import Wait
+import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
-from gpupack_scheduling.decisions import Decisions, Mode
-from gpupack_scheduling.ledger.claims import PodClaim, State, WorkerClaim
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.workers import WorkerKey
-from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.requests.mismatch import mismatch
-from gpupack_scheduling.requests.pod_request import PodRequest
+from gpupack_queue import Wait
+from gpupack_scheduler.decisions import Decisions, Mode
+from gpupack_scheduler.ledger.claims import PodClaim, State, WorkerClaim
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.workers import WorkerKey
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.requests.mismatch import mismatch
+from gpupack_scheduler.requests.pod_request import PodRequest
 
 RESERVED = "its GPUs are reserved for a job for which others are being stopped"
 

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupack_extender.errors import GangIncomplete
-from gpupack_scheduling.ledger.claims import PodClaim, State
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduler.ledger.claims import PodClaim, State
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
 
 LOOK_SECONDS: Final = 0.5
 """How often a waiting worker checks that its place, its pod and its caller still exist."""

@@ -12,10 +12,10 @@ from gpupack_crds.condition import Condition, ConditionStatus
 from gpupack_crds.gpunode import INVENTORY_REJECTED
 from gpupack_crds.kinds import GPUNODES, GpuNode
 from gpupack_extender.looking import look_forever
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_scheduling.errors import InventoryInvalid
-from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler.errors import InventoryInvalid
+from gpupack_scheduler.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

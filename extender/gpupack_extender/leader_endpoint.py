@@ -19,9 +19,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api
-from gpupack_kube.resources import Resource
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import Resource
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-import gpupack_core as core
-from gpupack_core.arrays import ABSENT, takes_work
-from gpupack_core.free_blocks import fragmented_fraction
+import gpupack_placement as core
 from gpupack_extender.readiness import Readiness, Watch
-from gpupack_scheduling.ledger.claims import State
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.consolidating import ConsolidationActions
+from gpupack_placement.arrays import ABSENT, takes_work
+from gpupack_placement.free_blocks import fragmented_fraction
+from gpupack_scheduler.ledger.claims import State
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.queueing.consolidating import ConsolidationActions
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 

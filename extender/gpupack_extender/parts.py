@@ -15,21 +15,21 @@ from gpupack_extender.queueing.gates import Gates
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.settings import LeaderElection, Settings
 from gpupack_extender.takeover import Takeover
-from gpupack_kube.client import Api
-from gpupack_kube.clock import steady
-from gpupack_kube.objects import Lease
-from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import LEASES, NODES
-from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.placed_job import PLACED_JOBS
-from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.outlooks import Published
-from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.notifiers import Notifiers
-from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.turns import Turns
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.clock import steady
+from gpupack_kubeclient.objects import Lease
+from gpupack_kubeclient.reflector import Reflector
+from gpupack_kubeclient.resources import LEASES, NODES
+from gpupack_scheduler.decisions import Decisions
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.placed_job import PLACED_JOBS
+from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduler.outlooks import Published
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.turns import Turns
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

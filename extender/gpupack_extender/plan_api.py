@@ -18,17 +18,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest
 from gpupack_extender import endpoints
 from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.readiness import Readiness
-from gpupack_scheduling.planning import Plan
-from gpupack_scheduling.queueing.turns import Turns
-from gpupack_serving.access import Access, Caller
-from gpupack_serving.user import User
+from gpupack_httpserver.access import Access, Caller
+from gpupack_httpserver.user import User
+from gpupack_scheduler.planning import Plan
+from gpupack_scheduler.queueing.turns import Turns
 
 SNAPSHOT_PATH: Final = "/snapshot"
 OUTLOOK_PATH: Final = "/outlook"

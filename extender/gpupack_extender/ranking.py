@@ -9,12 +9,12 @@ different nodes equal.
 import dataclasses
 from collections.abc import Sequence
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_extender.wire import HostPriority
-from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.requests.pod_request import PodRequest
+from gpupack_scheduler.decisions import Decisions
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.requests.pod_request import PodRequest
 
 BEST = 10
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.takeover import Takeover
-from gpupack_scheduling.errors import NotReady
+from gpupack_scheduler.errors import NotReady
 
 
 class Watch(Protocol):

@@ -8,16 +8,16 @@ filter's result is checked again here. Nothing awaits between the check and the 
 import dataclasses
 from collections.abc import Callable
 
-import gpupack_core as core
-from gpupack_core.queueing import Wait
-from gpupack_scheduling.decisions import Decisions
-from gpupack_scheduling.errors import BindRefused, RequestMismatch
-from gpupack_scheduling.ledger.claims import Allocation, PodClaim, State
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.workers import WorkerKey
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.requests.mismatch import mismatch
-from gpupack_scheduling.requests.pod_request import PodRequest
+import gpupack_placement as core
+from gpupack_queue import Wait
+from gpupack_scheduler.decisions import Decisions
+from gpupack_scheduler.errors import BindRefused, RequestMismatch
+from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.workers import WorkerKey
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.requests.mismatch import mismatch
+from gpupack_scheduler.requests.pod_request import PodRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@
 from starlette.applications import Starlette
 
 from gpupack_extender.settings import Serving
-from gpupack_serving.certificate import ServedCertificate
-from gpupack_serving.handshakes import Handshakes
-from gpupack_serving.peer_limits import ConnectionLimits
-from gpupack_serving.server import Server, configured
+from gpupack_httpserver.certificate import ServedCertificate
+from gpupack_httpserver.handshakes import Handshakes
+from gpupack_httpserver.peer_limits import ConnectionLimits
+from gpupack_httpserver.server import Server, configured
 
 VERBS_IDLE_SECONDS = 600
 """Longer than Go's client keeps an idle connection (90 s): uvicorn's 5 s would close it during a

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpupack_crds import names
-from gpupack_kube.environment import Environment
-from gpupack_scheduling.decisions import MAX_SECONDS, Decisions
-from gpupack_serving.certificate import ServerFiles
+from gpupack_httpserver.certificate import ServerFiles
+from gpupack_kubeclient.environment import Environment
+from gpupack_scheduler.decisions import MAX_SECONDS, Decisions
 
 LEAST_FRESH: Final = 75.0
 """Smallest value of fresh_seconds. A watch without a peer is requested again after 60 s: with less,

@@ -18,11 +18,11 @@ from typing import ClassVar, Generic, TypeVar
 
 from gpupack_crds.placement import by_worker
 from gpupack_extender import binding
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_scheduling.ledger.claims import PodClaim, State, WorkerClaim
-from gpupack_scheduling.ledger.ledger import Ledger, Outcome
-from gpupack_scheduling.ledger.placed_job import PLACED_JOBS, PlacedJob
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler.ledger.claims import PodClaim, State, WorkerClaim
+from gpupack_scheduler.ledger.ledger import Ledger, Outcome
+from gpupack_scheduler.ledger.placed_job import PLACED_JOBS, PlacedJob
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.wire import NodeNames
 

@@ -21,10 +21,10 @@ from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.unique_keys import SCANNED_BYTES, node_names, size_without_names
 from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
-from gpupack_kube.errors import KubeError
-from gpupack_scheduling.errors import BindRefused, NotReady
-from gpupack_scheduling.requests import pod_request
-from gpupack_scheduling.requests.pod_request import PodRequest
+from gpupack_kubeclient.errors import KubeError
+from gpupack_scheduler.errors import BindRefused, NotReady
+from gpupack_scheduler.requests import pod_request
+from gpupack_scheduler.requests.pod_request import PodRequest
 
 PREFIX = "/scheduler"
 LIMIT_BYTES = 16 << 20

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-import gpupack_core as core
-from gpupack_scheduling.requests.pod_request import CalledPod
+import gpupack_placement as core
+from gpupack_scheduler.requests.pod_request import CalledPod
 
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")

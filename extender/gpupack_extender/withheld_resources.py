@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupack_crds import withheld
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.resources import CONFIG_MAPS
-from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import CONFIG_MAPS
+from gpupack_scheduler.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,8 @@ def probe() -> None:
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
     # kopf, kubernetes and numpy take a second to import: the probe must not pay for them.
-    from gpupack_kube.environment import SettingsInvalid  # noqa: PLC0415
-    from gpupack_kube.errors import LeaseLost  # noqa: PLC0415
+    from gpupack_kubeclient.environment import SettingsInvalid  # noqa: PLC0415
+    from gpupack_kubeclient.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415
     from gpupack_operator.settings import Settings  # noqa: PLC0415
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Iterable
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob, status_body
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.events import About, EventWriter, Reporter, Said
-from gpupack_kube.objects import Json
-from gpupack_kube.resources import JOBS, PODS
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.events import About, EventWriter, Reporter, Said
+from gpupack_kubeclient.objects import Json
+from gpupack_kubeclient.resources import JOBS, PODS
 from gpupack_operator.at_once import at_once
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.children import Children

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from gpupack_crds import names
-from gpupack_kube import client, errors, listing
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Object
-from gpupack_kube.resources import JOBS, PODS, Resource
+from gpupack_kubeclient import client, errors, listing
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Object
+from gpupack_kubeclient.resources import JOBS, PODS, Resource
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, Lookup
 from gpupack_operator.errors import WatchStale
 

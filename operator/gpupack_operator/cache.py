@@ -25,8 +25,8 @@ from gpupack_crds import names
 from gpupack_crds.gpujob import MAX_WORKERS, GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
-from gpupack_kube.objects import Job, Json, Object, Pod
-from gpupack_kube.resources import Resource
+from gpupack_kubeclient.objects import Job, Json, Object, Pod
+from gpupack_kubeclient.resources import Resource
 from gpupack_operator.manifests import owner
 from gpupack_operator.plan_line import Key
 

@@ -9,10 +9,10 @@ from typing import Any
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import shares_pods
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Json
-from gpupack_kube.resources import JOBS, SECRETS, SERVICES, Resource
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Json
+from gpupack_kubeclient.resources import JOBS, SECRETS, SERVICES, Resource
 from gpupack_operator.at_once import at_once
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision.model import (

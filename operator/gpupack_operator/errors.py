@@ -9,7 +9,7 @@ OperatorError
 ├── WatchStale       a watch does not keep up with the API server
 └── HeartbeatStale   the probe: the operator does not report that it is healthy
 
-A refused plan is an answer, not an error. gpupack_kube defines the API server's errors.
+A refused plan is an answer, not an error. gpupack_kubeclient defines the API server's errors.
 """
 
 

@@ -3,7 +3,7 @@
 
 from gpupack_crds import names
 from gpupack_crds.plan import TurnsResponse
-from gpupack_kube.objects import Job, Pod
+from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
 from gpupack_operator.nodes_bounds import NodesBounds
 from gpupack_operator.plan_line import Key, PlanLine

@@ -7,7 +7,7 @@ from typing import Self
 
 import aiohttp
 
-from gpupack_kube.ca_file import CaFile
+from gpupack_kubeclient.ca_file import CaFile
 from gpupack_operator.settings import PlanSettings
 
 

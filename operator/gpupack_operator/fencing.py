@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from gpupack_crds import names
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.resources import LEASES
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import LEASES
 
 KUBELET_LEASES = "kube-node-lease"
 """Namespace of the kubelets' Leases, which have their nodes' names."""

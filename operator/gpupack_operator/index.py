@@ -4,7 +4,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from gpupack_kube.objects import Object
+from gpupack_kubeclient.objects import Object
 from gpupack_operator.cache import version
 
 T = TypeVar("T", bound=Object)

@@ -22,9 +22,9 @@ import aiohttp
 import kopf
 import msgspec
 
-from gpupack_kube import lines, transport
-from gpupack_kube.kubeconfig.presented import Presented
-from gpupack_kube.kubeconfig.target import Target
+from gpupack_kubeclient import lines, transport
+from gpupack_kubeclient.kubeconfig.presented import Presented
+from gpupack_kubeclient.kubeconfig.target import Target
 from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES
 
 log = logging.getLogger(__name__)

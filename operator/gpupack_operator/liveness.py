@@ -15,7 +15,7 @@ import pathlib
 import time
 from collections.abc import Mapping
 
-from gpupack_kube.environment import Environment
+from gpupack_kubeclient.environment import Environment
 from gpupack_operator.errors import HeartbeatStale
 
 log = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from typing import Final
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube import errors, lines
-from gpupack_kube.client import Api
-from gpupack_kube.resources import CONFIG_MAPS, PODS
+from gpupack_kubeclient import errors, lines
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import CONFIG_MAPS, PODS
 from gpupack_operator.decision.model import LogSource, SaveLogs
 from gpupack_operator.manifests.saved_log import saved_log
 

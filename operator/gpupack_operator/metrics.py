@@ -16,13 +16,13 @@ import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpupack_core import Reason
-from gpupack_core.queueing import WaitReason
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus, Outcome
 from gpupack_crds.gpunode import Phase as QuarantinePhase
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision import times
 from gpupack_operator.decision.reasons import JobReason
+from gpupack_placement import Reason
+from gpupack_queue import WaitReason
 
 _PASS_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 _RECOVERY_BUCKETS: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)

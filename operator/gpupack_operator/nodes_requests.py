@@ -11,10 +11,10 @@ from typing import Any
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Condition, Json, ProvisioningRequest
-from gpupack_kube.resources import POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Condition, Json, ProvisioningRequest
+from gpupack_kubeclient.resources import POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision.nodes import (
     AskNodes,

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from gpupack_crds import indices, names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube import client, errors, listing
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Job, Object, Pod
-from gpupack_kube.resources import JOBS, PODS, Resource
+from gpupack_kubeclient import client, errors, listing
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Job, Object, Pod
+from gpupack_kubeclient.resources import JOBS, PODS, Resource
 from gpupack_operator.decision import attempts
 from gpupack_operator.decision.gang_jobs import GangJobs, JobWorkers, gang_jobs
 from gpupack_operator.decision.view import condition_of

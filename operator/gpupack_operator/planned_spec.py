@@ -13,8 +13,8 @@ import msgspec
 
 from gpupack_crds.gpujob_status import PlannedPod
 from gpupack_crds.wire import stored_bytes
-from gpupack_kube.client import decode
-from gpupack_kube.objects import Container, Json, Resources, View
+from gpupack_kubeclient.client import decode
+from gpupack_kubeclient.objects import Container, Json, Resources, View
 
 MAX_STORED_BYTES: Final = 16 << 10
 """Limit in a status: 512 conditions about nodes, of usual length, and 64 containers."""

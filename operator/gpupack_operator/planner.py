@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
-from gpupack_kube import errors
-from gpupack_kube.clock import ServerClock
-from gpupack_kube.objects import Json
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.clock import ServerClock
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision import attempts, times
 from gpupack_operator.decision.gang_jobs import shared_pods

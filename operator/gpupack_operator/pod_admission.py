@@ -39,16 +39,16 @@ import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Json, Object
-from gpupack_kube.resources import PODS, Resource
+from gpupack_httpserver.peer_limits import TokenBuckets
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Json, Object
+from gpupack_kubeclient.resources import PODS, Resource
 from gpupack_operator import planned_spec
 from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.plan_line import FIRST_LOOK_SECONDS
 from gpupack_operator.remembered import Remembered
-from gpupack_serving.peer_limits import TokenBuckets
 
 ALLOWED_SECONDS = FIRST_LOOK_SECONDS
 """Validity of a yes. A thousand equal jobs that begin to wait cost one dry run."""

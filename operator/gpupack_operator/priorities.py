@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.priority import PriorityProblem, priority_of
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.resources import PRIORITY_CLASSES
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import PRIORITY_CLASSES
 from gpupack_operator.decision.model import NotPlanned
 from gpupack_operator.decision.reasons import JobReason
 

@@ -16,10 +16,10 @@ import msgspec
 
 from gpupack_crds.gpunode import Quarantine
 from gpupack_crds.kinds import GPUNODES, GpuNode
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.events import About, EventWriter, Reporter, Said
-from gpupack_kube.objects import ObjectMeta
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.events import About, EventWriter, Reporter, Said
+from gpupack_kubeclient.objects import ObjectMeta
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.quarantine import Rules, decided, needs_look
 from gpupack_operator.metrics import Metrics

@@ -8,9 +8,9 @@ import logging
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Json
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
 from gpupack_operator.creation_backoff import CreationBackoff

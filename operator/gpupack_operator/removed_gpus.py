@@ -14,8 +14,8 @@ from typing import Final
 
 from gpupack_crds.gpunode import Quarantine
 from gpupack_crds.kinds import GpuNode
-from gpupack_kube import objects
-from gpupack_kube.node_owner import went_with_node
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.node_owner import went_with_node
 
 MAX_REMOVED: Final = 2048
 """Limit of remembered GPUs; an autoscaler's nodes do not come back."""

@@ -19,11 +19,12 @@ import kopf
 from prometheus_client.registry import Collector
 
 from gpupack_crds.kinds import GPUNODES
-from gpupack_kube.both import Both
-from gpupack_kube.client import Api
-from gpupack_kube.leader import Election
-from gpupack_kube.metrics import UnreadableObjects, Watch
-from gpupack_kube.reflector import Reflector
+from gpupack_httpserver import metrics
+from gpupack_kubeclient.both import Both
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.leader import Election
+from gpupack_kubeclient.metrics import UnreadableObjects, Watch
+from gpupack_kubeclient.reflector import Reflector
 from gpupack_operator import handlers, liveness, watches
 from gpupack_operator.actions import Actor
 from gpupack_operator.audit import Audit
@@ -48,7 +49,6 @@ from gpupack_operator.turns import TurnListener
 from gpupack_operator.unowned_gpunodes import UnownedGpuNodes
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
-from gpupack_serving import metrics
 
 GPUNODES_SECONDS: Final = 10.0
 """How long work waits for the first list of GPUNodes."""

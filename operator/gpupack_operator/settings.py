@@ -10,7 +10,8 @@ import msgspec
 from gpupack_crds import names
 from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_crds.vendors import Vendors, parse_vendors
-from gpupack_kube.environment import PULL_POLICIES, Environment
+from gpupack_httpserver.settings import MetricsSettings
+from gpupack_kubeclient.environment import PULL_POLICIES, Environment
 from gpupack_operator.decision.model import Limits
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.liveness import heartbeat_path
@@ -18,7 +19,6 @@ from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.manifests.pulling import Pulling
 from gpupack_operator.nodes_bounds import Bounds
-from gpupack_serving.settings import MetricsSettings
 
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret

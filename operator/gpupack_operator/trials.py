@@ -12,8 +12,8 @@ from typing import Final
 from gpupack_crds import names
 from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.kinds import GPUJOBS, GpuJob, GpuNode
-from gpupack_kube import errors
-from gpupack_kube.client import Api
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.acceptance import Trial
 from gpupack_operator.manifests import acceptance as manifests

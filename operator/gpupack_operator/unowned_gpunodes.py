@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupack_crds.kinds import GPUNODES, GpuNode
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_kube.node_owner import node_reference
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.node_owner import node_reference
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS
-from gpupack_kube.client import Api
-from gpupack_kube.objects import Object
-from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import JOBS, PODS
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.objects import Object
+from gpupack_kubeclient.reflector import Reflector
+from gpupack_kubeclient.resources import JOBS, PODS
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.index import Index

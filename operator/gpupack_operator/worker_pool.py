@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from gpupack_kube import errors
+from gpupack_kubeclient import errors
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.plan_line import Key
 from gpupack_operator.reconcile import MAX_RETRY_SECONDS

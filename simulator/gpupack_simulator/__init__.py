@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of traces through the policies of gpupack_core: what fits, what waits, what is wasted.
+"""Replay of traces through the scheduling policies: what fits, what waits, what is wasted.
 
 nodes, jobs, policy, Settings ─► Simulator ─► run() ─► Run: the record of every job, and samples
                      └─ in between: advance(), submit(), cancel(), state(), cluster

@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from gpupack_core import POLICIES, CoreError
-from gpupack_core.accounting import Group
+from gpupack_cost import Group
+from gpupack_placement import POLICIES, DecisionError
 from gpupack_simulator import commands
 from gpupack_simulator.commands import Output, Play, Replay
 from gpupack_simulator.disciplines import DISCIPLINES
@@ -49,7 +49,7 @@ class ErrorMessages(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except (SimulatorError, CoreError) as error:
+        except (SimulatorError, DecisionError) as error:
             raise click.ClickException(str(error)) from error
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, isfinite
 from typing import Any, Final
 
-from gpupack_core import DeviceUuid, Node, NodeName
+from gpupack_placement import DeviceUuid, Node, NodeName
 from gpupack_simulator.engine.maintenance import Drain, Maintenance
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.experiments import Scripted

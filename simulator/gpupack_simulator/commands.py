@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
-from gpupack_core import Node, policy_named
-from gpupack_core.accounting import Group
+from gpupack_cost import Group
+from gpupack_placement import Node, policy_named
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.experiments import (
     Departing,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from gpupack_core.queueing import NO_PREEMPTION, OrderPolicy, Rules
+from gpupack_queue import NO_PREEMPTION, OrderPolicy, Rules
 from gpupack_simulator.errors import InvalidParameter
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from random import Random
 from typing import Any, Final, Protocol
 
-from gpupack_core import WHOLE_GPU, Node, RequestMix, policy_named
+from gpupack_placement import WHOLE_GPU, Node, RequestMix, policy_named
 from gpupack_simulator.compiled.inputs import is_supported
 from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator

@@ -12,7 +12,7 @@ from math import inf
 from random import Random
 from typing import Final
 
-from gpupack_core import Node
+from gpupack_placement import Node
 from gpupack_simulator.engine.events import Component
 from gpupack_simulator.errors import InvalidParameter
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from math import inf, isfinite
 from typing import Final
 
-from gpupack_core import WHOLE_GPU, Gang, Holder, MilliGpu, Request, Spread
-from gpupack_core.queueing import JobId, holder_name
+from gpupack_placement import WHOLE_GPU, Gang, Holder, MilliGpu, Request, Spread
+from gpupack_queue import JobId, holder_name
 from gpupack_simulator.errors import InvalidJob
 
 __all__ = ["ANYWHERE", "Job", "JobId", "Size", "holder_name", "job_of", "size_of"]

@@ -19,7 +19,7 @@ from math import inf
 from random import Random
 from typing import Final
 
-from gpupack_core import Cluster, Node, Request, explain
+from gpupack_placement import Cluster, Node, Request, explain
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.openb import Pod
 

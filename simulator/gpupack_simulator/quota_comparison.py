@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpupack_core import Cluster
+from gpupack_placement import Cluster
 from gpupack_simulator.experiments import Scripted
 from gpupack_simulator.inputs.quotafile import QuotaFile
 from gpupack_simulator.inputs.scenario import Scenario

@@ -3,10 +3,10 @@
 
 from collections.abc import Collection, Iterator
 
-from gpupack_core import Cluster
-from gpupack_core.queueing import ANY, ROOT, CohortName, Quotas
-from gpupack_core.queueing.charge import ModelKeys
-from gpupack_core.units import WHOLE_GPU
+from gpupack_devices.units import WHOLE_GPU
+from gpupack_placement import Cluster
+from gpupack_queue import ANY, ROOT, CohortName, Quotas
+from gpupack_queue.charge import ModelKeys
 
 _SHOWN = 5
 """Maximum number of names in one sentence; the rest are counted."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gpupack_core import Cluster, DeviceUuid, Node, NodeName, Placement
+from gpupack_placement import Cluster, DeviceUuid, Node, NodeName, Placement
 from gpupack_simulator.job import Job, JobId
 
 

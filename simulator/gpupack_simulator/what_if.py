@@ -4,7 +4,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpupack_core import policy_named
+from gpupack_placement import policy_named
 from gpupack_simulator import cluster_comparison
 from gpupack_simulator.cluster_comparison import ClusterComparison, add_gpus, drain_node
 from gpupack_simulator.commands import Output, prepare_output, report_write_errors, show_tables

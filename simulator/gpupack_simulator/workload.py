@@ -21,7 +21,7 @@ from math import inf
 from random import Random
 from typing import Final
 
-from gpupack_core import Request
+from gpupack_placement import Request
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.openb import Pod
 from gpupack_simulator.job import Job, JobId

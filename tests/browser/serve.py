@@ -24,8 +24,8 @@ from ports import free_port  # noqa: E402
 from self_signed import self_signed  # noqa: E402
 from world import World, large, plain, small  # noqa: E402
 
-from gpupack_api import app  # noqa: E402
-from gpupack_api.settings import Settings  # noqa: E402
+from gpupack_apiserver import app  # noqa: E402
+from gpupack_apiserver.settings import Settings  # noqa: E402
 
 CHURNED = "churned"
 
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--world", choices=["small", "large"], default="small")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=20_000)
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "dashboard/dist")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "apiserver/dashboard/dist")
     asyncio.run(serve(parser.parse_args()))
 
 

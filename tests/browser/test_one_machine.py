@@ -8,7 +8,7 @@ import pytest
 from host_server import PREFIX, HostServer
 from playwright.sync_api import expect
 
-PAGE = pathlib.Path(__file__).parents[2] / "dashboard/dist"
+PAGE = pathlib.Path(__file__).parents[2] / "apiserver/dashboard/dist"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from views import SHOWN
 from world import HOSTILE, STRANGER, TENANT
 
-AXE = pathlib.Path(__file__).parents[2] / "dashboard/node_modules/axe-core/axe.min.js"
+AXE = pathlib.Path(__file__).parents[2] / "apiserver/dashboard/node_modules/axe-core/axe.min.js"
 SERIOUS = {"serious", "critical"}
 
 

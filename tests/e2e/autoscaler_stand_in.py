@@ -22,10 +22,10 @@ from truth_fleet import A100, Shape, gpu_node, node_status
 
 from gpupack_crds.kinds import GPUNODES
 from gpupack_devcluster import kwok
-from gpupack_kube.client import Api
-from gpupack_kube.errors import AlreadyExists, KubeError, NotFound
-from gpupack_kube.objects import Object
-from gpupack_kube.resources import NODES, PODS, Resource
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import AlreadyExists, KubeError, NotFound
+from gpupack_kubeclient.objects import Object
+from gpupack_kubeclient.resources import NODES, PODS, Resource
 
 Json = dict[str, Any]
 

@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 from harness import Kube, StillWaiting
 
 from gpupack_crds.kinds import GPUJOBS, GPUNODES, GpuJob, GpuNode
-from gpupack_kube import objects
-from gpupack_kube.client import Api
-from gpupack_kube.reflector import Reflector
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.reflector import Reflector
+from gpupack_kubeclient.resources import PODS
 
 STOP_LOOK_SECONDS = 0.1
 

@@ -14,7 +14,7 @@ import yaml
 from harness import ROOT, STATE, wait_for
 from manifests import JUDGE_IMAGE
 
-import gpupack_core as core
+import gpupack_placement as core
 
 SCRIPTS = pathlib.Path(sys.executable).parent
 IMAGE = ("--image", JUDGE_IMAGE)

@@ -16,7 +16,7 @@ from rest_clients import client, viewer
 PRICE = 2.5
 """Of the dev cluster's H100, in values-devcluster.yaml."""
 SHARE = Share(percent=30, memory_mib=8192)
-ACCOUNTANT = "gpupack_api.accounts"
+ACCOUNTANT = "gpupack_apiserver.accounts"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 who runs where, who waits why and who was stopped with which right.
 
 The tests are named after the reports, as those of the queue alone are
-(tests/unit/core/queueing/test_peer_cases.py). A node of the dev cluster is one NVLink clique of
+(tests/unit/queue/test_peer_cases.py). A node of the dev cluster is one NVLink clique of
 eight GPUs.
 """
 

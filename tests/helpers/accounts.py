@@ -9,18 +9,18 @@ import datetime as dt
 import msgspec
 from extender_builders import OBSERVED, gpu_node, node, pod, whole
 
-from gpupack_api.accounts.accountant import Accountant
-from gpupack_api.accounts.book import Book
-from gpupack_api.accounts.inventory import Inventory
-from gpupack_api.accounts.meter import Meter
-from gpupack_api.accounts.readings import NoReadings
-from gpupack_api.accounts.store import Store
-from gpupack_api.accounts.stores import GpuJobStore, GpuStore, NodeStore, PodStore
-from gpupack_api.shown_job import ShownJob
-from gpupack_core.accounting import Group, Prices, statement
+from gpupack_apiserver.accounts.accountant import Accountant
+from gpupack_apiserver.accounts.book import Book
+from gpupack_apiserver.accounts.inventory import Inventory
+from gpupack_apiserver.accounts.meter import Meter
+from gpupack_apiserver.accounts.readings import NoReadings
+from gpupack_apiserver.accounts.store import Store
+from gpupack_apiserver.accounts.stores import GpuJobStore, GpuStore, NodeStore, PodStore
+from gpupack_apiserver.shown_job import ShownJob
+from gpupack_cost import Group, Prices, statement
 from gpupack_crds.placement import WorkerPlacement, by_node
-from gpupack_kube import objects
-from gpupack_scheduling.ledger.ledger import Ledger
+from gpupack_kubeclient import objects
+from gpupack_scheduler.ledger.ledger import Ledger
 
 DAY = 1_790_000_000 // 86_400 * 86_400
 """A midnight (UTC)."""

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 from self_signed import self_signed
 
-from gpupack_api.readings import gauge as gauges
-from gpupack_api.readings.gauge import Gauge
-from gpupack_api.settings import ReadingSettings
+from gpupack_apiserver.readings import gauge as gauges
+from gpupack_apiserver.readings.gauge import Gauge
+from gpupack_apiserver.settings import ReadingSettings
 
 LINE = 'DCGM_FI_DEV_{}{{gpu="0",UUID="{}",modelName="H100"}} {}\n'
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dashboard's queries as Grafana sends them, with all namespaces chosen."""
 
-import dashboard
 import panels
+
+import dashboard
 
 OF_A_DRIVER = (
     "DCGM_",

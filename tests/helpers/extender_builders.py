@@ -15,21 +15,21 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.unknown_jobs import UnknownJobs
-from gpupack_kube import objects
-from gpupack_scheduling.decisions import Decisions, Mode
-from gpupack_scheduling.errors import NotReady
-from gpupack_scheduling.ledger import claims
-from gpupack_scheduling.ledger.ledger import Ledger, Outcome
-from gpupack_scheduling.ledger.placed_job import PlacedJob
-from gpupack_scheduling.ledger.watched_pod import WatchedPod
-from gpupack_scheduling.ledger.workers import AttemptKey
-from gpupack_scheduling.planning import Plan
-from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.notifiers import Notifiers
-from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.turns import Turns
-from gpupack_scheduling.requests import pod_request
+from gpupack_kubeclient import objects
+from gpupack_scheduler.decisions import Decisions, Mode
+from gpupack_scheduler.errors import NotReady
+from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.ledger.ledger import Ledger, Outcome
+from gpupack_scheduler.ledger.placed_job import PlacedJob
+from gpupack_scheduler.ledger.watched_pod import WatchedPod
+from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.planning import Plan
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.turns import Turns
+from gpupack_scheduler.requests import pod_request
 
 MEMORY_MIB = 81559
 OBSERVED = "nvidia.com/gpu"

@@ -11,7 +11,7 @@ import tempfile
 import yaml
 from aiohttp import web
 
-from gpupack_kube.client import Api
+from gpupack_kubeclient.client import Api
 
 VERSION = "resourceVersion"
 

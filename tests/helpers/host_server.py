@@ -36,7 +36,7 @@ class HostServer:
         """Until this path answers well."""
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gpupack_api.host"],
+                [sys.executable, "-m", "gpupack_apiserver.host"],
                 cwd=self.folder,
                 env=self.environ,
                 stderr=log,
@@ -84,7 +84,7 @@ class HostServer:
 
     def command(self, name):
         return subprocess.run(
-            [sys.executable, "-m", "gpupack_api.host", name],
+            [sys.executable, "-m", "gpupack_apiserver.host", name],
             cwd=self.folder,
             env=self.environ,
             capture_output=True,

@@ -11,9 +11,9 @@ import os
 import pathlib
 import sys
 
-from gpupack_kube.client import Api
-from gpupack_kube.environment import SettingsInvalid
-from gpupack_kube.errors import KubeError
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.environment import SettingsInvalid
+from gpupack_kubeclient.errors import KubeError
 
 
 async def call(context):

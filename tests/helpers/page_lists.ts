@@ -9,10 +9,10 @@ const [base = "", token = "", asked = "{}"] = process.argv.slice(2);
 const real = globalThis.fetch;
 globalThis.fetch = (input, init) => real(new URL(String(input), base), init);
 
-const { signIn } = await import("../../dashboard/src/session.ts");
-const { costs, costsAsCsv } = await import("../../dashboard/src/costs.ts");
-const { queue } = await import("../../dashboard/src/queue.ts");
-const { pages } = await import("../../dashboard/src/live/feed.ts");
+const { signIn } = await import("../../apiserver/dashboard/src/session.ts");
+const { costs, costsAsCsv } = await import("../../apiserver/dashboard/src/costs.ts");
+const { queue } = await import("../../apiserver/dashboard/src/queue.ts");
+const { pages } = await import("../../apiserver/dashboard/src/live/feed.ts");
 const signal = new AbortController().signal;
 
 signIn(token);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/compose.yaml by podman-compose, with our images and simulated GPUs."""
+"""apiserver/compose/compose.yaml by podman-compose, with our images and simulated GPUs."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Machine:
 
     def compose(self, *arguments):
         files = ("compose.yaml", "simulated.yaml")
-        named = [part for name in files for part in ("-f", ROOT / "deploy" / name)]
+        named = [part for name in files for part in ("-f", ROOT / "apiserver/compose" / name)]
         return self._run("podman-compose", "-p", PROJECT, *named, *arguments)
 
     def podman(self, *arguments):
@@ -64,7 +64,7 @@ class Machine:
                 time.sleep(0.5)
 
     def call(self, method, path, **given):
-        token = self.compose("exec", "-T", "api", "python", "-m", "gpupack_api.host", "token")
+        token = self.compose("exec", "-T", "api", "python", "-m", "gpupack_apiserver.host", "token")
         url = f"http://127.0.0.1:{self.api}/api/v1/gpu{path}"
         headers = {"Authorization": f"Bearer {token.strip()}"}
         return httpx.request(method, url, headers=headers, timeout=20, **given)

@@ -197,7 +197,7 @@ class AlertStorm:
     @contextlib.contextmanager
     def _api_hangs(self) -> Iterator[None]:
         (pod, *_) = pods_of_part(self.system, "api")
-        with pod_paused(self.cluster, pod, "gpupack_api"):
+        with pod_paused(self.cluster, pod, "gpupack_apiserver"):
             yield
 
     @contextlib.contextmanager

@@ -14,9 +14,9 @@ import msgspec
 from queue_judge import Judge
 from storm_views import read_job, read_pod
 
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api, Event
-from gpupack_kube.resources import NODES, PODS, Resource
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api, Event
+from gpupack_kubeclient.resources import NODES, PODS, Resource
 
 GPUJOBS = Resource("/apis/gpupack.dev/v1beta1", "gpujobs", objects.Object)
 PAGE = "500"

@@ -16,9 +16,9 @@ from truth_outcomes import Assignment
 
 from gpupack_crds import names
 from gpupack_crds.devices import decode_devices
-from gpupack_kube import objects
-from gpupack_kube.client import Api, Event, decode
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api, Event, decode
+from gpupack_kubeclient.resources import PODS
 from gpupack_simulator import Job
 
 PATIENCE_SECONDS = 120.0

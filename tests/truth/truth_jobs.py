@@ -13,7 +13,7 @@ from typing import Any
 
 from truth_fleet import KWOK_LABELS, KWOK_TAINT, POOL, Shape
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_simulator import Job, JobId
 

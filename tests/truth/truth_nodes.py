@@ -12,9 +12,9 @@ from truth_simulated import snapshot_of
 from gpupack_crds.kinds import GPUNODES
 from gpupack_devcluster import kwok
 from gpupack_devcluster.driver import ClusterDriver
-from gpupack_kube.client import Api
-from gpupack_kube.errors import NotFound
-from gpupack_kube.resources import NODES
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import NotFound
+from gpupack_kubeclient.resources import NODES
 
 Json = dict[str, Any]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from truth_outcomes import Assignment, Outcomes
 
-import gpupack_core as core
-from gpupack_core import snapshot
+import gpupack_placement as core
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.kinds import GpuNode
-from gpupack_kube import objects
-from gpupack_scheduling.inventory import core_node
-from gpupack_scheduling.ledger.ledger import TIE_SEED
-from gpupack_scheduling.speeds import Speeds
+from gpupack_kubeclient import objects
+from gpupack_placement import snapshot
+from gpupack_scheduler.inventory import core_node
+from gpupack_scheduler.ledger.ledger import TIE_SEED
+from gpupack_scheduler.speeds import Speeds
 from gpupack_simulator import Job, Sampling, Settings, Simulator
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from gpupack_crds import names
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 AUTO: Final = "auto"
 PORT: Final = 9400

@@ -135,7 +135,7 @@ class Exporter:
 
 async def fetch_figures(session: aiohttp.ClientSession, url: str) -> Figures:
     """Return the figures of the exporter at a URL; raises ExporterSilent."""
-    from gpupack_serving import scraped  # noqa: PLC0415 - the parser, loaded only if needed
+    from gpupack_httpserver import scraped  # noqa: PLC0415 - the parser, loaded only if needed
 
     try:
         async with session.get(

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from gpupack_agent.inventory.facts import GpuFacts
-
-Reaches = Callable[[int, int], bool]
+from gpupack_devices.cliques import Reaches, connected_groups
 
 REFRESH_SECONDS: Final = 60.0
 
@@ -59,36 +58,6 @@ class Peers:
         except self._nvml.NVMLError:
             return False
         return bool(status == self._nvml.NVML_P2P_STATUS_OK)
-
-
-def connected_groups(indices: Sequence[int], linked: Reaches) -> dict[int, int]:
-    """Group GPUs that reach each other over NVLink, directly or through others, by union-find.
-
-    gpupack_core.cliques does the same for the client; its import here would load numpy.
-
-    Args:
-        indices: the GPUs, in ascending order.
-        linked: tells whether two of them reach each other.
-
-    Returns:
-        The lowest index of its group for each GPU with a peer; GPUs without one are left out.
-    """
-    parent = {index: index for index in indices}
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = parent[parent[index]]
-            index = parent[index]
-        return index
-
-    grouped: set[int] = set()
-    for position, low in enumerate(indices):
-        for high in indices[position + 1 :]:
-            if linked(low, high):
-                first, second = sorted((root(low), root(high)))
-                parent[second] = first
-                grouped |= {low, high}
-    return {index: root(index) for index in sorted(grouped)}
 
 
 def complete_groups(indices: Sequence[int], reaches: Reaches) -> dict[int, int]:

@@ -26,6 +26,9 @@ from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.inventory.layout import MigGpu, Place, Profile
 from gpupack_crds.gpunode import GpuDevice, Health
 from gpupack_crds.wire import Wire
+from gpupack_devices import mig
+from gpupack_devices.errors import InvalidInventory
+from gpupack_devices.units import MiB
 
 
 class SimulatedGroup(Wire, frozen=True, forbid_unknown_fields=True):
@@ -206,9 +209,6 @@ class SimulatedInventory:
             ) from error
 
     def _layout_from_file(self, whole: GpuDevice, wanted: tuple[str, ...]) -> SimulatedLayout:
-        # Core loads numpy, which an agent with real GPUs does not need.
-        from gpupack_core import InvalidInventory, MiB, mig  # noqa: PLC0415
-
         try:
             layout = mig.layout(MiB(whole.memory_mib), wanted)
         except InvalidInventory as error:
@@ -219,8 +219,6 @@ class SimulatedInventory:
 
 def _profiles(whole: GpuDevice) -> dict[str, Profile]:
     """Return the MIG profiles of a GPU of this memory size."""
-    from gpupack_core import MiB, mig  # noqa: PLC0415
-
     family = mig.family_of(MiB(whole.memory_mib))
     rules = family.profiles.items() if family else ()
     return {
@@ -231,8 +229,6 @@ def _profiles(whole: GpuDevice) -> dict[str, Profile]:
 
 def _slices(whole: GpuDevice, layout: SimulatedLayout) -> Iterator[GpuDevice]:
     """Iterate over the slices of a GPU; they have no shares and no NVLink."""
-    from gpupack_core import MiB, mig  # noqa: PLC0415
-
     family = mig.family_of(MiB(whole.memory_mib))
     for number, place in enumerate(layout.places):
         yield msgspec.structs.replace(

@@ -27,7 +27,7 @@ from gpupack_agent.mps.folder import Fault, MpsFolder
 from gpupack_agent.mps.processes import DeviceProcess
 from gpupack_agent.prestart import NodeState
 from gpupack_agent.settings import LimitSettings
-from gpupack_kube.events import Said
+from gpupack_kubeclient.events import Said
 
 log = logging.getLogger(__name__)
 

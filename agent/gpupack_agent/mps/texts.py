@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpupack_agent.holders import Record
 from gpupack_agent.mps.excess import Excess
-from gpupack_kube.events import Said
+from gpupack_kubeclient.events import Said
 
 EXCEEDED = "GpuShareExceeded"
 ENDED = "GpuShareTerminated"

@@ -12,11 +12,11 @@ from typing import Final
 
 from gpupack.cluster.places import Token, Trust, own_token
 from gpupack.errors import ServerNotFound
-from gpupack_kube.environment import SettingsInvalid
-from gpupack_kube.kubeconfig import tls
-from gpupack_kube.kubeconfig.credentials import Credentials
-from gpupack_kube.kubeconfig.presented import NoCredentials, Presented
-from gpupack_kube.kubeconfig.target import Target, target_of
+from gpupack_kubeclient.environment import SettingsInvalid
+from gpupack_kubeclient.kubeconfig import tls
+from gpupack_kubeclient.kubeconfig.credentials import Credentials
+from gpupack_kubeclient.kubeconfig.presented import NoCredentials, Presented
+from gpupack_kubeclient.kubeconfig.target import Target, target_of
 
 SET_TOKEN: Final = "set GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints"  # noqa: S105
 

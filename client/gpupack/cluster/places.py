@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gpupack.errors import ConfigInvalid
-from gpupack_kube.ca_file import CaFile
+from gpupack_kubeclient.ca_file import CaFile
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -11,7 +11,7 @@ import httpx
 
 from gpupack.cluster import release
 from gpupack.cluster.release import Release
-from gpupack_kube.kubeconfig.target import server_of_pod
+from gpupack_kubeclient.kubeconfig.target import server_of_pod
 
 SECONDS: Final = 10.0
 

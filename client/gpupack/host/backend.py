@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.allocation import Allocation
 from gpupack.backend import Patience, Workload
 from gpupack.errors import NothingHeld, Unsupported

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.host.inventory import Inventory
 from gpupack.host.record import Record, placement_of
 from gpupack.training_config import PERCENT, TrainingGPUConfig

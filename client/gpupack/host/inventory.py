@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.errors import ConfigInvalid
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack.views import SIMULATED_UUID

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.backend import Patience
 from gpupack.errors import NotEnoughGpus
 from gpupack.host.books import Books, asked_text, before, request_of

@@ -11,11 +11,11 @@ import threading
 from concurrent.futures import Future
 from typing import Any, Final
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.errors import InventoryUnavailable
 from gpupack.host.inventory import MAX_SHARES, Inventory
 from gpupack.training_config import BYTES_PER_MIB
-from gpupack_core.cliques import connected_groups
+from gpupack_devices.cliques import connected_groups
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pynvml
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.config import GpuConfig
 from gpupack.host.folder import HostFolder, default_folder
 from gpupack.host.inventory import Gpus, SimulatedGpus

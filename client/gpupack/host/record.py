@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack.host.process_id import ProcessId, boot_id, this_process
 
 SCHEMA: Final = 1

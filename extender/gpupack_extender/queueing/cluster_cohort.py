@@ -6,9 +6,9 @@ import logging
 from gpupack_crds import names
 from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GPUCOHORTS, GpuCohort
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler.queueing.quotas import QuotaStores
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from gpupack_extender.looking import look_forever
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api
-from gpupack_kube.events import About, EventWriter, Said
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing.conditions import Kind, Note, ReportedPod
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.events import About, EventWriter, Said
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduler.queueing.conditions import Kind, Note, ReportedPod
 
 log = logging.getLogger(__name__)
 

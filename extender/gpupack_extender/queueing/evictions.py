@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from gpupack_extender.looking import look_forever
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api
-from gpupack_kube.events import About, EventWriter, Said
-from gpupack_kube.resources import PODS
-from gpupack_scheduling.queueing.eviction import Eviction
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.events import About, EventWriter, Said
+from gpupack_kubeclient.resources import PODS
+from gpupack_scheduler.queueing.eviction import Eviction
 
 log = logging.getLogger(__name__)
 

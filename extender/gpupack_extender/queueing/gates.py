@@ -19,13 +19,13 @@ from typing import Final
 import msgspec
 
 from gpupack_crds.gpujob_status import Preemption
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api
-from gpupack_scheduling.ledger.claims import Allocation
-from gpupack_scheduling.ledger.gated_pod import GatedPodSpec
-from gpupack_scheduling.ledger.ledger import Ledger, Outcome
-from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing import admitted_pods, gate
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler.ledger.claims import Allocation
+from gpupack_scheduler.ledger.gated_pod import GatedPodSpec
+from gpupack_scheduler.ledger.ledger import Ledger, Outcome
+from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduler.queueing import admitted_pods, gate
 
 log = logging.getLogger(__name__)
 

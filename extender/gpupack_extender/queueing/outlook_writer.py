@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publication of the learned demand forecast, while this process decides.
 
-This process's policies use it when the watch shows it (gpupack_scheduling.outlooks). If it cannot
+This process's policies use it when the watch shows it (gpupack_scheduler.outlooks). If it cannot
 be written, decisions continue with the last known one.
 """
 
@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds.demand_forecast import DemandForecast
 from gpupack_crds.kinds import GPUCOHORTS, status_body
 from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_scheduling import outlooks
-from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler import outlooks
+from gpupack_scheduler.queueing.quotas import QuotaStores
 
 log = logging.getLogger(__name__)
 

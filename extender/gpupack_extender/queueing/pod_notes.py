@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from gpupack_extender.looking import look_forever
-from gpupack_kube import errors, objects
-from gpupack_kube.client import Api
-from gpupack_scheduling.ledger.pods import Pods
-from gpupack_scheduling.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduling.queueing.admissions import Admissions
+from gpupack_kubeclient import errors, objects
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler.ledger.pods import Pods
+from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
+from gpupack_scheduler.queueing.admissions import Admissions
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gpupack_core.queueing import PreemptionReason, Tenant
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuQuota
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.quotas import QuotaStores
+from gpupack_queue import PreemptionReason, Tenant
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.quotas import QuotaStores
 
 MAX_NAMESPACES: Final = 500
 

@@ -11,12 +11,12 @@ from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota, statu
 from gpupack_crds.quota import QuotaStatus
 from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
-from gpupack_kube import errors
-from gpupack_kube.client import Api
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.averages import AverageReport
-from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.usage import UsageReport
+from gpupack_kubeclient import errors
+from gpupack_kubeclient.client import Api
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.averages import AverageReport
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.usage import UsageReport
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ import asyncio
 import logging
 from typing import Final
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_extender.queueing.queue_metrics import QueueMetrics
 from gpupack_extender.readiness import Readiness
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.turns import Turns
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.turns import Turns
 
 log = logging.getLogger(__name__)
 

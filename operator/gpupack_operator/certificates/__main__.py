@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 
 from gpupack_crds import names
-from gpupack_kube.client import Api
-from gpupack_kube.environment import Environment, SettingsInvalid
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.environment import Environment, SettingsInvalid
 from gpupack_operator.certificates.service import keep
 from gpupack_operator.certificates.wanted import Wanted, parse_wanted
 

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from gpupack_kube import objects
-from gpupack_kube.client import Api
-from gpupack_kube.errors import Conflict, KubeError
-from gpupack_kube.resources import Resource
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import Conflict, KubeError
+from gpupack_kubeclient.resources import Resource
 from gpupack_operator.certificates.renewal import renewed
 from gpupack_operator.certificates.wanted import Wanted
 

@@ -20,7 +20,7 @@ from msgspec import structs
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus, Width
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker, nodes_of
-from gpupack_kube.objects import Job
+from gpupack_kubeclient.objects import Job
 from gpupack_operator.decision import attempts, gpus, outcome, times
 from gpupack_operator.decision.cleanup import deletion
 from gpupack_operator.decision.conditions import clipped

@@ -16,7 +16,7 @@ import datetime as dt
 from typing import Final
 
 from gpupack_crds.gpujob_status import GpuJobStatus, Outcome
-from gpupack_kube.objects import Job, Pod
+from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Action, DeleteJob, EndPod, Observation, StopJob
 from gpupack_operator.decision.reasons import JobReason

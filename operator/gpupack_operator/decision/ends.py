@@ -29,7 +29,7 @@ import dataclasses
 import datetime as dt
 from typing import Final
 
-from gpupack_kube.objects import Condition, ContainerTerminated, Pod
+from gpupack_kubeclient.objects import Condition, ContainerTerminated, Pod
 
 CLOCKS_SECONDS: Final = 1.0
 """Largest expected difference between the clocks of a node and of the API server."""

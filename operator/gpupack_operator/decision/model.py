@@ -10,7 +10,7 @@ from gpupack_crds.gpujob_status import GpuJobStatus, PlannedPod, Preemption, Pre
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.plan import GpuShortage
-from gpupack_kube.objects import Job, Pod
+from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, Provisioning, SeenRequest
 from gpupack_operator.decision.reasons import JobReason
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gpupack_crds.gpujob_status import Outcome
-from gpupack_kube.objects import ContainerWaiting, Job
+from gpupack_kubeclient.objects import ContainerWaiting, Job
 from gpupack_operator.decision import causes, image_pulls, times
 from gpupack_operator.decision.image_help import image_help
 from gpupack_operator.decision.reasons import JobReason

@@ -7,7 +7,7 @@ Results of earlier attempts are never kept. Whether the job has ended never depe
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus, WorkerResult
-from gpupack_kube import errors
+from gpupack_kubeclient import errors
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.readings import Readings
 from gpupack_operator.decision.reasons import JobReason

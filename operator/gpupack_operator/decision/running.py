@@ -8,7 +8,7 @@ import math
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
-from gpupack_kube.objects import Job
+from gpupack_kubeclient.objects import Job
 from gpupack_operator.decision import (
     attempts,
     beside,

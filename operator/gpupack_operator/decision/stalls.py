@@ -2,7 +2,7 @@
 """Condition of a GPUJob whose passes fail; no error is retried without a message."""
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_kube import errors
+from gpupack_kubeclient import errors
 from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.reasons import JobReason
 

@@ -12,7 +12,7 @@ import msgspec
 from gpupack_crds import quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob_status import PlannedPod
-from gpupack_kube.objects import Pod, PodSpec
+from gpupack_kubeclient.objects import Pod, PodSpec
 
 Requests = dict[str, str | int | float]
 

@@ -23,7 +23,7 @@ from gpupack_crds.gpujob_status import (
     WorkerResult,
 )
 from gpupack_crds.placement import by_worker
-from gpupack_kube.objects import Condition, Job, Pod
+from gpupack_kubeclient.objects import Condition, Job, Pod
 from gpupack_operator.decision import times
 from gpupack_operator.decision.gang_jobs import GangJobs, JobWorkers, gang_jobs
 from gpupack_operator.decision.model import Limits, Observation

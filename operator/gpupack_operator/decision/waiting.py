@@ -16,7 +16,7 @@ from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.placement import by_worker
-from gpupack_kube.objects import Pod
+from gpupack_kubeclient.objects import Pod
 from gpupack_operator.decision import (
     attempts,
     beside,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from msgspec import structs
 
 from gpupack_crds import names
-from gpupack_kube.objects import (
+from gpupack_kubeclient.objects import (
     Condition,
     ContainerStatus,
     ContainerTerminated,

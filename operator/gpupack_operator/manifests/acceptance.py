@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuDevice
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.decision.acceptance import Trial
 
 UNHEALTHY: Final = 3

@@ -12,7 +12,7 @@ pod.
 
 from typing import Any, Final
 
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 
 MAX_TERMS: Final = 32
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 
 
 def with_changed(pod_spec: Json, named: Collection[str], change: Callable[[Json], Json]) -> Json:

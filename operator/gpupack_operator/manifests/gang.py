@@ -6,7 +6,7 @@ import dataclasses
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import nodes_of
 from gpupack_crds.worker_pods import WorkerPod, pods_of
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.decision.gang_jobs import shared_pods
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.manifests import mpi, pod

@@ -20,7 +20,7 @@ from gpupack_crds.gang_memory import gang_name, has_gang_memory
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_memory import MountingPodSpec, has_shm
 from gpupack_crds.worker_pods import WorkerPod
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests.containers import with_changed, with_default_variables
 from gpupack_operator.manifests.shared_pod import sized_for
 

@@ -15,7 +15,7 @@ from gpupack_crds import names
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import WorkerPod
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests import owner
 from gpupack_operator.manifests.affinity import pinned
 from gpupack_operator.manifests.result_bytes import injected_containers

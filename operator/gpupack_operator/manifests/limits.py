@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_kube.objects import Pod
+from gpupack_kubeclient.objects import Pod
 
 Quantities = Mapping[str, str | int | float]
 

@@ -9,7 +9,7 @@ considered, but they need the same table as a JSON schema or as code.
 
 from typing import Any
 
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 
 MERGE_KEYS = {

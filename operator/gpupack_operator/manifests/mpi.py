@@ -16,7 +16,7 @@ from typing import Any, Final
 from gpupack_crds import indices, names
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import WorkerPod
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import owner
 from gpupack_operator.manifests.containers import with_changed

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob, owner_reference
-from gpupack_kube.objects import Job, Json, Object, OwnerReference, Pod
+from gpupack_kubeclient.objects import Job, Json, Object, OwnerReference, Pod
 
 
 def metadata(

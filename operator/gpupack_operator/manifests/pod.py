@@ -11,7 +11,7 @@ from gpupack_crds import names
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits

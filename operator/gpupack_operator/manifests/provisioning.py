@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.manifests import owner
 

@@ -13,7 +13,7 @@ gpupack name gpupack's pull secrets; pods that use only images of the user are n
 import dataclasses
 from typing import Final
 
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests.merge import merged
 
 

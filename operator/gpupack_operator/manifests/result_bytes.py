@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from gpupack_crds.gpujob_status import PlannedPod
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests.containers import with_changed
 
 RESULT_BYTES: Final = "GPUPACK_RESULT_BYTES"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests import owner
 
 

@@ -3,7 +3,7 @@
 
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests import owner
 
 

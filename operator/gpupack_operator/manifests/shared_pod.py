@@ -15,7 +15,7 @@ from typing import Any, Final
 from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.worker_pods import WorkerPod
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests.result_bytes import with_result_bytes
 
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gpupack_crds.gpujob import Distributed, GpuJobSpec
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests.containers import with_changed, with_default_variables
 
 SOCKETS: Final = {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "8"}

@@ -5,7 +5,7 @@ from gpupack_crds import names
 from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
-from gpupack_kube.objects import Json
+from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests import torch_variables
 from gpupack_operator.manifests.mpi import KEY_PATH
 from gpupack_operator.manifests.torch_variables import processes

@@ -7,7 +7,7 @@ returns when the policy is due to be informed, in the middle of an instant, and 
 
 import numpy as np
 
-from gpupack_core import WHOLE_GPU
+from gpupack_placement import WHOLE_GPU
 from gpupack_simulator.compiled.ends import pop, push
 from gpupack_simulator.compiled.holdings import best_row, fits, release, take
 from gpupack_simulator.compiled.loops import compiled

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of row and GPUs for a job, and their free figures: core's decide and Cluster."""
 
-from gpupack_core import WHOLE_GPU
+from gpupack_placement import WHOLE_GPU
 from gpupack_simulator.compiled.loops import compiled
 from gpupack_simulator.compiled.scores import score, share_device
 from gpupack_simulator.compiled.tables import NO_HOLDER, Jobs, Nodes, Prices, RequestClasses

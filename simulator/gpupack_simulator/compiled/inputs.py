@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from gpupack_core import Cluster, Gang, Node, Policy, Request
-from gpupack_core.demand_forecast import RequestMix
-from gpupack_core.fragmentation import Fragmentation, accepts
-from gpupack_core.model import Health
-from gpupack_core.policies.best_fit import BestFit
-from gpupack_core.policies.bid_price import BidPrice
-from gpupack_core.policies.fgd import Fgd
-from gpupack_core.pricing.stranding import Stranding
-from gpupack_core.request import Interconnect
+from gpupack_placement import Cluster, Gang, Node, Policy, Request
+from gpupack_placement.demand_forecast import RequestMix
+from gpupack_placement.fragmentation import Fragmentation, accepts
+from gpupack_placement.model import Health
+from gpupack_placement.policies.best_fit import BestFit
+from gpupack_placement.policies.bid_price import BidPrice
+from gpupack_placement.policies.fgd import Fgd
+from gpupack_placement.pricing.stranding import Stranding
+from gpupack_placement.request import Interconnect
 from gpupack_simulator.compiled.tables import (
     BEST_FIT,
     BID_PRICE,

@@ -7,8 +7,17 @@ from time import perf_counter
 
 import numpy as np
 
-from gpupack_core import WHOLE_GPU, Cluster, Gang, Grant, MilliGpu, Node, Placement, policy_named
-from gpupack_core.units import NO_MEMORY
+from gpupack_devices.units import NO_MEMORY
+from gpupack_placement import (
+    WHOLE_GPU,
+    Cluster,
+    Gang,
+    Grant,
+    MilliGpu,
+    Node,
+    Placement,
+    policy_named,
+)
 from gpupack_simulator.compiled.engine import advance
 from gpupack_simulator.compiled.inputs import (
     ends_of,

@@ -6,9 +6,9 @@ Formulas and constants are those of core's policies; tests compare every decisio
 
 import numpy as np
 
-from gpupack_core import WHOLE_GPU, IntArray
-from gpupack_core.fragmentation import UNIT
-from gpupack_core.policies import best_fit, bid_price
+from gpupack_placement import WHOLE_GPU, IntArray
+from gpupack_placement.fragmentation import UNIT
+from gpupack_placement.policies import best_fit, bid_price
 from gpupack_simulator.compiled.loops import compiled
 from gpupack_simulator.compiled.tables import (
     BID_PRICE,

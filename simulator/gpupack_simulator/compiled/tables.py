@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpupack_core import FloatArray, IntArray
-from gpupack_core.arrays import BoolArray
+from gpupack_placement import FloatArray, IntArray
+from gpupack_placement.arrays import BoolArray
 
 NO_HOLDER = -1
 """No job, no node, no device."""

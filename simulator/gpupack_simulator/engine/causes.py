@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from gpupack_core import BoolArray, Cluster, Request
-from gpupack_core.arrays import takes_work
-from gpupack_core.feasibility import worker_slots
-from gpupack_core.units import NO_CPU, NO_MEMORY
+from gpupack_devices.units import NO_CPU, NO_MEMORY
+from gpupack_placement import BoolArray, Cluster, Request
+from gpupack_placement.arrays import takes_work
+from gpupack_placement.feasibility import worker_slots
 from gpupack_simulator.record import Cause
 
 

@@ -4,7 +4,8 @@
 from dataclasses import replace
 from typing import Final
 
-from gpupack_core import (
+import gpupack_queue as q
+from gpupack_placement import (
     WHOLE_GPU,
     Cluster,
     Gang,
@@ -15,7 +16,6 @@ from gpupack_core import (
     Spread,
     why_not,
 )
-from gpupack_core import queueing as q
 from gpupack_simulator.disciplines import Discipline, KnownDurations, discipline_named
 from gpupack_simulator.engine.events import (
     Cancelled,

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from gpupack_core import DeviceUuid, NodeName
+from gpupack_placement import DeviceUuid, NodeName
 from gpupack_simulator.engine.maintenance import NodeChange
 from gpupack_simulator.job import Job, JobId
 from gpupack_simulator.record import Cause

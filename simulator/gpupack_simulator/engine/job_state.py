@@ -4,8 +4,8 @@
 from dataclasses import dataclass, field
 from math import inf
 
-from gpupack_core import Placement
-from gpupack_core import queueing as q
+import gpupack_queue as q
+from gpupack_placement import Placement
 from gpupack_simulator.engine.progress import Progress
 from gpupack_simulator.job import Job, JobId
 from gpupack_simulator.record import End

@@ -9,7 +9,7 @@ machine's speed. If no prices can be found, the old ones stay and a warning is l
 
 import logging
 
-from gpupack_core import CoreError, DemandForecast, DemandLearner, Policy, RequestMix
+from gpupack_placement import DecisionError, DemandForecast, DemandLearner, Policy, RequestMix
 from gpupack_simulator.job import Job
 
 log = logging.getLogger(__name__)
@@ -49,5 +49,5 @@ class Learning:
             outlook = DemandForecast(self._mix, outlook.churn)
         try:
             self.policy = self.policy.informed(outlook)
-        except CoreError as error:
+        except DecisionError as error:
             log.warning("policy %s goes on with what it knew: %s", self._base.name, error)

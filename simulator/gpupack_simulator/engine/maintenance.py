@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from gpupack_core import DeviceUuid, NodeName
-from gpupack_core.queueing import Drains
+from gpupack_placement import DeviceUuid, NodeName
+from gpupack_queue import Drains
 from gpupack_simulator.errors import InvalidParameter
 
 

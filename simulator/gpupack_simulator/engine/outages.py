@@ -8,7 +8,7 @@ down takes its devices with it: it is not ready, and its devices keep their own 
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from gpupack_core import Cluster, Device, DeviceUuid, Health, Node, NodeName
+from gpupack_placement import Cluster, Device, DeviceUuid, Health, Node, NodeName
 from gpupack_simulator.engine.events import Component
 from gpupack_simulator.engine.maintenance import Calendar
 from gpupack_simulator.record import Outage

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpupack_core import WHOLE_GPU, Cluster, CoreError, Gang, NodeName, Placement
-from gpupack_core import queueing as q
+import gpupack_queue as q
+from gpupack_placement import WHOLE_GPU, Cluster, DecisionError, Gang, NodeName, Placement
 from gpupack_simulator.errors import InvalidDecision
 from gpupack_simulator.job import JobId, holder_name
 
@@ -182,7 +182,7 @@ def _take(supposed: Cluster, job: q.Job, places: Sequence[Placement]) -> None:
         for worker, placement in enumerate(places):
             supposed.take(holder_name(job.id, worker), placement)
             _check_amounts(supposed, job, placement)
-    except CoreError as error:
+    except DecisionError as error:
         raise InvalidDecision(f"job {job.id} is admitted where it cannot run: {error}") from error
 
 

@@ -4,7 +4,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpupack_core import (
+from gpupack_cost import charge_of_grant, model_label
+from gpupack_placement import (
     WHOLE_GPU,
     Cluster,
     Device,
@@ -15,7 +16,6 @@ from gpupack_core import (
     NodeName,
     Placement,
 )
-from gpupack_core.accounting import charge_of_grant, model_label
 from gpupack_simulator.engine.job_state import JobState
 from gpupack_simulator.job import JobId
 from gpupack_simulator.record import Cause, Consolidation, End, JobRecord, Loss, Occupancy

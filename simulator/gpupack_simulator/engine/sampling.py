@@ -4,8 +4,8 @@
 from collections.abc import Iterable
 from math import inf
 
-from gpupack_core import Cluster, NodeName, RequestMix
-from gpupack_core.fragmentation import Fragmentation
+from gpupack_placement import Cluster, NodeName, RequestMix
+from gpupack_placement.fragmentation import Fragmentation
 from gpupack_simulator.engine.causes import free_by_cause
 from gpupack_simulator.engine.dispatcher import JobDispatcher
 from gpupack_simulator.engine.recorder import Recorder, allocated_of, capacity_of

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from gpupack_core import DeviceUuid, RequestMix
-from gpupack_core.queueing import Quotas
+from gpupack_placement import DeviceUuid, RequestMix
+from gpupack_queue import Quotas
 from gpupack_simulator.disciplines import Discipline
 from gpupack_simulator.engine.maintenance import Maintenance, Presence
 from gpupack_simulator.engine.own_queue import JobQueue

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import inf
 from time import perf_counter
 
-from gpupack_core import Cluster, Node, NodeName, Policy, policy_named
+from gpupack_placement import Cluster, Node, NodeName, Policy, policy_named
 from gpupack_simulator.engine.dispatcher import JobDispatcher
 from gpupack_simulator.engine.events import (
     Cancelled,

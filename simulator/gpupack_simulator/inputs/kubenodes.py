@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_core import Device, DeviceUuid, MiB, MilliCpu, Node, NodeName
+from gpupack_placement import Device, DeviceUuid, MiB, MilliCpu, Node, NodeName
 from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 

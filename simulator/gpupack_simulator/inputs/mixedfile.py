@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from gpupack_core import CoreError, Node, Request
+from gpupack_placement import DecisionError, Node, Request
 from gpupack_simulator.errors import SimulatorError
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.scenario import Reading
@@ -86,7 +86,7 @@ def _weighted(
     for path, spec in items(top.get(name), into, name, document, faults):
         try:
             found.append(WeightedRequest(_request(spec), spec.weight))
-        except CoreError as error:
+        except DecisionError as error:
             faults.add(document.line(path), path, str(error))
     return tuple(found)
 

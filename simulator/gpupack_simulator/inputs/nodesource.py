@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupack_core import Node
+from gpupack_placement import Node
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.kubenodes import read_kube_nodes
 from gpupack_simulator.inputs.nodetable import read_node_mapping, read_node_table

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct, defstruct, field
 
-from gpupack_core import Node
+from gpupack_placement import Node
 from gpupack_simulator.inputs.csvfile import Line, TableForm, read_table
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.mapping import Column, Name, check_form, given_columns, table_form

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from gpupack_core import (
+from gpupack_placement import (
     WHOLE_GPU,
     Device,
     DeviceUuid,

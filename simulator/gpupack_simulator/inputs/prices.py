@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpupack_core import InvalidPrices
-from gpupack_core.accounting import Prices, Tariff, Tariffs
+from gpupack_cost import Prices, Tariff, Tariffs
+from gpupack_cost.errors import InvalidPrices
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.typed import fields_of, one
 from gpupack_simulator.inputs.yamlfile import Document

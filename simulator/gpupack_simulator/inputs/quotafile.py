@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpupack_core.queueing import Quotas
+from gpupack_queue import Quotas
 from gpupack_simulator.disciplines import discipline_named
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.quotas import QueueSpec, rules_of

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from gpupack_core.queueing import (
+from gpupack_queue import (
     ANY,
     Cohort,
     CohortName,

@@ -53,8 +53,8 @@ from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from gpupack_core import CoreError, Node
-from gpupack_core.queueing import Quotas
+from gpupack_placement import DecisionError, Node
+from gpupack_queue import Quotas
 from gpupack_simulator.disciplines import Discipline, discipline_named
 from gpupack_simulator.engine.maintenance import Maintenance, Presence
 from gpupack_simulator.errors import SimulatorError
@@ -300,7 +300,7 @@ class Reading:
         """Return what `make` builds; an error of core or the simulator becomes a fault."""
         try:
             return make()
-        except (CoreError, SimulatorError) as error:
+        except (DecisionError, SimulatorError) as error:
             self._fault(path, str(error))
             return None
 

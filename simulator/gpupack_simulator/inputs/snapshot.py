@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster's state as core writes it (gpupack_core.snapshot), in a JSON file."""
+"""A cluster's state as core writes it (gpupack_placement.snapshot), in a JSON file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpupack_core import Cluster, InvalidSnapshot, snapshot
+from gpupack_placement import Cluster, InvalidSnapshot, snapshot
 from gpupack_simulator.inputs.compression import read_text
 from gpupack_simulator.inputs.faults import Faults
 

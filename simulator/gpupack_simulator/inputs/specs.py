@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from gpupack_core import (
+from gpupack_placement import (
     MAX_AMOUNT,
     Device,
     DeviceUuid,

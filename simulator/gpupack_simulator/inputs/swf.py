@@ -27,7 +27,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final, TextIO
 
-from gpupack_core import Request
+from gpupack_placement import Request
 from gpupack_simulator.errors import InvalidParameter
 from gpupack_simulator.inputs.compression import UNREADABLE, open_unpacked, unreadable
 from gpupack_simulator.inputs.faults import Faults

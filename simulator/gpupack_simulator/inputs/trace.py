@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, defstruct, field
 
-from gpupack_core import WHOLE_GPU, MiB, MilliCpu, MilliGpu, Request, Share
+from gpupack_placement import WHOLE_GPU, MiB, MilliCpu, MilliGpu, Request, Share
 from gpupack_simulator.inputs.csvfile import BLANK_HINT, Line, is_blank, read_table
 from gpupack_simulator.inputs.faults import Faults
 from gpupack_simulator.inputs.mapping import ColumnMapping, LeaveOut, Name, Workers

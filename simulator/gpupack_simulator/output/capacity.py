@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 
-from gpupack_core import WHOLE_GPU, Node
+from gpupack_placement import WHOLE_GPU, Node
 from gpupack_simulator.output.series import Steps
 from gpupack_simulator.record import Run, Sample
 

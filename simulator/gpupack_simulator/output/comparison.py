@@ -14,7 +14,7 @@ from math import sqrt
 
 import numpy as np
 
-from gpupack_core import FloatArray
+from gpupack_placement import FloatArray
 from gpupack_simulator.job import Size
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.figures import DEMANDS, Figures

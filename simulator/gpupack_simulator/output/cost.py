@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rich import box
 from rich.table import Table
 
-from gpupack_core.accounting import (
+from gpupack_cost import (
     Amounts,
     Group,
     Holding,

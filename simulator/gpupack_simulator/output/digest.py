@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpupack_core import FloatArray
+from gpupack_placement import FloatArray
 from gpupack_simulator.job import Size
 from gpupack_simulator.output import capacity
 from gpupack_simulator.output.figures import Figures, figures

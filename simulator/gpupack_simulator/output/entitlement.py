@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpupack_core import FloatArray
-from gpupack_core.queueing import Quotas, Tenant
-from gpupack_core.queueing.tree import TOP, NodeId, Tree, TreeNode
+from gpupack_placement import FloatArray
+from gpupack_queue import Quotas, Tenant
+from gpupack_queue.tree import TOP, NodeId, Tree, TreeNode
 
 
 class Entitlement:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpupack_core import FloatArray, IntArray
-from gpupack_core.queueing import Quotas
+from gpupack_placement import FloatArray, IntArray
+from gpupack_queue import Quotas
 from gpupack_simulator.output.entitlement import Entitlement
 from gpupack_simulator.record import End, JobRecord, Run
 

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from gpupack_core import Node
+from gpupack_placement import Node
 
 NAMED = 40
 """Maximum number of nodes that are named one by one."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from gpupack_core.queueing import Quotas
+from gpupack_queue import Quotas
 from gpupack_simulator.job import JobId, Size
 from gpupack_simulator.output import comparison
 from gpupack_simulator.output.comparison import Cell, Metric, PreferredDirection, Table

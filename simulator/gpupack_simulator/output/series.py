@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from gpupack_core import FloatArray
+from gpupack_placement import FloatArray
 from gpupack_simulator.record import TimeUnit
 
 BINS = 240

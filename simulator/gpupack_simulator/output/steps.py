@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpupack_core import WHOLE_GPU, Cluster, Device, Health, Holder, Node
-from gpupack_core.reasons import count_text, request_text
+from gpupack_placement import WHOLE_GPU, Cluster, Device, Health, Holder, Node
+from gpupack_placement.reasons import count_text, request_text
 from gpupack_simulator.job import Job, job_of
 from gpupack_simulator.output.groups import NAMED, kind
 from gpupack_simulator.output.units import UNITS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpupack_core import WHOLE_GPU, DeviceUuid, FloatArray, Node
+from gpupack_placement import WHOLE_GPU, DeviceUuid, FloatArray, Node
 from gpupack_simulator.job import JobId, Size
 from gpupack_simulator.output.groups import ordered
 from gpupack_simulator.output.series import edges

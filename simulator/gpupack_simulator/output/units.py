@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from gpupack_core import WHOLE_GPU
+from gpupack_placement import WHOLE_GPU
 from gpupack_simulator.record import TimeUnit
 
 SECONDS_PER_HOUR = 3600

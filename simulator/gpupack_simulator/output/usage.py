@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpupack_core import WHOLE_GPU, FloatArray, Node, NodeName
+from gpupack_placement import WHOLE_GPU, FloatArray, Node, NodeName
 from gpupack_simulator.output.series import Steps, edges
 from gpupack_simulator.record import End, Occupancy, Run, TimeUnit
 

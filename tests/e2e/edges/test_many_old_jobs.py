@@ -11,7 +11,7 @@ from harness import wait_for
 from parts import OPERATOR, SCHEDULER, peak_mib, pods_of_part, rolled_out
 
 from gpupack_crds.kinds import GPUJOBS
-from gpupack_kube.client import Api
+from gpupack_kubeclient.client import Api
 
 OLD_JOBS = 10_000
 WRITERS = 24

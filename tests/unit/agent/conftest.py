@@ -18,7 +18,7 @@ from gpupack_agent.pods import DeviceRequest, PodView, Start
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare, encode_devices
 from gpupack_crds.gpunode import GpuDevice
-from gpupack_kube.client import Api
+from gpupack_kubeclient.client import Api
 
 
 def device(index=0, **fields):

@@ -269,7 +269,7 @@ async def test_a_part_that_fails_ends_the_agent(environ, monkeypatch):
     async def dies(*_arguments, **_keywords):
         raise RuntimeError("no more heart")
 
-    monkeypatch.setattr("gpupack_kube.heartbeat.beat_forever", dies)
+    monkeypatch.setattr("gpupack_kubeclient.heartbeat.beat_forever", dies)
     with pytest.raises(ExceptionGroup):
         await agent.run(agent.Settings.from_environ(environ), environ)
 
@@ -320,7 +320,7 @@ def test_an_agent_loads_neither_the_official_client_nor_numpy():
     modules = subprocess.run(
         [sys.executable, "-c", loaded], check=True, capture_output=True, text=True
     ).stdout.split()
-    assert not {"kubernetes", "numpy", "gpupack_core", "requests"} & set(modules)
+    assert not {"kubernetes", "numpy", "gpupack_placement", "requests"} & set(modules)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.pods import PodStore
 from gpupack_crds.gpunode import GpuDevice
-from gpupack_kube.both import Both
-from gpupack_kube.objects import Pod
+from gpupack_kubeclient.both import Both
+from gpupack_kubeclient.objects import Pod
 
 TEXT = (pathlib.Path(__file__).parent / "recordings/dcgm_exporter.prom").read_text()
 FIRST, SECOND = (f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in (0, 1))

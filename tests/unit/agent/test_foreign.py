@@ -8,7 +8,7 @@ from gpupack_agent.foreign import ForeignDevices
 from gpupack_agent.inventory.base import Findings
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_crds.vendors import parse_vendors
-from gpupack_kube.errors import Unreachable
+from gpupack_kubeclient.errors import Unreachable
 
 AMD, NPU, NVIDIA, OTHER = "amd.com/gpu", "huawei.com/npu", "nvidia.com/gpu", "example.org/gpu"
 VENDORS = parse_vendors(

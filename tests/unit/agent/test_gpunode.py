@@ -23,7 +23,7 @@ from gpupack_agent.report import Report, describe
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.vendors import Vendor, Vendors
-from gpupack_kube import errors, heartbeat, objects
+from gpupack_kubeclient import errors, heartbeat, objects
 
 PATH = f"{names.API_PREFIX}/gpunodes/node-1"
 WRITE = ("PUT", f"{PATH}/status")
@@ -351,7 +351,7 @@ async def test_a_lease_without_an_owner_is_given_to_the_node(cluster):
 async def test_a_lease_that_cannot_be_given_its_owner_is_renewed_and_that_is_logged_once(
     cluster, caplog, monkeypatch, is_there
 ):
-    monkeypatch.setattr("gpupack_kube.heartbeat.BEATS_PER_DURATION", 50)
+    monkeypatch.setattr("gpupack_kubeclient.heartbeat.BEATS_PER_DURATION", 50)
     if is_there:
         cluster.server.forbidden.add(NODE)
     else:

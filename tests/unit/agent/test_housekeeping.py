@@ -21,7 +21,7 @@ from gpupack_agent.plugin_servicer import PluginServicer
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState
 from gpupack_crds import names
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 
 def device_plugin(resource, prefix, tokens_per_gpu, *, complete=True):

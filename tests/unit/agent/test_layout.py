@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from gpupack_agent.errors import LayoutInvalid
 from gpupack_agent.inventory.layout import Profile, place_slices
-from gpupack_core import InvalidInventory, MiB, mig
+from gpupack_devices import mig
+from gpupack_devices.errors import InvalidInventory
+from gpupack_devices.units import MiB
 
 MIB_PER_GIB = 1024
 

@@ -14,7 +14,8 @@ from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory import mig_partitioning
 from gpupack_agent.inventory.layout import Place, Profile
 from gpupack_agent.inventory.mig import slices
-from gpupack_core import MiB, mig
+from gpupack_devices import mig
+from gpupack_devices.units import MiB
 
 RECORDING = pathlib.Path(__file__).parent / "recordings/h200_mig_profiles.json"
 RECORDED = json.loads(RECORDING.read_text())["profiles"]

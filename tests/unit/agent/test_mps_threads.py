@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads, parse_sound_threads
 from gpupack_agent.settings import LimitSettings
-from gpupack_kube.environment import SettingsInvalid
+from gpupack_kubeclient.environment import SettingsInvalid
 
 SOUND = SoundThreads({"A": ((1, 13), (23, 27), (90, 100))})
 percents = st.integers(1, 100)

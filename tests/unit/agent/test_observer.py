@@ -12,7 +12,7 @@ from gpupack_agent.pods import PodStore
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_crds.vendors import Vendor, Vendors
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 NVIDIA = "nvidia.com/gpu"
 OTHER = "example.org/gpu"

@@ -12,7 +12,7 @@ from gpupack_agent.inventory.peers import connected_groups as agents
 from gpupack_agent.inventory.xids import XidWatcher
 from gpupack_agent.node_mode import NodeMode
 from gpupack_agent.report import describe
-from gpupack_core.cliques import connected_groups as clients
+from gpupack_devices.cliques import connected_groups as clients
 
 PAIRS = st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda p: p[0] < p[1]))
 

@@ -19,7 +19,7 @@ from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState, PreStart
 from gpupack_agent.settings import PreStartSettings
 from gpupack_crds import names
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 
 class Plain:

@@ -14,7 +14,7 @@ from gpupack_agent.settings import (
     ObservedSettings,
     PreStartSettings,
 )
-from gpupack_kube.environment import SettingsInvalid
+from gpupack_kubeclient.environment import SettingsInvalid
 
 
 def test_a_pod_name_that_is_empty_is_none():

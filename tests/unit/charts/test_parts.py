@@ -8,19 +8,19 @@ import pytest
 import yaml
 
 from gpupack_agent.mps.threads import NO_SOUND_THREADS, parse_sound_threads
-from gpupack_api.accounts.settings import CostSettings, parse_cost
-from gpupack_api.config import ConfigFile
+from gpupack_apiserver.accounts.settings import CostSettings, parse_cost
+from gpupack_apiserver.config import ConfigFile
 from gpupack_crds import names
 from gpupack_crds.vendors import parse_vendors
 from gpupack_devcluster.build import KUBERNETES
 from gpupack_extender import leader_endpoint
-from gpupack_kube.client import LARGEST_MIB
+from gpupack_kubeclient.client import LARGEST_MIB
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.nodes_bounds import Bounds
 from gpupack_operator.settings import Settings
-from gpupack_scheduling import limits
-from gpupack_scheduling.requests import node_rules
+from gpupack_scheduler import limits
+from gpupack_scheduler.requests import node_rules
 
 CHART = Path(__file__).parents[3] / "charts/gpupack"
 

@@ -8,7 +8,7 @@ import typing
 import pytest
 import yaml
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds.gpunode import Health
 
 CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"

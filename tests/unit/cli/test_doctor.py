@@ -33,7 +33,7 @@ from gpupack_cli.doctor.observed import Observed, Probe, Read, Served
 from gpupack_cli.errors import NotAllowed, NotKnown, ServiceAway
 from gpupack_crds import generate
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
-from gpupack_kube import objects
+from gpupack_kubeclient import objects
 
 NOW = dt.datetime.now(dt.UTC)
 KINDS = (generate.gpujob, generate.gpunode, generate.gpuquota, generate.gpucohort)

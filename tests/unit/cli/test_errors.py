@@ -3,8 +3,8 @@ import msgspec
 import pytest
 
 from gpupack_cli import errors
-from gpupack_kube import errors as kube
-from gpupack_kube.environment import SettingsInvalid
+from gpupack_kubeclient import errors as kube
+from gpupack_kubeclient.environment import SettingsInvalid
 
 
 @pytest.mark.parametrize(

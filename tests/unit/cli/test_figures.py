@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpupack_api.node_views import gigabytes
+from gpupack_apiserver.node_views import gigabytes
 from gpupack_cli import figures
 
 CASES = json.loads((Path(__file__).parents[2] / "helpers/figures.json").read_text())

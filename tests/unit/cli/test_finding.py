@@ -13,8 +13,8 @@ from self_signed import self_signed
 from gpupack_cli.errors import NotKnown
 from gpupack_cli.finding import found
 from gpupack_cli.session import Session
-from gpupack_kube.identity import Identity
-from gpupack_kube.kubeconfig.presented import Presented
+from gpupack_kubeclient.identity import Identity
+from gpupack_kubeclient.kubeconfig.presented import Presented
 
 CA = ClientCa()
 TOKEN = {"GPUPACK_TOKEN": "of-the-environment"}

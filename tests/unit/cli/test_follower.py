@@ -16,8 +16,8 @@ from gpupack_cli.follower import Follower
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.watching import judge
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.client import LARGEST_MIB
-from gpupack_kube.errors import Forbidden, NotFound
+from gpupack_kubeclient.client import LARGEST_MIB
+from gpupack_kubeclient.errors import Forbidden, NotFound
 from gpupack_terminal.screens import Size, decide_screen
 
 JOBS = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"

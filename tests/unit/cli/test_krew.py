@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def krew():
-    spec = importlib.util.spec_from_file_location("krew", ROOT / "cli/krew.py")
+    spec = importlib.util.spec_from_file_location("krew", ROOT / "client/cli/krew.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -12,7 +12,7 @@ from rich.console import Console
 from gpupack_cli import live_view
 from gpupack_cli.bars import NodeBar
 from gpupack_cli.errors import NotAllowed, ServiceAway
-from gpupack_kube.errors import Refused, Unreachable
+from gpupack_kubeclient.errors import Refused, Unreachable
 
 
 class World:

@@ -18,7 +18,15 @@ INSTALLED = pytest.mark.skipif(
     not (SCRIPTS / "gpupack").exists(),
     reason="gpupack is not installed in this environment; `make venv` makes one in which it is",
 )
-HEAVY = ("rich", "httpx", "kubernetes", "numpy", "cryptography", "gpupack_core.cluster", "yaml")
+HEAVY = (
+    "rich",
+    "httpx",
+    "kubernetes",
+    "numpy",
+    "cryptography",
+    "gpupack_placement.cluster",
+    "yaml",
+)
 
 
 def gpupack(*arguments, folder, program="gpupack", stdin="", **environ):

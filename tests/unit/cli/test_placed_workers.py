@@ -5,7 +5,7 @@ from gpupack_cli.answers import Holder
 from gpupack_cli.placed_workers import placed_workers
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
-from gpupack_kube.objects import Pod
+from gpupack_kubeclient.objects import Pod
 
 PLACEMENT = [{"node": "a", "workers": "0-1", "gpus": ["GPU-1", "GPU-2"], "memoryMiB": [80000]}]
 

@@ -11,7 +11,7 @@ from self_signed import self_signed
 from gpupack_cli import errors
 from gpupack_cli.answers import Status
 from gpupack_cli.rest import Rest, decoded, refused
-from gpupack_kube import patience
+from gpupack_kubeclient import patience
 
 STATUS = {
     "utilization": {"gpu_utilization": 50.0, "gpu_memory_usage": 40.0},

@@ -11,10 +11,10 @@ from extender_builders import gpu_node, node, pod, whole
 from fake_api import status
 from self_signed import self_signed
 
-from gpupack_api.node_views import NodeViews
-from gpupack_api.read_model import ReadModel
-from gpupack_api.settings import Settings
-from gpupack_scheduling.decisions import Decisions
+from gpupack_apiserver.node_views import NodeViews
+from gpupack_apiserver.read_model import ReadModel
+from gpupack_apiserver.settings import Settings
+from gpupack_scheduler.decisions import Decisions
 
 REFUSED = 'gpunodes.gpupack.dev is forbidden: User "jane" cannot list resource "gpunodes"'
 GPUNODES = "/apis/gpupack.dev/v1beta1/gpunodes"

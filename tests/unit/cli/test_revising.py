@@ -7,7 +7,7 @@ from fake_api import ApiServer, connected
 from gpupack_cli.errors import InputWrong, NotThere
 from gpupack_cli.main import called
 from gpupack_cli.revising import revise
-from gpupack_kube.errors import Forbidden
+from gpupack_kubeclient.errors import Forbidden
 
 POD = {"spec": {"containers": [{"name": "worker", "image": "train:2"}]}}
 MANIFEST = {"metadata": {"name": "train-x", "namespace": "team"}, "spec": {"template": POD}}

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from gpupack_cli import main
 from gpupack_cli.commands.submit import _create, command
 from gpupack_cli.errors import InputWrong, UsageWrong
-from gpupack_kube.errors import AlreadyExists, Forbidden, Refused, Unreachable
+from gpupack_kubeclient.errors import AlreadyExists, Forbidden, Refused, Unreachable
 
 JOB = {"metadata": {"name": "train", "namespace": "team"}, "spec": {"gpus": 1}}
 SCRIPTS = {"metadata": {"name": "train-scripts", "namespace": "team"}, "data": {"a.py": "1"}}

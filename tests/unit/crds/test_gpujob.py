@@ -3,8 +3,8 @@
 
 from typing import get_args
 
-from gpupack_core import POLICIES
 from gpupack_crds.gpujob import PolicyName, WorkloadName
+from gpupack_placement import POLICIES
 from gpupack_workloads import commands
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from gpupack_crds.lifecycle import WholeJob, manifest_of, rerun_names
 from gpupack_crds.names import MAX_JOB_NAME
-from gpupack_kube.objects import ObjectMeta
+from gpupack_kubeclient.objects import ObjectMeta
 
 
 def test_reruns_are_counted_on():

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Job, Node } from "../../../dashboard/src/contract.ts";
-import { Cluster } from "../../../dashboard/src/live/cluster.ts";
+import type { Job, Node } from "../../../apiserver/dashboard/src/contract.ts";
+import { Cluster } from "../../../apiserver/dashboard/src/live/cluster.ts";
 
 function node(name: string, devices = 1): Node {
   const device = { uuid: name, index: 0 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MAX_SECONDS, pauseSeconds } from "../../../dashboard/src/live/backoff.ts";
-import { EventReader } from "../../../dashboard/src/live/events.ts";
+import { MAX_SECONDS, pauseSeconds } from "../../../apiserver/dashboard/src/live/backoff.ts";
+import { EventReader } from "../../../apiserver/dashboard/src/live/events.ts";
 
 const STREAM =
   ':\n\nevent: nodes\ndata: {"changed":[]}\n\nevent: jobs\r\ndata: a\r\ndata: b\r\n\r\ndata:c\n\n';

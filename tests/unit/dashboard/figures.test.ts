@@ -18,7 +18,7 @@ import {
   shownOf,
   temperature,
   whole,
-} from "../../../dashboard/src/format.ts";
+} from "../../../apiserver/dashboard/src/format.ts";
 
 const HELPERS = join(import.meta.dirname, "../../helpers");
 

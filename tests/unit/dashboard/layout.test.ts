@@ -11,7 +11,7 @@ import {
   type NodeShape,
   placeAt,
   visible,
-} from "../../../dashboard/src/heat/layout.ts";
+} from "../../../apiserver/dashboard/src/heat/layout.ts";
 
 function nodes(number: number, devices = 8, group = "H100"): NodeShape[] {
   return Array.from({ length: number }, (_, at) => ({ name: `n${at}`, group, devices }));

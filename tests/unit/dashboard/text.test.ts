@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Attempt, Job } from "../../../dashboard/src/contract.ts";
-import { byName } from "../../../dashboard/src/format.ts";
-import { shade, type Theme } from "../../../dashboard/src/heat/colours.ts";
-import { spans } from "../../../dashboard/src/parts/gantt.ts";
-import { FIRST, question } from "../../../dashboard/src/parts/question.ts";
-import { ticks, timeTicks } from "../../../dashboard/src/parts/scale.ts";
-import { fit, NEVER } from "../../../dashboard/src/parts/start.ts";
-import { format, parse } from "../../../dashboard/src/route.ts";
-import { cleaned, expiry, fault, namespace, subject } from "../../../dashboard/src/token.ts";
+import type { Attempt, Job } from "../../../apiserver/dashboard/src/contract.ts";
+import { byName } from "../../../apiserver/dashboard/src/format.ts";
+import { shade, type Theme } from "../../../apiserver/dashboard/src/heat/colours.ts";
+import { spans } from "../../../apiserver/dashboard/src/parts/gantt.ts";
+import { FIRST, question } from "../../../apiserver/dashboard/src/parts/question.ts";
+import { ticks, timeTicks } from "../../../apiserver/dashboard/src/parts/scale.ts";
+import { fit, NEVER } from "../../../apiserver/dashboard/src/parts/start.ts";
+import { format, parse } from "../../../apiserver/dashboard/src/route.ts";
+import { cleaned, expiry, fault, namespace, subject } from "../../../apiserver/dashboard/src/token.ts";
 
 const CLAIMS = Buffer.from('{"exp":1700000000,"sub":"system:serviceaccount:a:b"}').toString(
   "base64url",

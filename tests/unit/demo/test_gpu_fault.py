@@ -10,7 +10,7 @@ import tenacity
 from gpu_jobs import Broken
 
 from gpupack_agent.dcgm import fields
-from gpupack_serving import scraped
+from gpupack_httpserver import scraped
 
 GPUS = ("GPU-a", "GPU-b")
 

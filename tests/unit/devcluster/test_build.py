@@ -96,7 +96,7 @@ def test_a_module_that_nothing_requires_has_no_version():
         required("k8s.io/kubernetes/v2")
 
 
-@pytest.mark.parametrize("file", [".ci/load-images", "images/gpupack_images/catalog.py"])
+@pytest.mark.parametrize("file", [".ci/load-images", "hack/images/gpupack_images/catalog.py"])
 def test_who_cannot_ask_go_mod_names_the_same_kubernetes(file):
     named = re.findall(r"kube-scheduler:(v[\d.]+)", (ROOT / file).read_text())
     assert named == [KUBERNETES]

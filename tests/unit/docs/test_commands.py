@@ -18,7 +18,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = Path(sys.executable).parent
-COMPONENTS = sorted(path.parent for path in ROOT.glob("*/pyproject.toml"))
+COMPONENTS = sorted(
+    path.parent for path in (*ROOT.glob("*/pyproject.toml"), *ROOT.glob("*/*/pyproject.toml"))
+)
 GUIDE = (ROOT / "docs/simulator.md").read_text()
 README = (ROOT / "README.md").read_text()
 FILE = re.compile(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -16,7 +16,7 @@ from processes import environment
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/one-host.md").read_text()
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
-DEPLOY = ROOT / "deploy"
+COMPOSE = ROOT / "apiserver/compose"
 
 
 def section(title):
@@ -58,7 +58,7 @@ def test_the_commands_without_containers_work(tmp_path):
 
 
 def test_containers_have_no_more_rights_than_the_page_says():
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     assert set(services) == {"api", "agent"}
     for service in services.values():
         assert service["read_only"]
@@ -73,17 +73,20 @@ def test_containers_have_no_more_rights_than_the_page_says():
 
 @pytest.mark.parametrize("name", ["nvidia.yaml", "simulated.yaml"])
 def test_what_is_laid_over_adds_gpus_and_nothing_else(name):
-    services = yaml.safe_load((DEPLOY / name).read_text())["services"]
+    services = yaml.safe_load((COMPOSE / name).read_text())["services"]
     assert set(services) == {"api", "agent"}
     for service in services.values():
         assert set(service) <= {"devices", "environment", "volumes"}
 
 
 def test_every_file_and_variable_that_the_page_names_is_there():
-    for name in re.findall(r"deploy/[\w.-]+\.yaml", PAGE):
+    for name in re.findall(r"apiserver/compose/[\w.-]+\.yaml", PAGE):
         assert (ROOT / name).is_file()
-    sources = [*ROOT.glob("api/gpupack_api/host/*.py"), *ROOT.glob("agent/gpupack_agent/*.py")]
-    sources += [*ROOT.glob("client/gpupack/*.py"), *DEPLOY.glob("*.yaml")]
+    sources = [
+        *ROOT.glob("apiserver/gpupack_apiserver/host/*.py"),
+        *ROOT.glob("agent/gpupack_agent/*.py"),
+    ]
+    sources += [*ROOT.glob("client/gpupack/*.py"), *COMPOSE.glob("*.yaml")]
     known = "\n".join(path.read_text() for path in sources)
     for name in set(re.findall(r"GPUPACK_[A-Z_]+", PAGE)):
         assert name in known, name

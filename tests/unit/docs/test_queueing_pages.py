@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import yaml
 
-from gpupack_core.queueing import PreemptionReason, WaitReason
 from gpupack_crds.gpucohort import GpuCohortSpec, IdlePods
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_crds.quota import ModelLimit
+from gpupack_queue import PreemptionReason, WaitReason
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGES = ROOT / "docs" / "queueing"

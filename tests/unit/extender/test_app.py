@@ -12,9 +12,9 @@ from gpupack_extender.gathering import GangBarrier
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.servers import health_server, verbs_server
 from gpupack_extender.settings import Serving
-from gpupack_scheduling.ledger.ledger import Ledger
-from gpupack_scheduling.queueing.turns import Turns
-from gpupack_serving.errors import TaskEnded
+from gpupack_httpserver.errors import TaskEnded
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.queueing.turns import Turns
 
 
 class Task:

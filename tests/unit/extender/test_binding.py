@@ -12,8 +12,8 @@ from gpupack_crds.devices import decode_devices
 from gpupack_extender import binding
 from gpupack_extender.binding import Binder
 from gpupack_extender.wire import BindingArgs
-from gpupack_kube import errors, objects
-from gpupack_scheduling.errors import BindRefused
+from gpupack_kubeclient import errors, objects
+from gpupack_scheduler.errors import BindRefused
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from extender_builders import World, gpu_node, job, node, owner, places, plan_request, pod, whole
 
 from gpupack_crds.kinds import GpuQuota
-from gpupack_scheduling.decisions import Mode
-from gpupack_scheduling.errors import BindRefused
+from gpupack_scheduler.decisions import Mode
+from gpupack_scheduler.errors import BindRefused
 
 WORKER = {"worker": ("train", 1, 0)}
 

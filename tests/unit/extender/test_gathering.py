@@ -11,7 +11,7 @@ from gpupack_extender import gathering
 from gpupack_extender.binding import Binder
 from gpupack_extender.errors import GangIncomplete
 from gpupack_extender.wire import BindingArgs
-from gpupack_scheduling.errors import BindRefused
+from gpupack_scheduler.errors import BindRefused
 
 PLACES = [("a", [0]), ("a", [1]), ("b", [0])]
 

@@ -14,7 +14,7 @@ import pytest
 from extender_builders import job, plan_request, pod
 from listening import listening
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_extender import endpoints, gathering
 from gpupack_extender.binding import Binder
@@ -27,10 +27,10 @@ from gpupack_extender.servers import verbs_server
 from gpupack_extender.settings import Serving
 from gpupack_extender.takeover import Takeover
 from gpupack_extender.verbs import Verbs
-from gpupack_kube import objects
-from gpupack_kube.metrics import UnreadableObjects
-from gpupack_scheduling.decisions import Decisions, Mode
-from gpupack_serving.access import KEPT_ANSWERS, Access
+from gpupack_httpserver.access import KEPT_ANSWERS, Access
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.metrics import UnreadableObjects
+from gpupack_scheduler.decisions import Decisions, Mode
 
 JSON = {"Content-Type": "application/json"}
 TOKEN = {"Authorization": "Bearer operator-token"}
@@ -529,7 +529,7 @@ async def test_a_refused_token_is_asked_about_once(plans, server):
 
 
 async def test_refused_tokens_without_end_crowd_out_nobody(plans, server, world, monkeypatch):
-    monkeypatch.setattr("gpupack_serving.access.TokenBuckets.take", lambda *_: True)
+    monkeypatch.setattr("gpupack_httpserver.access.TokenBuckets.take", lambda *_: True)
     await ask(plans)
     for number in range(KEPT_ANSWERS + 10):
         await ask(plans, headers={"Authorization": f"Bearer forged-{number}"})

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from gpupack_extender.leader_endpoint import ENDPOINT_SLICES, SERVICE, LeaderEndpoint, OwnPod
-from gpupack_kube.client import Api
-from gpupack_kube.errors import Conflict
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import Conflict
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/system/endpointslices"
 

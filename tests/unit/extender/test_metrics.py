@@ -7,7 +7,7 @@ import types
 import prometheus_client
 from extender_builders import gpu_node, part, pod, share_limits, uuid, whole
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_extender.metrics import LedgerCollector
 
 

@@ -19,8 +19,8 @@ from gpupack_crds import names
 from gpupack_crds.names import DEVICES_ANNOTATION
 from gpupack_crds.plan import PlanRefusal
 from gpupack_extender.binding import annotations, judge
-from gpupack_scheduling.errors import BindRefused, RequestInvalid
-from gpupack_scheduling.ledger.ledger import Outcome
+from gpupack_scheduler.errors import BindRefused, RequestInvalid
+from gpupack_scheduler.ledger.ledger import Outcome
 
 OTHER = "its GPUs are requested by another resource name: "
 

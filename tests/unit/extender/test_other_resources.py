@@ -5,10 +5,10 @@ import msgspec
 import pytest
 from extender_builders import World, called, gated, job, places, pod
 
-from gpupack_scheduling.errors import RequestInvalid
-from gpupack_scheduling.inventory import MAX_NAMES_PER_NODE
-from gpupack_scheduling.ledger.placed_job import PlacedJob
-from gpupack_scheduling.requests.needs import MAX_NAMES
+from gpupack_scheduler.errors import RequestInvalid
+from gpupack_scheduler.inventory import MAX_NAMES_PER_NODE
+from gpupack_scheduler.ledger.placed_job import PlacedJob
+from gpupack_scheduler.requests.needs import MAX_NAMES
 
 NIC = "rdma/hca"
 GPU = "gpupack.dev/gpu"

@@ -8,10 +8,10 @@ from self_signed import self_signed
 
 from gpupack_extender.parts import parts_of
 from gpupack_extender.settings import Settings
-from gpupack_kube import objects
-from gpupack_kube.client import Api
-from gpupack_kube.resources import PODS
-from gpupack_kube.transport import CONNECTIONS
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.resources import PODS
+from gpupack_kubeclient.transport import CONNECTIONS
 
 
 @pytest.fixture

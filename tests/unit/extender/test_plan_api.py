@@ -20,8 +20,8 @@ from gpupack_extender.metrics import Metrics
 from gpupack_extender.plan_api import LIMIT_BYTES, MAX_VALUES, PlanApi
 from gpupack_extender.servers import verbs_server
 from gpupack_extender.settings import Serving
-from gpupack_serving import connections
-from gpupack_serving.access import Access
+from gpupack_httpserver import connections
+from gpupack_httpserver.access import Access
 
 PLAN = names.PLAN_ROUTE.format(namespace="team")
 HEADERS = {"Authorization": "Bearer operator-token", "Content-Type": "application/json"}

@@ -3,13 +3,13 @@
 
 import pytest
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.settings import Settings
 from gpupack_extender.takeover import Takeover
-from gpupack_kube import objects
-from gpupack_kube.environment import SettingsInvalid
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.environment import SettingsInvalid
 
 ENVIRON = {"GPUPACK_TLS_CERT": "/tls.crt", "GPUPACK_TLS_KEY": "/tls.key", "POD_NAME": "s-1"}
 

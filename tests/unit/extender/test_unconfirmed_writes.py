@@ -13,8 +13,8 @@ from gpupack_extender.unconfirmed_writes import (
     UnconfirmedPlans,
     UnconfirmedWrites,
 )
-from gpupack_kube import errors
-from gpupack_scheduling.ledger.ledger import Outcome
+from gpupack_kubeclient import errors
+from gpupack_scheduler.ledger.ledger import Outcome
 
 
 @pytest.fixture

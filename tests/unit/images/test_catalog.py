@@ -9,7 +9,7 @@ from gpupack_images.errors import UnknownImage
 
 ROOT = pathlib.Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-LOCKS = sorted([*ROOT.glob("requirements*.lock"), *ROOT.glob("*/*.lock")])
+LOCKS = sorted([*ROOT.glob("requirements*.lock"), *ROOT.glob("*/*.lock"), *ROOT.glob("*/*/*.lock")])
 LAUNCHERS = ("launcher-from-source", "launcher-of-the-host")
 STAGES = [
     (parent, name)
@@ -67,7 +67,7 @@ def test_an_unknown_image_is_refused_with_what_there_is():
 
 def test_no_dependency_is_installed_without_its_hash():
     assert "pip install" not in DOCKERFILE
-    script = (ROOT / "images" / "install-locked").read_text()
+    script = (ROOT / "hack/images/install-locked").read_text()
     commands = re.findall(r"pip install (?:.*\\\n)*.*", script)
     assert len(commands) == 2
     assert all("--require-hashes" in command for command in commands)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-LAUNCHER = pathlib.Path(__file__).parents[3] / "launcher"
+LAUNCHER = pathlib.Path(__file__).parents[3] / "agent/launcher"
 GO = shutil.which("go")
 
 

@@ -5,10 +5,11 @@ import json
 import pathlib
 import re
 
-import dashboard
 import panels
 import pytest
 import yaml
+
+import dashboard
 
 ROOT = pathlib.Path(__file__).parents[3]
 RULES = ROOT / "charts/gpupack/files/monitoring/rules.yaml"

@@ -13,7 +13,7 @@ from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import WorkerPlacement, by_node
-from gpupack_kube.objects import Job, Pod
+from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import Observation, Planned, Told
 

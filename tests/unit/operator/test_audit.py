@@ -2,7 +2,7 @@
 import msgspec
 import pytest
 
-from gpupack_kube.resources import PODS
+from gpupack_kubeclient.resources import PODS
 from gpupack_operator import watches
 from gpupack_operator.audit import Audit, Watched
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, ReadableGpuJob

@@ -2,7 +2,7 @@
 import msgspec
 import pytest
 
-from gpupack_kube.objects import Object
+from gpupack_kubeclient.objects import Object
 from gpupack_operator.index import Index
 
 

@@ -15,8 +15,8 @@ from aiohttp import web
 from fake_api import connected, kubeconfig, serving
 from self_signed import self_signed
 
-from gpupack_kube import client
-from gpupack_kube.errors import Oversized
+from gpupack_kubeclient import client
+from gpupack_kubeclient.errors import Oversized
 from gpupack_operator import handlers, kopf_session, watches
 from gpupack_operator.audit import Audit, Watched
 from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES, READABLE_GPUJOBS, Cache

@@ -6,7 +6,7 @@ import pytest
 from gpujobs import read_gpujob
 
 from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanResponse
-from gpupack_kube.errors import Unreachable
+from gpupack_kubeclient.errors import Unreachable
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.decision.model import Limits

@@ -3,7 +3,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from gpupack_kube.objects import Condition, Container, ContainerStatus
+from gpupack_kubeclient.objects import Condition, Container, ContainerStatus
 from gpupack_operator.decision.outcome import judge
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view

@@ -2,7 +2,7 @@
 import msgspec
 import pytest
 
-from gpupack_kube.errors import KubeError
+from gpupack_kubeclient.errors import KubeError
 from gpupack_operator import planned_spec
 
 TERM = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gold"]}]}

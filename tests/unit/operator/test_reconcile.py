@@ -10,8 +10,8 @@ from gpujobs import read_gpujob
 from gpupack_crds import gpujob
 from gpupack_crds.kinds import GPUJOBS, GpuNode
 from gpupack_crds.plan import PlanRefusal, PlanResponse
-from gpupack_kube.errors import Conflict, NotFound, Refused, Unreachable
-from gpupack_kube.objects import Job
+from gpupack_kubeclient.errors import Conflict, NotFound, Refused, Unreachable
+from gpupack_kubeclient.objects import Job
 from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache

@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from gpupack_kube.objects import Pod
+from gpupack_kubeclient.objects import Pod
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import StopJob
 from gpupack_operator.decision.view import view

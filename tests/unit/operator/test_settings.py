@@ -7,7 +7,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from gpupack_kube.environment import SettingsInvalid
+from gpupack_kubeclient.environment import SettingsInvalid
 from gpupack_operator import __main__, liveness
 from gpupack_operator.errors import HeartbeatStale
 from gpupack_operator.settings import Settings

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import PlannedPod
-from gpupack_kube.objects import Job, Pod
+from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     CreateChildren,

@@ -3,7 +3,7 @@ import msgspec
 import pytest
 
 from gpupack_crds.gpujob_status import PlannedPod
-from gpupack_kube.objects import Pod
+from gpupack_kubeclient.objects import Pod
 from gpupack_operator.decision import running
 from gpupack_operator.decision.conditions import Type, get
 from gpupack_operator.decision.decide import decide

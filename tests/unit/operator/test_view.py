@@ -2,7 +2,7 @@
 import pytest
 from msgspec import structs
 
-from gpupack_kube.objects import Container, Resources
+from gpupack_kubeclient.objects import Container, Resources
 from gpupack_operator.decision.attempts import current
 from gpupack_operator.decision.conditions import Type, get
 from gpupack_operator.decision.decide import decide

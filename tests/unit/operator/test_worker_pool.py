@@ -2,7 +2,7 @@
 import asyncio
 import contextlib
 
-from gpupack_kube.errors import Unreachable
+from gpupack_kubeclient.errors import Unreachable
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.plan_line import Key
 from gpupack_operator.work_queue import WorkQueue

@@ -4,7 +4,17 @@
 from math import inf
 from random import Random
 
-from gpupack_core import Device, DeviceUuid, MiB, MilliCpu, MilliGpu, Node, NodeName, Request, Share
+from gpupack_placement import (
+    Device,
+    DeviceUuid,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    Node,
+    NodeName,
+    Request,
+    Share,
+)
 from gpupack_simulator import Job, JobId, Settings, Simulator
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from processes import run_process
 from simulator_builders import node
 
-from gpupack_core import Cluster, snapshot
+from gpupack_placement import Cluster, snapshot
 from gpupack_simulator import commands
 from gpupack_simulator.cli import main
 

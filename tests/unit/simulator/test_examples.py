@@ -9,7 +9,7 @@ import pytest
 from alike import assert_alike
 from click.testing import CliRunner
 
-from gpupack_core import POLICIES
+from gpupack_placement import POLICIES
 from gpupack_simulator.cli import main
 from gpupack_simulator.experiments import Scripted
 from gpupack_simulator.inputs.scenario import read_scenario

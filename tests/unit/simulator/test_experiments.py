@@ -2,7 +2,7 @@
 import pytest
 from simulator_builders import job, node
 
-from gpupack_core import Cluster, snapshot
+from gpupack_placement import Cluster, snapshot
 from gpupack_simulator import TimeUnit
 from gpupack_simulator.experiments import Departing, Filling, KnownMix, OnSnapshot, Scripted
 from gpupack_simulator.failures import FailureRates

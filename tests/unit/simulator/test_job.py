@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from gpupack_core import MiB, MilliGpu, Request, Share
+from gpupack_placement import MiB, MilliGpu, Request, Share
 from gpupack_simulator.errors import InvalidJob
 from gpupack_simulator.job import Job, JobId, Size
 

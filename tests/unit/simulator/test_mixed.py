@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from simulator_builders import node
 
-from gpupack_core import MiB, Request
+from gpupack_placement import MiB, Request
 from gpupack_simulator import InvalidParameter
 from gpupack_simulator.mixed import MixedStyle, WeightedRequest, chances, mixed_pods
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels of core and simulator are all that somebody needs of this repository."""
+"""The wheels of the simulator and of its libraries need nothing else of this repository."""
 
 import ast
 import re
@@ -13,7 +13,16 @@ import pytest
 from processes import run_process
 
 ROOT = Path(__file__).parents[3]
-COMPONENTS = {"core": ("gpupack_core", "gpupack_terminal"), "simulator": ("gpupack_simulator",)}
+COMPONENTS = {
+    "lib/cost": "gpupack_cost",
+    "lib/devices": "gpupack_devices",
+    "lib/placement": "gpupack_placement",
+    "lib/queue": "gpupack_queue",
+    "lib/terminal": "gpupack_terminal",
+    "simulator": "gpupack_simulator",
+}
+OURS = {package: package.replace("_", "-") for package in COMPONENTS.values()}
+READMES = ("lib/placement/README.md", "lib/queue/README.md")
 NAME = re.compile(r"[A-Za-z0-9-]+")
 ACROSS_LINES = re.DOTALL | re.MULTILINE
 
@@ -38,13 +47,12 @@ def imported(package):
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_what_is_imported_is_required_and_nothing_else(component):
-    packages = COMPONENTS[component]
-    found = {name for package in packages for name in imported(ROOT / component / package)}
-    others = found - set(sys.stdlib_module_names) - set(packages)
+    package = COMPONENTS[component]
+    found = set(imported(ROOT / component / package))
+    others = found - set(sys.stdlib_module_names) - {package}
     known = packages_distributions()
-    ours = {each: f"gpupack-{name}" for name, made in COMPONENTS.items() for each in made}
     needed = {
-        ours.get(name) or known.get(name, [name.replace("_", "-")])[0].lower() for name in others
+        OURS.get(name) or known.get(name, [name.replace("_", "-")])[0].lower() for name in others
     }
     assert needed == {name for name, _ in requirements(component)}
 
@@ -56,7 +64,7 @@ def test_every_requirement_has_a_lower_bound(component):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Both wheels, built and unpacked where nothing else of ours is."""
+    """The wheels, built and unpacked where nothing else of ours is."""
     folder = tmp_path_factory.mktemp("wheels")
     offline = ("--quiet", "--no-index", "--no-deps", "--disable-pip-version-check")
     pip = [sys.executable, "-m", "pip"]
@@ -72,12 +80,13 @@ def site(tmp_path_factory):
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_wheel_says_what_it_is(site, component):
-    (info,) = site.glob(f"gpupack_{component}-*.dist-info")
+    package = COMPONENTS[component]
+    (info,) = site.glob(f"{package}-*.dist-info")
     metadata = PathDistribution(info).metadata
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata.get_payload().startswith(f"# gpupack-{component}\n")
+    assert metadata.get_payload().startswith(f"# {OURS[package]}\n")
     assert "Typing :: Typed" in metadata.get_all("Classifier")
-    assert all((site / package / "py.typed").exists() for package in COMPONENTS[component])
+    assert (site / package / "py.typed").exists()
 
 
 def test_the_command_of_the_wheel_runs_and_draws_its_report(site, tmp_path):
@@ -91,8 +100,10 @@ def test_the_command_of_the_wheel_runs_and_draws_its_report(site, tmp_path):
     assert "<html" in (tmp_path / "out/report.html").read_text()
 
 
-def test_the_example_of_the_readme_runs():
-    readme = (ROOT / "core/README.md").read_text()
-    names = {}
-    for example in re.findall(r"^```python\n(.*?)^```", readme, ACROSS_LINES):
-        exec(compile(example, "core/README.md", "exec"), names)
+def test_the_examples_of_the_readmes_run():
+    for name in READMES:
+        names = {}
+        for example in re.findall(
+            r"^```python\n(.*?)^```", (ROOT / name).read_text(), ACROSS_LINES
+        ):
+            exec(compile(example, name, "exec"), names)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from simulator_builders import job, node, run, starts
 
-from gpupack_core.queueing import Limit, PreemptionRules, Quota, Quotas, Rules
+from gpupack_queue import Limit, PreemptionRules, Quota, Quotas, Rules
 from gpupack_simulator import Cause, Sampling
 from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backfill by what users said that their jobs take (discipline `easy`)."""
 
-from gpupack_core import Device, DeviceUuid, MiB, Node, NodeName, Request
+from gpupack_placement import Device, DeviceUuid, MiB, Node, NodeName, Request
 from gpupack_simulator import Job, JobId, Settings, Simulator
 
 

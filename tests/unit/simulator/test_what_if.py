@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from simulator_builders import node
 
-from gpupack_core import Cluster, Grant, Holder, NodeName, Placement, snapshot
+from gpupack_placement import Cluster, Grant, Holder, NodeName, Placement, snapshot
 from gpupack_simulator.cli import main
 from gpupack_terminal.screens import Size
 

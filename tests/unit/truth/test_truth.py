@@ -12,7 +12,7 @@ from truth_jobs import drawn_jobs, outlook_of, outlook_text, pod
 from truth_outcomes import Assignment, difference, play
 from truth_simulated import by_simulator, snapshot_of
 
-import gpupack_core as core
+import gpupack_placement as core
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.kinds import GpuNode
 from gpupack_devcluster import kwok
@@ -20,14 +20,14 @@ from gpupack_extender.binding import annotations
 from gpupack_extender.filtering import Filter
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Settings
-from gpupack_kube import objects
-from gpupack_scheduling.ledger.ledger import Ledger, Outcome
-from gpupack_scheduling.policies import Policies
-from gpupack_scheduling.queueing.admissions import Admissions
-from gpupack_scheduling.queueing.notifiers import Notifiers
-from gpupack_scheduling.queueing.quotas import QuotaStores
-from gpupack_scheduling.queueing.turns import Turns
-from gpupack_scheduling.requests import pod_request
+from gpupack_kubeclient import objects
+from gpupack_scheduler.ledger.ledger import Ledger, Outcome
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.turns import Turns
+from gpupack_scheduler.requests import pod_request
 
 FLEET = fleet(1)
 JOBS = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())

@@ -67,6 +67,16 @@ def training_bytes(plan: Plan, ranks: int) -> int:
     return max(FLOAT_BYTES * parameters(plan.shape), peak_bytes(spread(plan, ranks), plan))
 
 
+def keeps_gathered(plan: Plan, ranks: int, free_bytes: int) -> bool:
+    """Return whether FSDP keeps the parameters that it gathers for the whole step.
+
+    A step then gathers each of them once, and not for every pass of every micro-batch. It does so
+    where the training with a whole copy of the parameters needs at most half of the memory.
+    """
+    copy = ELEMENT_BYTES[plan.dtype] * parameters(plan.shape)
+    return 2 * (training_bytes(plan, ranks) + copy) <= free_bytes
+
+
 def checking_bytes(plan: Plan, ranks: int) -> int:
     """Return what every process needs to train alone, in parts as small as those of the ranks."""
     parts = plan.parts * sharers(plan, ranks)

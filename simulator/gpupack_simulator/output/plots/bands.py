@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gpupack_core import FloatArray
+from gpupack_placement import FloatArray
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.plots.style import (
     empty,

@@ -9,7 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from gpupack_core import WHOLE_GPU
+from gpupack_placement import WHOLE_GPU
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.groups import runs_of_kind
 from gpupack_simulator.output.plots.style import (

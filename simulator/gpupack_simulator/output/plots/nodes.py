@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from gpupack_core import FloatArray
+from gpupack_placement import FloatArray
 from gpupack_simulator.output.digest import Digest
 from gpupack_simulator.output.groups import NAMED, ordered, runs_of_kind
 from gpupack_simulator.output.plots.style import SEQUENTIAL, empty, kind_axis, new_figure, tidy

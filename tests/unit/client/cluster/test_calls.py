@@ -13,7 +13,7 @@ from gpupack.cluster.calls import Calls
 from gpupack.cluster.places import Endpoint, trusted_by
 from gpupack.errors import ServerUnreachable
 from gpupack.job_views import QueuePage
-from gpupack_kube import ca_file
+from gpupack_kubeclient import ca_file
 
 
 def endpoint_of(where, trusted):

@@ -12,7 +12,7 @@ from gpupack.host import nvml as reading
 from gpupack.host.folder import HostFolder
 from gpupack.host.ledger import HostLedger
 from gpupack.host.nvml import NvmlGpus
-from gpupack_core import NodeName, policy_named
+from gpupack_placement import NodeName, policy_named
 
 AT_ONCE = Patience(0, 60)
 

@@ -5,8 +5,8 @@ import pytest
 
 from gpupack_extender.queueing import evictions
 from gpupack_extender.queueing.evictions import Evictions
-from gpupack_kube.events import EventWriter, Reporter
-from gpupack_scheduling.queueing.eviction import Eviction
+from gpupack_kubeclient.events import EventWriter, Reporter
+from gpupack_scheduler.queueing.eviction import Eviction
 
 
 def eviction(name="web"):

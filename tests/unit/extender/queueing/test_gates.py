@@ -10,8 +10,8 @@ from gpupack_crds import names
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_extender.queueing import gates
 from gpupack_extender.queueing.gates import Gates
-from gpupack_scheduling.ledger import claims
-from gpupack_scheduling.requests.needs import Needs
+from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.requests.needs import Needs
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import msgspec
 import pytest
 from fake_api import ApiServer, connected
 
-import gpupack_core as core
-from gpupack_core.learner import FIRST_FORECAST_ARRIVALS
+import gpupack_placement as core
 from gpupack_crds.kinds import GpuCohort
 from gpupack_extender.queueing.outlook_writer import OutlookWriter
 from gpupack_extender.queueing.reporting import QuotaReporter
-from gpupack_scheduling.outlooks import Published
+from gpupack_placement.learner import FIRST_FORECAST_ARRIVALS
+from gpupack_scheduler.outlooks import Published
 
 COHORT = "/apis/gpupack.dev/v1beta1/gpucohorts/cluster"
 ONE = core.Request(gpus=1)

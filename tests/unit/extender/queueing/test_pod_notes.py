@@ -8,8 +8,8 @@ import pytest
 from extender_builders import gated
 
 from gpupack_extender.queueing.pod_notes import FIRST_SECONDS, PodNotes
-from gpupack_scheduling.queueing import admitted_pods
-from gpupack_scheduling.queueing.settings import QueueSettings
+from gpupack_scheduler.queueing import admitted_pods
+from gpupack_scheduler.queueing.settings import QueueSettings
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from extender_builders import pod, whole
 
 from gpupack_crds import names
 from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, ConditionWriter
-from gpupack_kube.events import EventWriter, Reporter
-from gpupack_scheduling.queueing.conditions import STRANDED
-from gpupack_scheduling.queueing.stranded import Stranded
+from gpupack_kubeclient.events import EventWriter, Reporter
+from gpupack_scheduler.queueing.conditions import STRANDED
+from gpupack_scheduler.queueing.stranded import Stranded
 
 
 def shown(name, *, on="", told=None):

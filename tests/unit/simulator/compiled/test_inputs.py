@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from simulator_builders import job, node
 
-from gpupack_core import Interconnect, MiB, Share, Spread, Taint, policy_named
-from gpupack_core.model import Effect
+from gpupack_placement import Interconnect, MiB, Share, Spread, Taint, policy_named
+from gpupack_placement.model import Effect
 from gpupack_simulator import Breakdown, Component, Sampling, Settings
 from gpupack_simulator.compiled.inputs import is_supported
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from simulator_builders import job, node
 
-from gpupack_core import MiB, RequestMix, policy_named
+from gpupack_placement import MiB, RequestMix, policy_named
 from gpupack_simulator import Sampling, Settings, Simulator, TimeUnit
 from gpupack_simulator.compiled.inputs import is_supported
 

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 from simulator_builders import node
 
-from gpupack_core import Request
+from gpupack_placement import Request
 from gpupack_simulator import Job, Settings, Simulator
 from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.engine.progress import Progress

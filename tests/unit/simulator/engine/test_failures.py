@@ -4,7 +4,7 @@ from math import inf
 import pytest
 from simulator_builders import ends, job, node, run, starts
 
-from gpupack_core import DeviceUuid, NodeName
+from gpupack_placement import DeviceUuid, NodeName
 from gpupack_simulator import (
     Breakdown,
     Cause,

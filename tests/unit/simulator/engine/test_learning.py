@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from simulator_builders import job
 
-from gpupack_core import CoreError, RequestMix
-from gpupack_core.learner import FIRST_FORECAST_ARRIVALS
-from gpupack_core.policies.best_fit import BestFit
+from gpupack_placement import DecisionError, RequestMix
+from gpupack_placement.learner import FIRST_FORECAST_ARRIVALS
+from gpupack_placement.policies.best_fit import BestFit
 from gpupack_simulator.engine.learning import Learning
 
 
@@ -19,7 +19,7 @@ class Pupil(BestFit):
 
 class Dunce(BestFit):
     def informed(self, outlook):
-        raise CoreError("no prices")
+        raise DecisionError("no prices")
 
 
 def teach(learning, jobs):

@@ -7,8 +7,8 @@ from math import inf
 import pytest
 from simulator_builders import node
 
-from gpupack_core import NodeName, Request
-from gpupack_core.queueing import ConsolidationRules
+from gpupack_placement import NodeName, Request
+from gpupack_queue import ConsolidationRules
 from gpupack_simulator import Job, JobId, Settings, Simulator
 from gpupack_simulator.disciplines import DISCIPLINES, KnownDurations
 from gpupack_simulator.engine.maintenance import Drain, Maintenance, Presence

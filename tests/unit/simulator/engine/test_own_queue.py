@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from simulator_builders import ends, job, node, run, starts
 
-from gpupack_core.queueing import Admit, Decisions, Preempt, PreemptionReason, Quotas, Victim
+from gpupack_queue import Admit, Decisions, Preempt, PreemptionReason, Quotas, Victim
 from gpupack_simulator import Cause, InvalidDecision, InvalidParameter, Settings
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator_builders import job, node
 
-from gpupack_core import WHOLE_GPU, DeviceUuid, Health, NodeName
+from gpupack_placement import WHOLE_GPU, DeviceUuid, Health, NodeName
 from gpupack_simulator import (
     DISCIPLINES,
     Breakdown,

@@ -2,7 +2,7 @@
 import pytest
 from simulator_builders import ends, job, node, run, some_jobs, starts
 
-from gpupack_core import Cluster, Spread, decide, policy_named
+from gpupack_placement import Cluster, Spread, decide, policy_named
 from gpupack_simulator import (
     Cause,
     End,

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 from simulator_builders import job, node, run, starts
 
-from gpupack_core import DeviceUuid, Health
+from gpupack_placement import DeviceUuid, Health
 from gpupack_simulator.errors import InvalidParameter
 
 

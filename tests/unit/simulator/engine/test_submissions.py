@@ -6,7 +6,7 @@ from math import inf
 import pytest
 from simulator_builders import ends, job, node, starts
 
-from gpupack_core.queueing import Limit, Quota, Quotas
+from gpupack_queue import Limit, Quota, Quotas
 from gpupack_simulator import End, InvalidJob, Settings, Simulator
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from gpupack_core import Request, Share
+from gpupack_placement import Request, Share
 from gpupack_simulator import InvalidInput
 from gpupack_simulator.inputs.openb import read_nodes, read_pods, read_timed_jobs
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from gpupack_core.queueing import Cohort, Limit, Quota
+from gpupack_queue import Cohort, Limit, Quota
 from gpupack_simulator import InvalidInput
 from gpupack_simulator.inputs.quotafile import read_quotas
 

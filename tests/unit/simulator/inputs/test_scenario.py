@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpupack_core import POLICIES, Cluster, DeviceUuid, NodeName, Share, Spread, plan_gang
-from gpupack_core.queueing import ANY, Limit, OrderPolicy
+from gpupack_placement import POLICIES, Cluster, DeviceUuid, NodeName, Share, Spread, plan_gang
+from gpupack_queue import ANY, Limit, OrderPolicy
 from gpupack_simulator import DISCIPLINES, Breakdown, Component, FailureRates, InvalidInput
 from gpupack_simulator.inputs.scenario import read_jobs, read_scenario
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from simulator_builders import job, node, run
 
-from gpupack_core import (
+from gpupack_placement import (
     Cluster,
     Device,
     DeviceUuid,

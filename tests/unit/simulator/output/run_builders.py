@@ -3,7 +3,7 @@
 
 from math import inf
 
-from gpupack_core import (
+from gpupack_placement import (
     Device,
     DeviceUuid,
     Grant,

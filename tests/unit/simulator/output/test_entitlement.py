@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_core.queueing import Cohort, Limit, Quota, Quotas
+from gpupack_queue import Cohort, Limit, Quota, Quotas
 from gpupack_simulator.output.entitlement import Entitlement, water_fill
 
 

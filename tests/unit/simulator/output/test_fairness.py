@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from simulator_builders import job, node, run
 
-from gpupack_core.queueing import Limit, PreemptionRules, Quota, Quotas, Rules
+from gpupack_queue import Limit, PreemptionRules, Quota, Quotas, Rules
 from gpupack_simulator.disciplines import DISCIPLINES
 from gpupack_simulator.output import fairness as module
 from gpupack_simulator.output.fairness import Fairness, fairness

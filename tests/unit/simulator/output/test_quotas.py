@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from simulator_builders import job, node, run
 
-from gpupack_core.queueing import Quotas
+from gpupack_queue import Quotas
 from gpupack_simulator.output.quotas import SHOWN, change, change_json, tables, verdict
 
 

@@ -6,7 +6,7 @@ import io
 from rich.console import Console
 from run_builders import job, node
 
-from gpupack_core import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
+from gpupack_placement import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
 from gpupack_simulator import Breakdown, Component, Settings, Simulator
 from gpupack_simulator.output.steps import headline, show
 from gpupack_simulator.record import TimeUnit

@@ -4,7 +4,7 @@
 import numpy as np
 from run_builders import done, held, job, node, outage, run
 
-from gpupack_core import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
+from gpupack_placement import Cluster, DeviceUuid, Grant, Holder, MiB, MilliGpu, NodeName, Placement
 from gpupack_simulator import Simulator
 from gpupack_simulator.job import Size
 from gpupack_simulator.output.tenancy import MAX_ROWS, tenancy

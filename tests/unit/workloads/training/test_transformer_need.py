@@ -5,7 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from gpupack_workloads.transformer.need import checking_bytes, parameters, training_bytes
+from gpupack_workloads.transformer.need import (
+    checking_bytes,
+    keeps_gathered,
+    parameters,
+    training_bytes,
+)
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.plan import plan_for
 
@@ -57,3 +62,11 @@ def test_a_loss_straight_from_the_head_needs_no_logits_but_where_the_head_is_cut
     for parallel in ("tp", "pp"):
         spread = {"ranks": 4, "parallel": parallel}
         assert need(**spread, kernels="all") == need(**spread)
+
+
+def test_fsdp_keeps_parameters_gathered_where_half_of_the_memory_is_enough():
+    plan = plan_for(TransformerOptions(parallel="fsdp"), ranks=2, simulated=False)
+    copy_bytes = 2 * parameters(plan.shape)
+    enough = 2 * (training_bytes(plan, 2) + copy_bytes)
+    assert keeps_gathered(plan, 2, enough)
+    assert not keeps_gathered(plan, 2, enough - 1)

@@ -3,8 +3,9 @@
 
 - `Replicas` (DDP): every rank has the whole network, and gradients are averaged as they come.
 - `Shards` (FSDP2): every rank keeps a shard of each parameter, its gradient and its moments. A
-  block's parameters are gathered before it runs, in the type in which it computes, and forgotten
-  after it; gradients are summed in 32 bits into shards.
+  block's parameters are gathered before it runs, in the type in which it computes. They are kept
+  for the step where there is memory, and freed after each pass elsewhere. Gradients are summed in
+  32 bits into shards.
 - `Tensors`: every rank has some heads, and some columns of each inner part. All ranks see the whole
   batch. A block's first products are cut by columns, its last by rows, so each half of a block ends
   with one sum over ranks. The head is cut by columns, its logits gathered.
@@ -13,6 +14,7 @@
 import contextlib
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -25,7 +27,9 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
+from gpupack_workloads.memory import host_bytes
 from gpupack_workloads.transformer.model import Decoder
+from gpupack_workloads.transformer.need import keeps_gathered
 from gpupack_workloads.transformer.parallel.learner import TYPES, Sharing, Single
 
 
@@ -51,23 +55,35 @@ class Replicas(Sharing):
 
 
 class Shards(Sharing):
-    """A holder of shards."""
+    """A holder of shards. `gathered`: parameters stay gathered for the whole step."""
+
+    gathered = False
 
     def spread(self, module: Decoder) -> nn.Module:
         """Cut each block's parameters, then what is left."""
-        mesh = init_device_mesh(self.world_rank.device.type, (self.world_rank.ranks,))
+        ranks, device = self.world_rank.ranks, self.world_rank.device
+        mesh = init_device_mesh(device.type, (ranks,))
         policy = MixedPrecisionPolicy(
             param_dtype=TYPES[self.plan.dtype], reduce_dtype=torch.float32
         )
-        for block in module.blocks.values():
-            fully_shard(block, mesh=mesh, mp_policy=policy)
-        fully_shard(module, mesh=mesh, mp_policy=policy)
+        self.gathered = keeps_gathered(self.plan, ranks, least_free_bytes(device))
+        for each in (*module.blocks.values(), module):
+            fully_shard(each, mesh=mesh, mp_policy=policy, reshard_after_forward=not self.gathered)
         return module
 
     def part(self, *, last: bool) -> contextlib.AbstractContextManager[object]:
         """Exchange gradients once, with the last part."""
         self.network.set_requires_gradient_sync(last)
+        self.network.set_reshard_after_backward(last or not self.gathered)
         return contextlib.nullcontext()
+
+
+def least_free_bytes(device: torch.device) -> int:
+    """Return the least free memory of all ranks, which must all decide alike."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else host_bytes()
+    least = torch.tensor(free, dtype=torch.int64, device=device)
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    return int(least.item())
 
 
 class Tensors(Single):

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entry point of the cost service: settings from the environment, runs until SIGTERM."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from gpupack_apiserver.accounts import app
+from gpupack_apiserver.accounts.settings import AccountsSettings
+from gpupack_apiserver.errors import StoreUnusable
+from gpupack_httpserver.process import run_until_signal
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.environment import SettingsInvalid
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Run the cost service; end non-zero when an essential task fails."""
+    try:
+        settings = AccountsSettings.from_environ(os.environ)
+    except SettingsInvalid as error:
+        sys.exit(f"gpupack-cost: {error}")
+
+    async def account(stop: asyncio.Event) -> None:
+        async with Api.connect(os.environ) as api:
+            log.info("HTTPS on :%s", settings.port)
+            await app.run(app.build(settings, api), stop)
+
+    try:
+        run_until_signal(account, log_level=settings.log_level)
+    except StoreUnusable as error:
+        sys.exit(f"gpupack-cost: {error}")
+
+
+if __name__ == "__main__":
+    main()

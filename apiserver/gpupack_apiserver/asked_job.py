@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPUJob of a question, checked by the API server in a dry run, and read like a plan.
+
+The dry run uses the caller's own token, or the caller makes it (`given`): a client certificate
+cannot be passed on.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from gpupack_apiserver.errors import CallWrong
+from gpupack_crds.dry_run import PREFIX, JudgedJob
+from gpupack_crds.gpujob import MAX_GPUS, GpuJobSpec
+from gpupack_crds.priority import PriorityProblem
+from gpupack_kubeclient import objects
+from gpupack_kubeclient.errors import KubeError
+from gpupack_kubeclient.objects import Json
+from gpupack_scheduler.errors import RequestInvalid
+from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.queueing.request import GangRequest
+from gpupack_scheduler.requests import gang_request
+from gpupack_scheduler.requests.node_rules import MAX_BYTES
+
+
+class _Template(objects.View, frozen=True):
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Templated(objects.View, frozen=True):
+    template: _Template | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unaskable:
+    """The reason why a job would not be planned; `for_good`: it would fail."""
+
+    reason: str
+    message: str
+    for_good: bool = False
+
+
+def given(spec: Json) -> JudgedJob:
+    """Return a job that the caller has checked; the API server does not confirm it here.
+
+    It is used only for an answer. Types, the schema's limits and the number of GPUs are checked,
+    which limits the cost of a plan. Rules between other fields are not checked.
+
+    Raises:
+        CallWrong: it is not a spec of a GPUJob.
+    """
+    job = JudgedJob(spec=msgspec.Raw(msgspec.json.encode(spec)))
+    try:
+        found = msgspec.json.decode(job.spec, type=GpuJobSpec)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CallWrong("job", "", f"send the spec that the dry run answered: {error}") from error
+    if (found.gpus is None) == (found.share is None):
+        raise CallWrong("job", "", "set exactly one of gpus and share")
+    if found.workers * (found.gpus or 1) > MAX_GPUS:
+        raise CallWrong(
+            "job", "", f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus)"
+        )
+    return job
+
+
+def _read(job: JudgedJob) -> GpuJobSpec:
+    try:
+        return msgspec.json.decode(job.spec, type=GpuJobSpec)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise KubeError(f"the API server takes what cannot be read here: {error}") from error
+
+
+def ask_of(
+    job: JudgedJob,
+    *,
+    namespace: str,
+    policy: str,
+    priority_of: Callable[[GpuJobSpec], int | PriorityProblem],
+    observed: Collection[str],
+    now: float,
+) -> GangRequest | Unaskable:
+    """Return the job's request, as the operator would send it.
+
+    Args:
+        job: the API server's answer.
+        namespace: namespace of the job.
+        policy: policy in place of the job's own; empty: the job's own.
+        priority_of: returns the priority by number or class.
+        observed: resources of other device plugins.
+        now: seconds since the epoch.
+
+    Raises:
+        KubeError: the API server accepts a spec that this release cannot read.
+    """
+    spec = _read(job)
+    priority = priority_of(spec)
+    if spec.suspend:
+        return Unaskable("Suspended", "spec.suspend is true")
+    if isinstance(priority, PriorityProblem):
+        return Unaskable(priority.reason, priority.message)
+    template = msgspec.json.decode(job.spec, type=_Templated).template or _Template()
+    if len(bytes(template.spec)) > MAX_BYTES:
+        return Unaskable("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
+    try:
+        gang = gang_request.gang(spec, template.spec, observed, namespace=namespace)
+    except RequestInvalid as error:
+        return Unaskable("InvalidTemplate", str(error), for_good=True)
+    name = job.metadata.name or PREFIX
+    return GangRequest(
+        attempt=AttemptKey(namespace=namespace, job=name, job_uid=PREFIX + name, number=1),
+        gang=gang,
+        policy=policy or spec.policy,
+        priority=priority,
+        submitted=now,
+        duration=spec.active_deadline_seconds,
+        movable=spec.movable,
+        extra=spec.extra,
+    )

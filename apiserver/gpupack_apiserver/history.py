@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of the last hour, one every few seconds."""
+
+import asyncio
+import collections
+import datetime as dt
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gpupack_apiserver.node_views import Totals
+
+KEPT_SECONDS: Final = 3600.0
+LOOK_SECONDS: Final = 1.0
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Figures of the cluster at one time; percentages of what is allocated.
+
+    `fragmentation`: percent of the free GPUs outside free blocks of as many GPUs as the largest
+    node has.
+    """
+
+    timestamp: dt.datetime
+    gpus: int
+    available_gpus: int
+    gpu_utilization: float
+    gpu_memory_usage: float
+    running_jobs: int
+    waiting_jobs: int
+    fragmentation: float = 0.0
+
+    @classmethod
+    def now(cls, totals: Totals, *, running_jobs: int, waiting_jobs: int) -> "Sample":
+        """Return a sample from the figures of all nodes."""
+        return cls(
+            timestamp=dt.datetime.now(dt.UTC),
+            gpus=totals.gpus,
+            available_gpus=totals.available_gpus,
+            gpu_utilization=totals.gpu_utilization,
+            gpu_memory_usage=totals.gpu_memory_usage,
+            running_jobs=running_jobs,
+            waiting_jobs=waiting_jobs,
+            fragmentation=totals.fragmentation,
+        )
+
+
+class History:
+    """The history of one process; each process starts its own.
+
+    Args:
+        look: returns the present figures; None: they are not known.
+        seconds: interval of samples.
+    """
+
+    def __init__(self, look: Callable[[], Sample | None], *, seconds: float) -> None:
+        self._look = look
+        self.samples: collections.deque[Sample] = collections.deque()
+        self.every(seconds)
+
+    def every(self, seconds: float) -> None:
+        """Set the interval of samples."""
+        self.seconds = seconds
+        self.samples = collections.deque(self.samples, maxlen=max(int(KEPT_SECONDS / seconds), 1))
+
+    async def run(self) -> None:
+        """Take samples without end."""
+        while True:
+            if (sample := self._look()) is not None:
+                self.samples.append(sample)
+            await passed(lambda: self.seconds)
+
+
+async def passed(seconds: Callable[[], float]) -> None:
+    """Wait until the given time has passed; its length may change during the wait."""
+    began = time.monotonic()
+    while (left := began + seconds() - time.monotonic()) > 0:  # noqa: ASYNC110 - of a clock
+        await asyncio.sleep(min(left, LOOK_SECONDS))

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that one machine answers in its own way: holders of its GPUs, and reservations.
+
+A reservation is of whole GPUs. Where they are not free in time nothing is held, and no wait
+continues afterwards: the queue of a machine contains only the calls that wait.
+"""
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Final
+
+from litestar import delete, get, post
+from litestar.datastructures import State
+
+from gpupack.errors import ConfigInvalid, NotEnoughGpus, NothingHeld
+from gpupack.host.backend import environment_of
+from gpupack.host.record import Record, placement_of, uptime_seconds
+from gpupack.training_config import TrainingGPUConfig
+from gpupack_apiserver import problems
+from gpupack_apiserver.errors import CallWrong, no_allocation
+from gpupack_apiserver.holders import EXCLUSIVE, HolderView
+from gpupack_apiserver.host.parts import NAMESPACE, HostParts, host_parts_of
+from gpupack_apiserver.routes.allocations import (
+    ONE_ALLOCATION,
+    WAIT_SECONDS,
+    Allocation,
+    Asked,
+    GpuConfig,
+    IdempotencyKey,
+    WorkerConfig,
+    allocation_name,
+)
+from gpupack_apiserver.routes.holders import After, Holders, Limit
+from gpupack_apiserver.routes.jobs import Namespace, OneName, OneNamespace
+from gpupack_apiserver.routes.parts import PREFIX, Call
+from gpupack_scheduler.ledger import claims
+
+RUNNING: Final = "Running"
+FAILED: Final = "Failed"
+"""Phases of the cluster's GPUJobs."""
+
+
+@post(f"{PREFIX}/allocate", tags=["allocations"], status_code=201, responses=problems.WRITES)
+async def allocate(
+    request: Call, state: State, data: Asked, key: IdempotencyKey = ""
+) -> Allocation:
+    """Hold GPUs until they are released or their time is over, whatever becomes of this server.
+
+    Waits some seconds for them. Where they are not free then the answer has `success` false, and
+    nothing is held.
+    """
+    parts = host_parts_of(state)
+    await parts.viewer(request)
+    if data.namespace not in {"", NAMESPACE}:
+        raise CallWrong("namespace", data.namespace, f"leave it empty, or give {NAMESPACE}")
+    name = allocation_name(key)
+    try:
+        config = TrainingGPUConfig(data.gpu_count, data.gpu_type.strip(), data.memory_gb)
+        record = await parts.waiting.make(
+            name, config, wait_seconds=WAIT_SECONDS, hold_seconds=data.seconds
+        )
+    except ConfigInvalid as error:
+        raise CallWrong("gpu_type", data.gpu_type, str(error)) from error
+    except NotEnoughGpus as error:
+        return _not_held(name, str(error))
+    return _view(parts, name, record)
+
+
+@get(
+    ONE_ALLOCATION,
+    tags=["allocations"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def allocation(
+    request: Call, state: State, namespace: OneNamespace, name: OneName
+) -> Allocation:
+    """Show an allocation."""
+    parts = host_parts_of(state)
+    await parts.viewer(request)
+    return _view(parts, name, parts.reservation(namespace, name))
+
+
+@delete(
+    ONE_ALLOCATION,
+    tags=["allocations"],
+    responses=problems.WRITES | problems.MISSING,
+)
+async def release(request: Call, state: State, namespace: OneNamespace, name: OneName) -> None:
+    """Give the GPUs of an allocation back."""
+    parts = host_parts_of(state)
+    await parts.viewer(request)
+    parts.reservation(namespace, name)
+    try:
+        await parts.waiting.cancel(name)
+    except NothingHeld as error:
+        raise no_allocation(namespace, name) from error
+
+
+@get(f"{PREFIX}/holders", tags=["jobs"], responses=problems.REFUSALS)
+async def holders(
+    request: Call, state: State, namespace: Namespace = "", limit: Limit = 500, after: After = ""
+) -> Holders:
+    """List processes and reservations with the GPUs that they hold.
+
+    `namespace` is `user-UID`, `pod` the process or `reservation NAME`. Processes that compute on a
+    GPU which nobody holds are there, too, without a namespace.
+    """
+    parts = host_parts_of(state)
+    await parts.viewer(request)
+    known = sorted(_holders(parts), key=_mark)
+    found = [each for each in known if _mark(each) > after and namespace in {"", each.namespace}]
+    shown = found[:limit]
+    return Holders(shown, _mark(shown[-1]) if len(found) > limit else "")
+
+
+def _holders(parts: HostParts) -> Iterator[HolderView]:
+    books, indices = parts.model.books, parts.indices()
+    for name, record in books.records.items():
+        for share in claims.shares(placement_of(record, books.node)):
+            yield HolderView(
+                namespace=f"user-{record.user}",
+                pod=_holder(name, record),
+                job="",
+                worker=None,
+                node=str(books.node),
+                uuid=share.uuid,
+                index=next((at for uuid, at in indices.items() if uuid == share.uuid), None),
+                percent=share.percent,
+                memory_mib=share.memory_mib,
+                isolation=EXCLUSIVE if share.whole else share.isolation,
+            )
+    for device in books.used_by_strangers():
+        pids = ", ".join(map(str, sorted(books.inventory.users[device.uuid])))
+        yield HolderView(
+            namespace="",
+            pod=f"process {pids}, which holds nothing",
+            job="",
+            worker=None,
+            node=str(books.node),
+            uuid=str(device.uuid),
+            index=device.index,
+            percent=100,
+            memory_mib=device.memory,
+            isolation=EXCLUSIVE,
+        )
+
+
+def _holder(name: str, record: Record) -> str:
+    if record.reserved_until is not None:
+        return f"reservation {name.partition('-')[2]}"
+    return f"process {record.process.pid} ({record.command})"
+
+
+def _mark(holder: HolderView) -> str:
+    return f"{holder.namespace}/{holder.pod}/{holder.uuid}"
+
+
+def _not_held(name: str, why: str) -> Allocation:
+    nothing = GpuConfig(gpu_count=0, workers=[], environment={})
+    return Allocation(
+        success=False,
+        allocation_id=f"{NAMESPACE}/{name}",
+        node_name="",
+        gpu_config=nothing,
+        phase=FAILED,
+        message=why,
+    )
+
+
+def _view(parts: HostParts, name: str, record: Record) -> Allocation:
+    books, indices = parts.model.books, parts.indices()
+    placement = placement_of(record, books.node)
+    uuids = [each.uuid for each in placement.devices]
+    worker = WorkerConfig(
+        str(books.node), [indices[uuid] for uuid in uuids if uuid in indices], list(map(str, uuids))
+    )
+    left = (record.reserved_until or 0) - uptime_seconds()
+    return Allocation(
+        success=True,
+        allocation_id=f"{NAMESPACE}/{name}",
+        node_name=worker.node_name,
+        gpu_config=GpuConfig(
+            gpu_count=len(uuids),
+            workers=[worker],
+            environment=environment_of(placement, simulated=books.inventory.simulated),
+        ),
+        phase=RUNNING,
+        expires=dt.datetime.now(dt.UTC) + dt.timedelta(seconds=left),
+    )

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What waits in the queue, in the form of answers: GPUJobs and standalone pods."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+import gpupack_placement as core
+from gpupack_apiserver.job_views import JobView, job_view
+from gpupack_apiserver.read_model import ReadModel
+from gpupack_apiserver.shown_job import ShownJob
+from gpupack_crds.gpujob_status import gpu_count
+from gpupack_kubeclient import objects
+from gpupack_queue import JobId
+from gpupack_scheduler.queueing.request import job_id, pod_id
+
+
+class QueueRow(JobView, frozen=True, kw_only=True):
+    """A GPUJob or a standalone pod that waits.
+
+    Attributes:
+        kind: its kind.
+        position: position among all jobs and standalone pods that wait in the cluster, in the order
+            in which they are admitted; the first is 1; null: it is not in the queue.
+    """
+
+    kind: Literal["GPUJob", "Pod"] = "GPUJob"
+    position: int | None = None
+
+
+def waiting_jobs(
+    model: ReadModel, jobs: Collection[ShownJob], positions: Mapping[JobId, int]
+) -> Iterator[QueueRow]:
+    """Yield the jobs that wait."""
+    for job in jobs:
+        if job.status.phase != "Pending" or not job.may_wait:
+            continue
+        attempt = model.onlooker.attempt(job.metadata.uid)
+        place = positions.get(job_id(attempt)) if attempt else None
+        shown = msgspec.structs.asdict(job_view(job))
+        yield QueueRow(**shown, kind="GPUJob", position=place)
+
+
+def waiting_pods(
+    model: ReadModel, namespaces: Collection[str], positions: Mapping[JobId, int]
+) -> Iterator[QueueRow]:
+    """Yield standalone pods of these namespaces that wait."""
+    for uid, pod in model.ledger.pods.gated.items():
+        if pod.metadata.namespace in namespaces:
+            yield _of_pod(model, pod, positions.get(pod_id(uid)))
+
+
+def _of_pod(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRow:
+    uid = pod.metadata.uid
+    ask = model.ledger.pods.waiting(uid)
+    conditions = (each for each in pod.status.conditions if each.type == "PodScheduled")
+    scheduled = next(conditions, None)
+    obstacle = model.onlooker.admissions.obstacle_of_pod(uid)
+    return QueueRow(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        phase="Pending",
+        reason=scheduled.reason if scheduled else "",
+        message=obstacle or (scheduled.message if scheduled else ""),
+        workers=1,
+        gpus=gpu_count(_gpus(ask.request)) if ask and ask.request else "",
+        nodes="",
+        attempt=0,
+        priority=ask.priority if ask else 0,
+        preemptions=0,
+        restarts=0,
+        workload="",
+        result="",
+        created=pod.metadata.creation_timestamp,
+        started=None,
+        kind="Pod",
+        position=position,
+    )
+
+
+def _gpus(request: core.Request) -> str:
+    """Return the request in the form of a GPUJob's column."""
+    if request.share is not None:
+        return f"{request.share.milli / 10:g}%"
+    if request.slices is not None:
+        return f"{request.slices.number}x{request.slices.profile}"
+    return str(request.gpus or 0)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reader of the agents' metrics in a process, and the watch of their addresses."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gpupack_placement as core
+from gpupack_apiserver.readings.agent_pods import SELECTOR, AgentPods
+from gpupack_apiserver.readings.gauge import Gauge
+from gpupack_apiserver.settings import ReadingSettings
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.reflector import Reflector
+from gpupack_kubeclient.resources import PODS
+
+
+class Asking(NamedTuple):
+    """The reader with its watch; by default there is neither.
+
+    Answers do not depend on `reflectors`: without them answers are as fresh as ever.
+    """
+
+    gauge: Gauge | None = None
+    reflectors: Mapping[str, Reflector[Any]] = {}
+
+
+def asking(settings: ReadingSettings | None, api: Api, cluster: core.Cluster) -> Asking:
+    """Return a reader of the agents on a cluster's nodes."""
+    if settings is None:
+        return Asking()
+    pods = AgentPods()
+    watch = Reflector(api, PODS, pods, namespace=settings.namespace, selectors=SELECTOR)
+    gauge = Gauge(pods, lambda: [node.name for node in cluster.nodes()], settings)
+    return Asking(gauge, {"agents": watch})

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls about the whole cluster, without any tenant's name."""
+
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import QueryParameter
+
+import gpupack_placement as core
+from gpupack_apiserver import problems
+from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.history import Sample
+from gpupack_apiserver.node_views import NodeView, Totals
+from gpupack_apiserver.patterns import MODEL
+from gpupack_apiserver.routes.parts import PREFIX, Call, shown_of
+
+MAX_LISTED: Final = 5000
+
+
+GpuType = Annotated[
+    str,
+    QueryParameter(
+        description="Model, as people write it: V100, A100-80GB.", max_length=64, pattern=MODEL
+    ),
+]
+MinMemory = Annotated[
+    float, QueryParameter(description="GB (10^9 bytes) of each GPU.", ge=0, le=100_000)
+]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+After = Annotated[
+    str,
+    QueryParameter(description="Those after this name: next of the answer before.", max_length=253),
+]
+
+
+class Utilization(msgspec.Struct, frozen=True):
+    """The allocated part, in percent."""
+
+    gpu_utilization: float
+    gpu_memory_usage: float
+
+
+class AvailableNode(msgspec.Struct, frozen=True):
+    """A node with GPUs that are free as a whole."""
+
+    node_name: str
+    gpu_type: str
+    available_gpus: int
+    memory_per_gpu: float
+    utilization: float
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A summary of the cluster."""
+
+    utilization: Utilization
+    available_nodes: list[AvailableNode]
+    total_nodes: int
+    total_gpus: int
+    available_gpus: int
+    timestamp: dt.datetime
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """Nodes by name; `next` is empty where there are no more."""
+
+    nodes: list[NodeView]
+    next: str = ""
+
+
+class Monitoring(msgspec.Struct, frozen=True):
+    """Figures of now and of the last hour."""
+
+    current: Sample | None
+    history: list[Sample]
+    interval_seconds: float
+
+
+class Health(msgspec.Struct, frozen=True):
+    """A status: ok, or stale with what is missing."""
+
+    status: str
+    missing: str = ""
+
+
+@get(f"{PREFIX}/status", tags=["cluster"], responses=problems.REFUSALS)
+async def status(request: Call, state: State) -> Status:
+    """Tell what is free and what is given out.
+
+    Nodes are listed that have whole GPUs free and are ready.
+    """
+    parts = shown_of(state)
+    await parts.viewer(request)
+    totals: Totals = parts.nodes.totals()
+    available = [
+        AvailableNode(
+            each.node_name,
+            each.gpu_type,
+            each.available_gpus,
+            each.memory_per_gpu,
+            each.utilization,
+        )
+        for each in parts.nodes.all()
+        if each.available_gpus and each.ready
+    ]
+    return Status(
+        utilization=Utilization(totals.gpu_utilization, totals.gpu_memory_usage),
+        available_nodes=available,
+        total_nodes=totals.nodes,
+        total_gpus=totals.gpus,
+        available_gpus=totals.available_gpus,
+        timestamp=dt.datetime.now(dt.UTC),
+    )
+
+
+@get(f"{PREFIX}/nodes", tags=["cluster"], responses=problems.REFUSALS)
+async def nodes(
+    request: Call,
+    state: State,
+    gpu_type: GpuType = "",
+    min_memory_gb: MinMemory = 0.0,
+    limit: Limit = 500,
+    after: After = "",
+) -> Nodes:
+    """List nodes with their GPUs."""
+    parts = shown_of(state)
+    await parts.viewer(request)
+    _require_model(gpu_type)
+    found = [
+        each
+        for each in parts.nodes.all()
+        if each.node_name > after and _has(each, gpu_type, min_memory_gb)
+    ]
+    shown = found[:limit]
+    return Nodes(shown, next=shown[-1].node_name if len(found) > limit else "")
+
+
+@get(f"{PREFIX}/monitoring", tags=["cluster"], responses=problems.REFUSALS)
+async def monitoring(request: Call, state: State) -> Monitoring:
+    """Tell the figures of now, and of the last hour as this process saw it."""
+    parts = shown_of(state)
+    await parts.viewer(request)
+    samples = list(parts.history.samples)
+    return Monitoring(samples[-1] if samples else None, samples, parts.history.seconds)
+
+
+@get(f"{PREFIX}/health", tags=["health"], security=[{}], responses=problems.WRONG)
+async def health(state: State) -> Health:
+    """Tell whether the state of the cluster is known; asks for no token and says nothing else."""
+    missing = shown_of(state).model.missing()
+    return Health("stale" if missing else "ok", missing)
+
+
+@get(
+    f"{PREFIX}/health/ready",
+    tags=["health"],
+    security=[{}],
+    responses=problems.STALE | problems.WRONG,
+)
+async def ready(state: State) -> Health:
+    """Tell the same; 503 while the cluster's state is not known."""
+    shown_of(state).model.require_fresh()
+    return Health("ok")
+
+
+def _require_model(gpu_type: str) -> None:
+    if not gpu_type:
+        return
+    try:
+        core.require_model(gpu_type)
+    except core.Invalid as error:
+        raise CallWrong("gpu_type", gpu_type, f"name a model such as V100 ({error})") from error
+
+
+def _has(node: NodeView, gpu_type: str, memory_gb: float) -> bool:
+    return any(
+        each.memory_gb >= memory_gb
+        and (not gpu_type or core.matches_model(gpu_type, each.gpu_type))
+        for each in node.devices
+    )

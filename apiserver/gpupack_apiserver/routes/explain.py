@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a GPUJob or a standalone pod waits, computed with the queue's own code on a copy."""
+
+from typing import Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+
+from gpupack_apiserver import problems
+from gpupack_apiserver.errors import Missing
+from gpupack_apiserver.holders import HolderView, holder_view, holds_of
+from gpupack_apiserver.routes.jobs import OneName, OneNamespace
+from gpupack_apiserver.routes.others import (
+    JobRef,
+    estimated_wait_seconds,
+    named_and_hidden,
+    would_help,
+)
+from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of
+from gpupack_apiserver.start_view import StartView, start_view
+from gpupack_httpserver.user import User
+from gpupack_kubeclient import objects
+from gpupack_queue import JobId, Now
+from gpupack_queue.reasons import NEXT_CYCLE
+from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.planning import reason_of
+from gpupack_scheduler.queueing.request import job_id, pod_id
+from gpupack_scheduler.queueing.what_if import prepare_explain
+
+_ON_A_NODE: Final = frozenset({claims.State.LANDED, claims.State.BOUND, claims.State.FINISHED})
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a GPUJob or a standalone pod waits.
+
+    Attributes:
+        phase: its phase; Scheduled: a pod that has a node.
+        reason: why it waits, computed now where it is in the queue; else from its status.
+        message: the reason in words.
+        position: position among all jobs and standalone pods that wait in the cluster, in the order
+            in which they are admitted; the first is 1; null: it is not in the queue.
+        waiting: number of jobs and pods that wait in the cluster.
+        start: when it starts; null: it is not in the queue.
+        ahead: jobs and pods before it that may be named.
+        ahead_hidden: number of others before it.
+        estimated_wait_seconds: time to its latest start, where there is an estimate.
+        fits_now: whether it fits, whatever else waits and whatever quotas allow; null: it is not in
+            the queue.
+        would_help: changes that would let it start; their further effects are not computed.
+        node: node of a bound pod; empty: it waits. A GPUJob's own call has its nodes.
+        holds: the GPUs that this pod holds, in the form of `GET holders`.
+    """
+
+    phase: str
+    reason: str
+    message: str
+    position: int | None = None
+    waiting: int = 0
+    ahead: list[JobRef] = []
+    ahead_hidden: int = 0
+    estimated_wait_seconds: float | None = None
+    fits_now: bool | None = None
+    would_help: list[str] = []
+    start: StartView | None = None
+    node: str = ""
+    holds: list[HolderView] = []
+
+
+@get(
+    f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}/explain",
+    tags=["questions"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def explain(
+    request: Call, state: State, namespace: OneNamespace, name: OneName
+) -> Explanation:
+    """Tell what a GPUJob waits for, and what would help."""
+    parts = parts_of(state)
+    user, job = await parts.job_of(request, namespace, name)
+    onlooker, status = parts.model.onlooker, job.status
+    onlooker.follow()
+    attempt = onlooker.attempt(job.metadata.uid)
+    if attempt is None:
+        return Explanation(
+            phase=status.phase,
+            reason=status.reason,
+            message=onlooker.obstacle(job.metadata.uid) or status.message,
+            waiting=len(onlooker.admissions.queue),
+        )
+    return await _queued(parts, user, namespace, job_id(attempt), status.phase)
+
+
+@get(
+    f"{PREFIX}/pods/{{namespace:str}}/{{name:str}}/explain",
+    tags=["questions"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def explain_pod(
+    request: Call, state: State, namespace: OneNamespace, name: OneName
+) -> Explanation:
+    """Tell what a standalone pod in the queue waits for, or where a pod is that has a node."""
+    parts = parts_of(state)
+    user = await parts.user(request)
+    await parts.rights.require_namespace(user, "pods", namespace)
+    onlooker = parts.model.onlooker
+    onlooker.follow()
+    pod = _gated(parts, namespace, name)
+    if pod is None:
+        return _placed(parts, namespace, name)
+    job = pod_id(pod.metadata.uid)
+    if job not in onlooker.admissions.queue.state.pending:
+        return Explanation(
+            phase="Pending",
+            reason="QueueFull",
+            message=onlooker.admissions.obstacle_of_pod(pod.metadata.uid),
+            waiting=len(onlooker.admissions.queue),
+        )
+    return await _queued(parts, user, namespace, job, "Pending")
+
+
+def _gated(parts: Parts, namespace: str, name: str) -> objects.Pod | None:
+    gated = parts.model.ledger.pods.gated.values()
+    return next((pod for pod in gated if pod.key == (namespace, name)), None)
+
+
+def _placed(parts: Parts, namespace: str, name: str) -> Explanation:
+    """Return the place of a bound pod; raises Missing."""
+    model = parts.model
+    there = model.ledger.claims.pods.values()
+    found = (pod for pod in there if (pod.namespace, pod.name) == (namespace, name))
+    pod = next((pod for pod in found if pod.state in _ON_A_NODE), None)
+    if pod is None:
+        raise Missing(f"no pod {namespace}/{name} waits in the queue or has a node")
+    node = str(pod.placement.node)
+    held = holds_of(pod, model.ledger, model.jobs.by_key)
+    return Explanation(
+        phase="Scheduled",
+        reason="Scheduled",
+        message=f"the pod is on node {node}",
+        waiting=len(model.onlooker.admissions.queue),
+        node=node,
+        holds=[holder_view(each, model.ledger) for each in held],
+    )
+
+
+async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) -> Explanation:
+    """Explain a job or pod in the queue."""
+    onlooker = parts.model.onlooker
+    found = await parts.questions.answer(
+        user, lambda: prepare_explain(onlooker), lambda copy: copy.explain(job)
+    )
+    named, hidden = await named_and_hidden(parts, user, own, found.ahead)
+    wait = found.wait
+    return Explanation(
+        phase=phase,
+        reason=reason_of(wait) if wait else "AdmissionPending",
+        message=wait.message if wait else NEXT_CYCLE,
+        position=found.position,
+        waiting=found.waiting,
+        ahead=named,
+        ahead_hidden=hidden,
+        estimated_wait_seconds=estimated_wait_seconds(parts, found),
+        fits_now=found.fits_now,
+        would_help=await would_help(parts, user, own, found),
+        start=start_view(wait.start if wait else Now()),
+    )

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holders of GPUs, in the namespaces whose pods the caller may list."""
+
+import heapq
+from typing import Annotated, Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import QueryParameter
+
+from gpupack_apiserver import problems
+from gpupack_apiserver.holders import HolderView, holder_view, holds
+from gpupack_apiserver.rights import PODS
+from gpupack_apiserver.routes.jobs import Namespace
+from gpupack_apiserver.routes.parts import PREFIX, Call, parts_of
+
+MAX_LISTED: Final = 5000
+
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+Node = Annotated[str, QueryParameter(description="On this node alone.", max_length=253)]
+After = Annotated[
+    str,
+    QueryParameter(description="Those after this one: next of the answer before.", max_length=400),
+]
+
+
+class Holders(msgspec.Struct, frozen=True):
+    """Holders by namespace, pod and UUID; `next` is empty where there are no more."""
+
+    holders: list[HolderView]
+    next: str = ""
+
+
+@get(f"{PREFIX}/holders", tags=["jobs"], responses=problems.REFUSALS)
+async def holders(
+    request: Call,
+    state: State,
+    namespace: Namespace = "",
+    node: Node = "",
+    limit: Limit = 500,
+    after: After = "",
+) -> Holders:
+    """List pods with the GPUs that they hold, one entry for each GPU or share of one."""
+    parts = parts_of(state)
+    user = await parts.user(request)
+    found = holds(parts.model.ledger, parts.model.jobs.by_key)
+    known = [each for each in found if node in ("", each.node)]
+    seen = await parts.rights.visible(
+        user, PODS, asked=namespace, there=(each.namespace for each in known)
+    )
+    mine = (each for each in known if each.namespace in seen and each.mark > after)
+    first = heapq.nsmallest(limit + 1, mine, key=lambda each: each.mark)
+    shown = [holder_view(each, parts.model.ledger) for each in first[:limit]]
+    return Holders(shown, first[limit - 1].mark if len(first) > limit else "")

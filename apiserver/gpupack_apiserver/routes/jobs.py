@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs, in the namespaces that the caller may see."""
+
+from collections.abc import Collection
+from operator import itemgetter
+from typing import Annotated, Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import PathParameter, QueryParameter
+
+from gpupack_apiserver import problems
+from gpupack_apiserver.job_views import (
+    AttemptView,
+    JobView,
+    WorkerView,
+    attempt_views,
+    job_view,
+    worker_views,
+)
+from gpupack_apiserver.patterns import DOTTED_NAME, NAME, NAME_OR_EMPTY
+from gpupack_apiserver.pod_workers import pod_names
+from gpupack_apiserver.queue_cursor import QueueCursor
+from gpupack_apiserver.queue_rows import QueueRow, waiting_jobs, waiting_pods
+from gpupack_apiserver.rights import sees_nowhere
+from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of
+from gpupack_apiserver.shown_job import ShownJob
+from gpupack_crds.gpujob_status import Phase
+from gpupack_httpserver.user import User
+
+MAX_LISTED: Final = 5000
+
+
+Namespace = Annotated[
+    str,
+    QueryParameter(
+        description="Of this namespace alone; empty: of all that the caller may see.",
+        max_length=63,
+        pattern=NAME_OR_EMPTY,
+    ),
+]
+OneNamespace = Annotated[
+    str,
+    PathParameter(description="Its namespace.", max_length=63, pattern=NAME),
+]
+OneName = Annotated[
+    str, PathParameter(description="Its name.", max_length=253, pattern=DOTTED_NAME)
+]
+PhaseFilter = Annotated[Phase | None, QueryParameter(description="In this phase alone.")]
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+After = Annotated[
+    str,
+    QueryParameter(description="Those after this one: next of the answer before.", max_length=400),
+]
+
+
+class JobDetail(msgspec.Struct, frozen=True):
+    """A GPUJob with its attempts, newest last, and the places of the current attempt's workers."""
+
+    job: JobView
+    attempts: list[AttemptView]
+    workers: list[WorkerView]
+
+
+class Jobs(msgspec.Struct, frozen=True):
+    """GPUJobs by namespace and name; `next` is empty where there are no more.
+
+    `may_list` is false for a caller that may list GPUJobs in no namespace that has any, nor in its
+    own.
+    """
+
+    jobs: list[JobView]
+    next: str = ""
+    may_list: bool = True
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """GPUJobs and standalone pods that wait; `message` has the reason.
+
+    Pages are by priority, then age, so that all of them together are complete while jobs come and
+    go; `position` is the place in the order in which they are admitted. `total` counts all pages;
+    `next` is empty where there are no more. `may_list` is that of `GET jobs`.
+    """
+
+    waiting: list[QueueRow]
+    total: int
+    may_list: bool = True
+    next: str = ""
+
+
+class Visible(msgspec.Struct, frozen=True):
+    """The jobs that a caller may see, and whether it may list any."""
+
+    user: User
+    jobs: list[ShownJob]
+    may_list: bool
+
+
+@get(f"{PREFIX}/jobs", tags=["jobs"], responses=problems.REFUSALS)
+async def jobs(
+    request: Call,
+    state: State,
+    namespace: Namespace = "",
+    phase: PhaseFilter = None,
+    limit: Limit = 200,
+    after: After = "",
+) -> Jobs:
+    """List GPUJobs."""
+    visible = await _visible(request, state, namespace)
+    wanted = [
+        job
+        for job in visible.jobs
+        if (phase is None or job.status.phase == phase) and _mark(job) > after
+    ]
+    wanted.sort(key=_mark)
+    shown = wanted[:limit]
+    return Jobs(
+        [job_view(each) for each in shown],
+        next=_mark(shown[-1]) if len(wanted) > limit else "",
+        may_list=visible.may_list,
+    )
+
+
+@get(
+    f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}",
+    tags=["jobs"],
+    responses=problems.REFUSALS | problems.MISSING,
+)
+async def job(request: Call, state: State, namespace: OneNamespace, name: OneName) -> JobDetail:
+    """Show one GPUJob."""
+    parts = parts_of(state)
+    user, found = await parts.job_of(request, namespace, name)
+    ledger = parts.model.ledger
+    may_list = await parts.rights.may_list(user, "pods", namespace)
+    pods = pod_names(ledger, found) if may_list else {}
+    workers = worker_views(found, ledger.cluster, pods)
+    return JobDetail(job_view(found), attempt_views(found), workers)
+
+
+@get(f"{PREFIX}/queue", tags=["jobs"], responses=problems.REFUSALS)
+async def queue(
+    request: Call, state: State, namespace: Namespace = "", limit: Limit = 200, after: After = ""
+) -> Queue:
+    """List GPUJobs and standalone pods that wait for GPUs, and why."""
+    place, parts = QueueCursor.read(after) if after else None, parts_of(state)
+    visible = await _visible(request, state, namespace)
+    pods_of = await _pods_of(parts, visible.user, namespace)
+    positions = parts.model.positions.now()
+    waiting = [
+        *waiting_jobs(parts.model, visible.jobs, positions),
+        *waiting_pods(parts.model, pods_of, positions),
+    ]
+    places = sorted(((QueueCursor.of(each), each) for each in waiting), key=itemgetter(0))
+    wanted = [each for each in places if place is None or each[0] > place]
+    return Queue(
+        [each for _, each in wanted[:limit]],
+        total=len(waiting),
+        may_list=visible.may_list,
+        next=wanted[limit - 1][0].text if len(wanted) > limit else "",
+    )
+
+
+async def _visible(request: Call, state: State, namespace: str) -> Visible:
+    parts = parts_of(state)
+    user = await parts.user(request)
+    known = parts.model.jobs.by_key
+    there = {key[0] for key in known}
+    seen = set(await parts.rights.visible(user, "gpujobs", asked=namespace, there=there))
+    jobs = [job for key, job in known.items() if key[0] in seen]
+    return Visible(user, jobs, may_list=not sees_nowhere(user, seen, there))
+
+
+async def _pods_of(parts: Parts, user: User, namespace: str) -> Collection[str]:
+    """Return the namespaces in which the caller may see waiting pods; it may see only jobs."""
+    there = {pod.metadata.namespace for pod in parts.model.ledger.pods.gated.values()}
+    if namespace:
+        allowed = namespace in there and await parts.rights.may_list(user, "pods", namespace)
+        return {namespace} if allowed else ()
+    if not there:
+        return ()
+    return set(await parts.rights.visible(user, "pods", asked="", there=there))
+
+
+def _mark(job: ShownJob) -> str:
+    return "/".join(job.key)

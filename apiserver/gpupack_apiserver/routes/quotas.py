@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUQuotas, in the namespaces that the caller may see: now, and in the last hour."""
+
+import datetime as dt
+import math
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import msgspec
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import QueryParameter
+
+from gpupack_apiserver import problems
+from gpupack_apiserver.quota_history import MAX_QUOTAS, Series
+from gpupack_apiserver.rights import sees_nowhere
+from gpupack_apiserver.routes.jobs import Namespace
+from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of
+from gpupack_crds.kinds import GpuQuota
+
+DIGITS: Final = 3
+"""Digits after the point: a thousandth of a GPU can be held."""
+
+Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_QUOTAS)]
+After = Annotated[
+    str,
+    QueryParameter(
+        description="Those after this namespace: next of the answer before.", max_length=63
+    ),
+]
+
+
+class QuotaView(msgspec.Struct, frozen=True):
+    """A namespace's quota with its usage, from its GPUQuota's status."""
+
+    namespace: str
+    cohort: str
+    nominal: str
+    used: str
+    borrowed: str
+    lent: str
+    running: int
+    waiting: int
+    problem: str
+
+
+class Quotas(msgspec.Struct, frozen=True):
+    """Quotas by namespace.
+
+    `may_list` is false for a caller that may list GPUQuotas in no namespace that has one, nor in
+    its own.
+    """
+
+    quotas: list[QuotaView]
+    may_list: bool = True
+
+
+class Visible(msgspec.Struct, frozen=True):
+    """The quotas that a caller may see, by namespace, and whether it may list any."""
+
+    quotas: dict[str, GpuQuota]
+    may_list: bool
+
+
+class QuotaSeries(msgspec.Struct, frozen=True):
+    """A quota's figures, in GPUs, one for each of the answer's timestamps; null: unknown."""
+
+    namespace: str
+    cohort: str
+    nominal: list[float | None]
+    used: list[float | None]
+    borrowed: list[float | None]
+
+
+class History(msgspec.Struct, frozen=True):
+    """Histories by namespace; `next` is empty where there are no more.
+
+    `total` counts the quotas that the caller may see. Figures are kept for the first 1,024 quotas
+    of the cluster by name: where there are more, the pages hold fewer than `total`.
+    """
+
+    interval_seconds: float
+    timestamps: list[dt.datetime]
+    quotas: list[QuotaSeries]
+    total: int
+    next: str = ""
+
+
+@get(f"{PREFIX}/quotas", tags=["jobs"], responses=problems.REFUSALS)
+async def quotas(request: Call, state: State, namespace: Namespace = "") -> Quotas:
+    """List GPUQuotas and their use."""
+    visible = await _visible(parts_of(state), request, namespace)
+    shown = [_quota(quota) for _, quota in sorted(visible.quotas.items())]
+    return Quotas(shown, may_list=visible.may_list)
+
+
+@get(f"{PREFIX}/quotas/history", tags=["jobs"], responses=problems.REFUSALS)
+async def history(
+    request: Call, state: State, namespace: Namespace = "", limit: Limit = 100, after: After = ""
+) -> History:
+    """Return quota and usage of each GPUQuota in the last hour, as this process saw them."""
+    parts = parts_of(state)
+    found = (await _visible(parts, request, namespace)).quotas
+    kept = parts.quota_history
+    wanted = [name for name in sorted(found) if name > after and name in kept.by_namespace]
+    shown = wanted[:limit]
+    return History(
+        interval_seconds=kept.seconds,
+        timestamps=list(kept.moments),
+        quotas=[_series(found[name], kept.by_namespace[name]) for name in shown],
+        total=len(found),
+        next=shown[-1] if len(wanted) > limit else "",
+    )
+
+
+async def _visible(parts: Parts, request: Call, namespace: str) -> Visible:
+    user = await parts.user(request)
+    items = parts.model.quotas.quotas.items
+    there = {key[0] for key in items}
+    seen = await parts.rights.visible(user, "gpuquotas", asked=namespace, there=there)
+    found = {key[0]: items[key] for key in items if key[0] in seen}
+    return Visible(found, may_list=not sees_nowhere(user, seen, there))
+
+
+def _quota(quota: GpuQuota) -> QuotaView:
+    status = quota.status
+    return QuotaView(
+        namespace=quota.metadata.namespace,
+        cohort=quota.spec.cohort or "",
+        nominal=status.nominal,
+        used=status.used,
+        borrowed=status.borrowed,
+        lent=status.lent,
+        running=status.running,
+        waiting=status.waiting,
+        problem=status.problem,
+    )
+
+
+def _series(quota: GpuQuota, series: Series) -> QuotaSeries:
+    return QuotaSeries(
+        namespace=quota.metadata.namespace,
+        cohort=quota.spec.cohort or "",
+        nominal=_figures(series.nominal),
+        used=_figures(series.used),
+        borrowed=_figures(series.borrowed),
+    )
+
+
+def _figures(kept: Iterable[float]) -> list[float | None]:
+    return [None if math.isnan(each) else round(each, DIGITS) for each in kept]

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the cluster could serve a training, and whether it fits now.
+
+It uses the code that places jobs, for GPUs only: CPU, memory, quotas and waiting jobs are ignored,
+since the call does not name them.
+"""
+
+from typing import Annotated
+
+import msgspec
+from litestar import post
+from litestar.datastructures import State
+from litestar.params import Body
+
+import gpupack_placement as core
+from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
+from gpupack_apiserver import problems
+from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.patterns import MODEL
+from gpupack_apiserver.routes.parts import PREFIX, Call, shown_of
+from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
+
+
+class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The request of a training.
+
+    Attributes:
+        gpu_count: GPUs of all its workers together.
+        gpu_type: model in the form that users write; empty: any.
+        memory_gb: memory of each GPU, in GB of 10^9 bytes.
+        distributed_training: it may run as several workers, on several nodes.
+        mixed_precision: it computes with bfloat16 or float16, which any GPU that gpupack knows
+            supports.
+    """
+
+    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_GPUS)] = 1
+    gpu_type: Annotated[str, msgspec.Meta(max_length=64, pattern=MODEL)] = ""
+    memory_gb: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
+    distributed_training: bool = False
+    mixed_precision: bool = False
+
+
+Asked = Annotated[Training, Body(schema_extra={"additionalProperties": False})]
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """The result of a validation.
+
+    Attributes:
+        valid: the cluster could serve it, once running work has ended.
+        fits_now: it fits at this moment.
+        workers: number of workers into which it was divided.
+        gpus_per_worker: GPUs of each worker, on one node.
+        nodes: nodes of the workers now, one for each.
+        message: why it does not fit.
+    """
+
+    valid: bool
+    fits_now: bool
+    workers: int
+    gpus_per_worker: int
+    nodes: list[str]
+    message: str = ""
+
+
+@post(f"{PREFIX}/validate", tags=["jobs"], status_code=200, responses=problems.REFUSALS)
+async def validate(request: Call, state: State, data: Asked) -> Validation:
+    """Tell whether the cluster can serve a training, and where it would run now."""
+    parts = shown_of(state)
+    user = await parts.viewer(request)
+    gang = gang_of(data, parts.model.cluster)
+    found = await parts.planned(user, gang)
+    refusal = found if isinstance(found, core.Refusal) else None
+    places = () if isinstance(found, core.Refusal) else found
+    return Validation(
+        valid=refusal is None or not refusal.never,
+        fits_now=refusal is None,
+        workers=gang.workers,
+        gpus_per_worker=gang.request.gpus or 0,
+        nodes=[str(placement.node) for placement in places],
+        message=refusal.message if refusal else "",
+    )
+
+
+def gang_of(asked: Training, cluster: core.Cluster) -> core.Gang:
+    """Return a gang with as few workers as the largest node allows, all equal."""
+    most = max((len(node.devices) for node in cluster.nodes()), default=0) or 1
+    per_worker = asked.gpu_count
+    if asked.distributed_training:
+        sizes = range(min(most, asked.gpu_count), 0, -1)
+        per_worker = next(size for size in sizes if asked.gpu_count % size == 0)
+    memory = -(-int(asked.memory_gb * BYTES_PER_GB) // BYTES_PER_MIB)
+    models = (asked.gpu_type,) if asked.gpu_type.strip() else ()
+    try:
+        for model in models:
+            core.require_model(model)
+        request = core.Request(gpus=per_worker, models=models, min_memory=core.MiB(memory))
+    except core.Invalid as error:
+        raise CallWrong(
+            "gpu_type", asked.gpu_type, f"name a model such as V100 ({error})"
+        ) from error
+    workers = asked.gpu_count // per_worker
+    if workers > MAX_WORKERS:
+        fix = f"take a number that fewer than {MAX_WORKERS + 1} equal workers have: not {workers}"
+        raise CallWrong("gpu_count", asked.gpu_count, fix)
+    return core.Gang(request=request, workers=workers)

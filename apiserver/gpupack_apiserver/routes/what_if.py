@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outcome of a hypothetical GPUJob; nothing is changed.
+
+The scheduler's own code answers, on a copy of its state. Other tenants' jobs are named to callers
+that may list them, and counted for others.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from litestar import post
+from litestar.datastructures import State
+from litestar.params import Body
+
+import gpupack_placement as core
+from gpupack_apiserver import problems
+from gpupack_apiserver.asked_job import Unaskable, ask_of, given
+from gpupack_apiserver.errors import CallWrong, TokenNeeded
+from gpupack_apiserver.job_views import WorkerView, held_device
+from gpupack_apiserver.patterns import NAME
+from gpupack_apiserver.routes.others import (
+    JobRef,
+    estimated_wait_seconds,
+    named_and_hidden,
+    would_help,
+)
+from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, authorization_of, parts_of
+from gpupack_apiserver.start_view import StartView, start_view
+from gpupack_crds.dry_run import JudgedJob, judged
+from gpupack_crds.gpujob import PolicyName
+from gpupack_crds.gpuquota import GpuQuotaSpec
+from gpupack_httpserver.user import User
+from gpupack_placement.policies import DEFAULT
+from gpupack_queue import Never
+from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.planning import reason_of
+from gpupack_scheduler.queueing.request import GangRequest
+from gpupack_scheduler.queueing.what_if import Answer, Changes, prepare_what_if
+
+MAX_NODES: Final = 256
+MAX_QUOTAS: Final = 32
+MAX_BYTES: Final = 2 << 20
+
+
+class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A namespace's GPUQuota in place of the existing one.
+
+    Attributes:
+        namespace: its namespace; the caller needs permission to list its quotas.
+        spec: spec of a GPUQuota.
+    """
+
+    namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME)]
+    spec: GpuQuotaSpec
+
+
+class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A what-if question.
+
+    Attributes:
+        namespace: namespace of the job.
+        job: spec of a GPUJob, in the form for `kubectl apply`.
+        without_nodes: nodes that take no new work.
+        policy: placement policy in place of the job's own; `default` is the simulator's; empty: the
+            job's own, or the cluster's.
+        quotas: quotas in place of the existing ones.
+        judged: whether the caller has already had the API server check the job (`dryRun=All`), and
+            `job` is the spec in its answer. With a client certificate only this form is possible.
+    """
+
+    namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME)]
+    job: dict[str, Any]
+    without_nodes: Annotated[
+        list[Annotated[str, msgspec.Meta(max_length=253)]], msgspec.Meta(max_length=MAX_NODES)
+    ] = []
+    policy: Literal[PolicyName, "default", ""] = ""
+    quotas: Annotated[list[QuotaInstead], msgspec.Meta(max_length=MAX_QUOTAS)] = []
+    judged: bool = False
+
+
+Asked = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The outcome for the job if it were created now.
+
+    Attributes:
+        outcome: Starts: it has places, once those in `preempts` have ended. Waits. Never: the
+            present cluster could not run it, or it would fail at once.
+        reason: the reason that its status would have: Admitted or PreemptionPending if it starts.
+        message: the reason in words.
+        workers: places of its workers.
+        position: position among all jobs and standalone pods that wait in the cluster, in the order
+            in which they are admitted; the first is 1; null: it starts, or is not in the queue.
+        waiting: number of jobs and pods that wait in the cluster, including this job where it
+            waits.
+        start: when it starts; null: now, or it is not in the queue.
+        estimated_wait_seconds: time to its latest start, where there is an estimate.
+        preempts: jobs and pods that would be preempted or moved for it and that may be named.
+        preempts_hidden: number of others.
+        would_help: changes that would let it start; their further effects are not computed.
+    """
+
+    outcome: Literal["Starts", "Waits", "Never"]
+    reason: str
+    message: str
+    workers: list[WorkerView]
+    position: int | None
+    waiting: int
+    estimated_wait_seconds: float | None
+    preempts: list[JobRef]
+    preempts_hidden: int
+    would_help: list[str]
+    start: StartView | None = None
+
+
+@post(
+    f"{PREFIX}/what-if",
+    tags=["questions"],
+    status_code=200,
+    request_max_body_size=MAX_BYTES,
+    responses=problems.WRITES | problems.MISSING,
+)
+async def what_if(request: Call, state: State, data: Asked) -> Outcome:
+    """Tell what would become of a GPUJob if it were made now.
+
+    It is judged as `kubectl apply` would have it judged, with the caller's token; with `judged` the
+    caller has had it judged, and needs the same right. Whether its pods would be admitted
+    (ResourceQuotas, Pod Security) is not asked.
+    """
+    parts = parts_of(state)
+    user = await parts.viewer(request)
+    job = await _judged(parts, request, user, data)
+    classes = parts.model.classes
+    ask = ask_of(
+        job,
+        namespace=data.namespace,
+        policy=core.DEFAULT_POLICY if data.policy == DEFAULT else data.policy,
+        priority_of=lambda spec: classes.judge(name=spec.priority_class_name, number=spec.priority),
+        observed=parts.model.decisions.observed_resources,
+        now=parts.model.onlooker.admissions.now(),
+    )
+    if isinstance(ask, Unaskable):
+        return _unasked(parts, ask)
+    if obstacle := parts.model.onlooker.admissions.obstacle(ask):
+        return _unasked(parts, Unaskable("QueueFull", obstacle))
+    return await _outcome(parts, user, ask, await _answered(parts, user, ask, data))
+
+
+async def _judged(parts: Parts, request: Call, user: User, asked: WhatIf) -> JudgedJob:
+    """Return the job as the API server would store it.
+
+    Raises:
+        TokenNeeded: there is no token for the check, and the caller has not made it.
+        KubeError: it is refused.
+        Denied: the user may not create one there.
+    """
+    if asked.judged:
+        await _require_visible(parts, user, asked)
+        await parts.rights.require_creation(user, "gpujobs", asked.namespace)
+        return given(asked.job)
+    if not (token := authorization_of(request)):
+        raise TokenNeeded(
+            "the API server judges the job with the caller's token; without one have it judged "
+            "yourself (a create with dryRun=All) and send the spec that it answers with judged: "
+            "true, as gpupack what-if does"
+        )
+    await _require_visible(parts, user, asked)
+    return await judged(parts.api.on_behalf(token), asked.job, namespace=asked.namespace)
+
+
+async def _require_visible(parts: Parts, user: User, asked: WhatIf) -> None:
+    """Check permissions: an answer for other quotas would reveal a namespace's usage."""
+    for number, each in enumerate(asked.quotas):
+        await parts.rights.require_namespace(user, "gpuquotas", each.namespace)
+        for at, limit in enumerate(each.spec.gpus):
+            lent = limit.lending_limit
+            if lent is not None and lent > limit.nominal:
+                field = f"quotas[{number}].spec.gpus[{at}].lendingLimit"
+                raise CallWrong(field, lent, f"set it to no more than nominal, {limit.nominal}")
+    for number, name in enumerate(asked.without_nodes):
+        if core.NodeName(name) not in parts.model.ledger.cluster:
+            raise CallWrong(f"without_nodes[{number}]", name, "there is no such node with GPUs")
+
+
+async def _answered(parts: Parts, user: User, ask: GangRequest, asked: WhatIf) -> Answer:
+    model = parts.model
+    changes = Changes(
+        without_nodes=tuple(map(core.NodeName, asked.without_nodes)),
+        quotas={each.namespace: each.spec for each in asked.quotas},
+    )
+    return await parts.questions.answer(
+        user,
+        lambda: prepare_what_if(
+            model.onlooker, ask, changes, quotas=model.quotas, decisions=model.decisions
+        ),
+        lambda copy: copy.what_if(ask.job),
+    )
+
+
+def _unasked(parts: Parts, why: Unaskable) -> Outcome:
+    """Return the outcome of a job that does not enter the queue."""
+    return Outcome(
+        outcome="Never" if why.for_good else "Waits",
+        reason=why.reason,
+        message=why.message,
+        workers=[],
+        position=None,
+        waiting=len(parts.model.onlooker.admissions.queue),
+        estimated_wait_seconds=None,
+        preempts=[],
+        preempts_hidden=0,
+        would_help=[],
+    )
+
+
+async def _outcome(parts: Parts, user: User, ask: GangRequest, found: Answer) -> Outcome:
+    wait = found.wait
+    if wait is None:
+        named, hidden = await named_and_hidden(parts, user, ask.namespace, found.stopped)
+        workers = _workers(parts, found)
+        return Outcome(
+            outcome="Starts",
+            reason="PreemptionPending" if found.stopped else "Admitted",
+            message=_starts(workers, len(found.stopped)),
+            workers=workers,
+            position=None,
+            waiting=found.waiting,
+            estimated_wait_seconds=None if found.stopped else 0.0,
+            preempts=named,
+            preempts_hidden=hidden,
+            would_help=[],
+        )
+    return Outcome(
+        outcome="Never" if isinstance(wait.start, Never) else "Waits",
+        reason=reason_of(wait),
+        message=wait.message,
+        workers=[],
+        position=wait.position,
+        waiting=found.waiting,
+        estimated_wait_seconds=estimated_wait_seconds(parts, found),
+        preempts=[],
+        preempts_hidden=0,
+        would_help=await would_help(parts, user, ask.namespace, found),
+        start=start_view(wait.start),
+    )
+
+
+def _workers(parts: Parts, found: Answer) -> list[WorkerView]:
+    """Return the workers' places; the GPUs of observed nodes are unknown."""
+    ledger = parts.model.ledger
+    placed = (
+        [ledger.claims.allocation(each) for each in found.starts.places] if found.starts else []
+    )
+    return [
+        WorkerView(
+            number,
+            each.node,
+            [
+                held_device(share, each.node, ledger.cluster)
+                for share in claims.shares(each.placement)
+            ],
+        )
+        for number, each in enumerate(placed)
+    ]
+
+
+def _starts(workers: list[WorkerView], stopped: int) -> str:
+    nodes = list(dict.fromkeys(each.node for each in workers))
+    what = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
+    more = f" and {len(nodes) - MAX_TOLD} more" if len(nodes) > MAX_TOLD else ""
+    where = f"{what} would be on {', '.join(nodes[:MAX_TOLD])}{more}"
+    if not stopped:
+        return where
+    ends = "1 other has" if stopped == 1 else f"{stopped} others have"
+    return f"{where}, once {ends} ended or moved for it"
+
+
+MAX_TOLD: Final = 8
+"""Maximum nodes in a sentence."""

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpupack gpu show|cordon|uncordon`."""
+
+from collections import defaultdict
+from typing import Final
+
+import click
+import msgspec
+
+from gpupack_cli import written_names
+from gpupack_cli.answers import Holders
+from gpupack_cli.errors import CliError
+from gpupack_cli.gpunode_writes import change, node_named
+from gpupack_cli.maintenance import cordoned, device, one_of, uncordoned
+from gpupack_cli.node_rows import GPU_COLUMNS, NodeGpus
+from gpupack_cli.notes import note
+from gpupack_cli.options import Output, output_option, session_options
+from gpupack_cli.output import show_document, show_table
+from gpupack_cli.rest import Rest
+from gpupack_cli.rest_nodes import one_node, read_or_asked
+from gpupack_cli.rest_pages import pages
+from gpupack_cli.session import Session, run
+from gpupack_cli.text import plain
+from gpupack_crds.kinds import GpuNode
+from gpupack_kubeclient.client import Api
+from gpupack_kubeclient.errors import KubeError
+
+PAGE: Final = 5000
+
+
+@click.group(name="gpu")
+def command() -> None:
+    """Show, cordon and uncordon single GPUs."""
+
+
+@command.command(name="show")
+@click.argument("node", callback=written_names.name)
+@click.argument("gpu", default="")
+@session_options(rest=True, namespaced=False)
+@output_option
+def show(session: Session, node: str, gpu: str, *, output: Output) -> None:
+    """Show the GPUs of NODE, or one by its index or UUID.
+
+    Without permission to read GPUNodes, the REST API answers, without causes and
+    bus addresses.
+    """
+    run(lambda: _show(session, node, gpu, output=output))
+
+
+@command.command(name="cordon")
+@click.argument("node", callback=written_names.name)
+@click.argument("gpus", nargs=-1)
+@click.option("--reason", required=True, help="Reason, shown in the messages of pending jobs.")
+@session_options(namespaced=False)
+def cordon(session: Session, node: str, gpus: tuple[str, ...], *, reason: str) -> None:
+    """Give GPUs of NODE no new work; running work continues.
+
+    GPUS are indices or UUIDs; without any it is all of them.
+    """
+    run(lambda: _cordon(session, node, gpus, reason))
+
+
+@command.command(name="uncordon")
+@click.argument("node", callback=written_names.name)
+@click.argument("gpus", nargs=-1)
+@session_options(namespaced=False)
+def uncordon(session: Session, node: str, gpus: tuple[str, ...]) -> None:
+    """Uncordon GPUs of NODE (default: all of them); this also ends a drain."""
+    run(lambda: _uncordon(session, node, gpus))
+
+
+async def _show(session: Session, name: str, gpu: str, *, output: Output) -> None:
+    async with session.kubernetes() as api:
+        shown = await read_or_asked(
+            session, api, lambda: _read(api, name), lambda rest: _asked(rest, name)
+        )
+        held = await _holders(session, api, name)
+    rows = [one_of(name, shown.gpus, gpu)] if gpu else shown.gpus
+    if held is not None:
+        rows = [msgspec.structs.replace(row, holders=tuple(held[row.uuid])) for row in rows]
+    if output.document:
+        show_document({"node": name, "gpus": rows}, output)
+        return
+    show_table(GPU_COLUMNS, (row.cells() for row in rows), output)
+    if shown.held_by:
+        note(f"held by {shown.held_by}")
+
+
+async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, list[str]] | None:
+    """Return the visible pods that hold each GPU, by UUID; None: unknown."""
+    found = defaultdict[str, list[str]](list)
+    try:
+        async with session.rest(api) as rest:
+            async for page in pages(rest, "holders", Holders, node=node, limit=PAGE):
+                for each in page.holders:
+                    found[each.uuid].append(plain(each.text))
+    except (CliError, KubeError) as error:
+        note(f"without holders: {error}")
+        return None
+    return found
+
+
+async def _read(api: Api, name: str) -> NodeGpus:
+    return NodeGpus.of(await node_named(api, name))
+
+
+async def _asked(rest: Rest, name: str) -> NodeGpus:
+    return NodeGpus.of_answer(await one_node(rest, name))
+
+
+async def _cordon(session: Session, name: str, gpus: tuple[str, ...], reason: str) -> None:
+    async with session.kubernetes() as api:
+        await change(api, name, lambda node: cordoned(node, _uuids(node, gpus), reason))
+    note(f"{_which(name, gpus)} cordoned: {reason}")
+
+
+async def _uncordon(session: Session, name: str, gpus: tuple[str, ...]) -> None:
+    async with session.kubernetes() as api:
+        await change(api, name, lambda node: uncordoned(node, _uuids(node, gpus)))
+    note(f"{_which(name, gpus)} back in service")
+
+
+def _uuids(node: GpuNode, gpus: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(device(node, each).uuid for each in gpus))
+
+
+def _which(node: str, gpus: tuple[str, ...]) -> str:
+    return f"GPU {', '.join(gpus)} of {node}" if gpus else f"all GPUs of {node}"

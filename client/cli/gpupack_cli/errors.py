@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All errors that a command can end with, and their exit statuses.
+
+    CliError                  1
+    ├── JobFailed             of the job
+    ├── ChecksFailed          1: doctor found something broken
+    ├── UsageWrong            2: as click's own
+    ├── InputWrong           65: a file or an object that cannot be used
+    ├── NotThere             66: no such job, node or GPU
+    ├── ClusterAway          69: the Kubernetes API server does not answer
+    ├── ServiceAway          69: the REST API is missing, or does not answer
+    ├── Internal             70: a bug in the command itself
+    ├── NotAllowed           77: a permission is missing
+    │   └── NotKnown           the REST API does not know the caller
+    └── SettingsWrong        78: no kubeconfig, or one that cannot be used
+    CannotWrite              74: of gpupack_terminal, the output accepts no more data
+    Interrupted             130: Ctrl-C
+    PipeClosed              141: of gpupack_terminal, the reader of the output has ended
+    Terminated              143: SIGTERM, where a job is followed
+
+The numbers are those of sysexits.h.
+"""
+
+import re
+from typing import ClassVar, Final
+
+from gpupack_crds.errors import LifecycleRefused
+from gpupack_kubeclient import errors as kube
+from gpupack_kubeclient.environment import SettingsInvalid
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+_READS_NODES: Final = re.compile(r'cannot (get|list|watch) resource "gpunodes"')
+
+
+class CliError(Exception):
+    """Root of all errors; the text is one sentence for users, with what to do."""
+
+    exit_status: ClassVar[int] = 1
+
+    @property
+    def status(self) -> int:
+        """The exit status of the command."""
+        return self.exit_status
+
+
+class JobFailed(CliError):
+    """The job that was followed did not succeed.
+
+    Args:
+        message: how the job ended; empty: it was printed already.
+        status: exit code of its worker; 1 where it is unknown.
+    """
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self._status = status
+
+    @property
+    def status(self) -> int:
+        """The exit code of the job's worker."""
+        return self._status
+
+
+class ChecksFailed(CliError):
+    """A part of the installation is broken."""
+
+
+class UsageWrong(CliError):
+    """Options that exclude each other."""
+
+    exit_status = 2
+
+
+class InputWrong(CliError):
+    """A file, or an object, that cannot be used."""
+
+    exit_status = 65
+
+
+class NotThere(CliError):
+    """There is no such object."""
+
+    exit_status = 66
+
+
+class ClusterAway(CliError):
+    """The API server does not answer."""
+
+    exit_status = 69
+
+
+class ServiceAway(CliError):
+    """The REST API cannot be reached."""
+
+    exit_status = 69
+
+
+class Internal(CliError):
+    """A bug in the command itself."""
+
+    exit_status = 70
+
+
+class NotAllowed(CliError):
+    """The caller lacks a permission."""
+
+    exit_status = 77
+
+
+class NotKnown(NotAllowed):
+    """The REST API does not know the caller."""
+
+
+class SettingsWrong(CliError):
+    """The command cannot determine the cluster."""
+
+    exit_status = 78
+
+
+def of_kube(error: kube.KubeError | SettingsInvalid | LifecycleRefused) -> CliError:
+    """Return an error of the API server in the form for users."""
+    match error:
+        case SettingsInvalid():
+            return SettingsWrong(str(error))
+        case LifecycleRefused():
+            return InputWrong(str(error))
+        case kube.Unreachable():
+            return ClusterAway(f"{error}; is the cluster up, and KUBECONFIG the right one?")
+        case kube.Refused():
+            return _of_refusal(error)
+        case kube.NotSignedIn():
+            return NotAllowed(str(error))
+        case _:
+            return CliError(str(error))
+
+
+def _of_refusal(error: kube.Refused) -> CliError:
+    match error.status:
+        case 401:
+            return NotAllowed(
+                f"the API server does not know you ({error.said}); sign in again, or use another "
+                "context"
+            )
+        case 403:
+            fix = "ask an administrator of the cluster for that right"
+            return NotAllowed(f"{error.said}; {fix}{_of_nodes(error.said)}")
+        case 404:
+            return NotThere(_not_found(error))
+        case 400 | 422:
+            return InputWrong(error.said)
+        case status if status == 429 or status >= 500:  # noqa: PLR2004 - of HTTP
+            asked = error.retry_after_seconds
+            when = "" if asked is None else f" in {asked:g} s"
+            return ClusterAway(f"the API server cannot answer now ({error.said}); try again{when}")
+        case _:
+            taken = "already exists" in error.said
+            fix = "; choose another --name, or delete that one"
+            return InputWrong(error.said + fix) if taken else CliError(error.said)
+
+
+def _of_nodes(said: str) -> str:
+    """Return a hint: GPUNodes are cluster-scoped, which a tenant's roles do not cover."""
+    if _READS_NODES.search(said) is None:
+        return ""
+    return (
+        ", a ClusterRoleBinding to gpupack-view; `gpupack top`, `nodes` and `gpu show` need no "
+        "such right where the REST API can be reached"
+    )
+
+
+def _not_found(error: kube.Refused) -> str:
+    """Return text for a missing object; for an unserved kind the server's message is short."""
+    if "could not find the requested resource" in error.said:
+        return f"gpupack is not installed in this cluster: {error}; see docs/install.md"
+    return error.said

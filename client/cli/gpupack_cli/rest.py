@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of the REST API with typed answers."""
+
+import ssl
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+import tenacity
+
+from gpupack_cli import errors
+from gpupack_cli.notes import note_pause
+from gpupack_kubeclient import patience
+
+T = TypeVar("T")
+
+MAX_BYTES: Final = 256 << 20
+"""Maximum size of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
+
+
+LATER: Final = frozenset({429, 503})
+
+
+class Problem(msgspec.Struct):
+    """A problem that the API reports (RFC 9457)."""
+
+    title: str = ""
+    detail: str = ""
+    field: str = ""
+    value: str = ""
+    fix: str = ""
+
+
+class _Later(Exception):
+    """The server requests a retry after `seconds`; it has done nothing."""
+
+    def __init__(self, refusal: errors.CliError, seconds: float) -> None:
+        super().__init__(str(refusal))
+        self.refusal, self.seconds = refusal, seconds
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.seconds if isinstance(error, _Later) else None
+    seconds = patience.pause(state, asked_seconds=asked)
+    note_pause(seconds, error)
+    return seconds
+
+
+class Rest:
+    """The REST API.
+
+    Args:
+        client: has the address and the credentials.
+        shows_certificate: a client certificate identifies the caller.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, *, shows_certificate: bool = False) -> None:
+        self._client, self.shows_certificate = client, shows_certificate
+
+    async def get(self, path: str, kind: type[T], **query: Any) -> T:
+        """Send GET and return the decoded answer; raises CliError."""
+        asked = {name: value for name, value in query.items() if value not in ("", None)}
+        return decoded((await self._answer("GET", path, params=asked))[0], kind, path)
+
+    async def get_bytes(self, path: str) -> bytes:
+        """Send GET and return the body unchanged; raises CliError."""
+        return (await self._answer("GET", path))[0]
+
+    async def get_linked(self, path: str, **query: str) -> tuple[bytes, dict[str, str]]:
+        """Send GET and return the body unchanged, with the query of its next page.
+
+        The query is empty where the answer has no Link to a next page. Raises CliError.
+        """
+        body, answer = await self._answer("GET", path, params=query)
+        following = answer.links.get("next", {}).get("url", "")
+        return body, dict(httpx.URL(following).params) if following else {}
+
+    async def post(self, path: str, body: Any, kind: type[T]) -> T:
+        """Send a document; raises CliError."""
+        return decoded((await self._answer("POST", path, json=body))[0], kind, path)
+
+    async def _answer(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
+        """Send until there is an answer, as long as the server requests it; raises CliError."""
+        trying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_Later),
+            wait=_pause,
+            stop=lambda state: patience.is_enough(state, is_asked=True),
+            reraise=True,
+        )
+        try:
+            return await trying(self._once, method, path, **given)
+        except _Later as error:
+            raise error.refusal from error
+
+    async def _once(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
+        try:
+            async with self._client.stream(method, path, **given) as response:
+                parts, size = list[bytes](), 0
+                async for part in response.aiter_bytes():
+                    parts.append(part)
+                    size += len(part)
+                    if size > MAX_BYTES:
+                        raise errors.ServiceAway(f"the answer to {path} is larger than {size} B")
+        except httpx.HTTPError as error:
+            raise errors.ServiceAway(
+                f"the REST API at {self._client.base_url.copy_with(path='/')} does not answer: "
+                f"{str(error) or type(error).__name__}{self._fix(error)}"
+            ) from error
+        if response.status_code >= 400:  # noqa: PLR2004 - where HTTP's errors begin
+            refusal = refused(response.status_code, b"".join(parts), path)
+            asked = response.headers.get("Retry-After", "")
+            if response.status_code in LATER and asked.isdecimal():
+                raise _Later(refusal, float(asked))
+            raise refusal
+        return b"".join(parts), response
+
+    def _fix(self, error: httpx.HTTPError) -> str:
+        """Return what to do; a server hangs up silently on a bad client certificate."""
+        if self.shows_certificate and isinstance(error, _HUNG_UP):
+            return (
+                "; perhaps it does not take your client certificate: is it of this cluster, and "
+                "has it not ended? GPUPACK_TOKEN goes before it"
+            )
+        return _of_its_certificate(error)
+
+
+_HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+
+
+def _of_its_certificate(error: BaseException) -> str:
+    """Return what to do where the certificate is the cause; the library wraps that error."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return ""
+    return (
+        "; name a file with the ca.crt of Secret gpupack-api-certificate, or your own CA, by "
+        "--ca or GPUPACK_CA"
+    )
+
+
+def decoded(data: bytes, kind: type[T], path: str) -> T:
+    """Decode an answer.
+
+    Raises:
+        ServiceAway: it is not of this API, or of another version.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise errors.ServiceAway(
+            f"the answer to {path} cannot be read: {error}; are gpupack-api and this command of "
+            "one version?"
+        ) from error
+
+
+def refused(status: int, body: bytes, path: str) -> errors.CliError:
+    """Return a refusal in the form for users."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except (msgspec.MsgspecError, RecursionError):
+        problem = Problem()
+    detail = problem.detail or problem.title or f"status {status}"
+    if problem.fix and problem.fix not in detail:
+        detail = f"{detail}; {problem.fix}"
+    match status:
+        case 400 | 413 | 422:
+            return errors.InputWrong(detail)
+        case 401:
+            why = "takes a token here" if problem.field else "does not know you"
+            return errors.NotKnown(
+                f"the REST API {why} ({problem.detail}); use a kubeconfig with a token, or set "
+                "GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints"
+            )
+        case 403:
+            return errors.NotAllowed(detail)
+        case 404 if problem.detail not in {"", "Not Found"}:
+            return errors.NotThere(detail)
+        case 404:
+            return errors.ServiceAway(
+                f"this gpupack-api has no call {path}; upgrade it, or use an older gpupack"
+            )
+        case _:
+            return errors.ServiceAway(f"the REST API cannot answer {path} now: {detail}")

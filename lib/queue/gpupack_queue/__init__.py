@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue: quotas, fair shares, backfill and preemption over one cluster.
+
+    Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, Move, …
+
+The package is pure, as all of core. The owner of the queue, the extender or the simulator, has the
+clock and carries out all decisions.
+"""
+
+from gpupack_queue.charge import ANY, Charge, ModelKey, ModelKeys
+from gpupack_queue.decisions import (
+    Admit,
+    CancelReservation,
+    Consolidate,
+    Decisions,
+    Move,
+    Preempt,
+    PreemptionReason,
+    Victim,
+)
+from gpupack_queue.drain import Drains, node_to_drain
+from gpupack_queue.durations import DurationEstimates, common_name
+from gpupack_queue.elastic_gangs import extra_worker
+from gpupack_queue.job import NO_TENANT, Job, JobId, RunningJob, Tenant, holder_name
+from gpupack_queue.pending_jobs import may_fit_on_row
+from gpupack_queue.planning import place_by_policy
+from gpupack_queue.queue import Queue
+from gpupack_queue.quota import (
+    MAX_LEVELS,
+    ROOT,
+    Cohort,
+    CohortName,
+    Limit,
+    OrderPolicy,
+    Quota,
+    Quotas,
+)
+from gpupack_queue.reasons import Borrowed, Wait, WaitReason
+from gpupack_queue.reservation import Planner
+from gpupack_queue.rules import NO_PREEMPTION, ConsolidationRules, PreemptionRules, Rules
+from gpupack_queue.start import At, Never, Now, Start, Unknown, WhenReleased, latest_start
+from gpupack_queue.starving import starving_seconds
+from gpupack_queue.usage_history import UsageHistory
+from gpupack_queue.what_if import PredictedStart, WhatIf
+
+__all__ = [
+    "ANY",
+    "MAX_LEVELS",
+    "NO_PREEMPTION",
+    "NO_TENANT",
+    "ROOT",
+    "Admit",
+    "At",
+    "Borrowed",
+    "CancelReservation",
+    "Charge",
+    "Cohort",
+    "CohortName",
+    "Consolidate",
+    "ConsolidationRules",
+    "Decisions",
+    "Drains",
+    "DurationEstimates",
+    "Job",
+    "JobId",
+    "Limit",
+    "ModelKey",
+    "ModelKeys",
+    "Move",
+    "Never",
+    "Now",
+    "OrderPolicy",
+    "Planner",
+    "PredictedStart",
+    "Preempt",
+    "PreemptionReason",
+    "PreemptionRules",
+    "Queue",
+    "Quota",
+    "Quotas",
+    "Rules",
+    "RunningJob",
+    "Start",
+    "Tenant",
+    "Unknown",
+    "UsageHistory",
+    "Victim",
+    "Wait",
+    "WaitReason",
+    "WhatIf",
+    "WhenReleased",
+    "common_name",
+    "extra_worker",
+    "holder_name",
+    "latest_start",
+    "may_fit_on_row",
+    "node_to_drain",
+    "place_by_policy",
+    "starving_seconds",
+]

@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backfill reservations of a cycle, and whether a later job would delay one of them."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from math import inf
+from typing import Final
+
+from gpupack_placement.cluster import Cluster
+from gpupack_queue.job import Job, JobId, Places, RunningJob
+from gpupack_queue.pending_jobs import PendingJob
+from gpupack_queue.projected_cluster import JobEnds, ProjectedCluster, adopt_job
+from gpupack_queue.reservation import BackfillReservation, Planner, earliest_fit
+from gpupack_queue.session import Session
+from gpupack_queue.state import State
+
+RECOMPUTE_AFTER_SECONDS: Final = 5.0
+"""The seconds for which a reservation stands that rests on overdue or unknown ends of jobs."""
+
+
+class BackfillReservations:
+    """The backfill reservations of one cycle, computed when a job comes that could take of them.
+
+    `most`: the maximum number of reservations that are computed. No job passes a queue head whose
+    reservation has not been computed: that is put off to the next cycle, which is due at once.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        session: Session,
+        plan: Planner,
+        now: float,
+        *,
+        max_computed: float = inf,
+    ) -> None:
+        self._state, self._session, self._plan, self._now = state, session, plan, now
+        self._computations_left = max_computed
+        self.is_postponed = False
+        """Whether a reservation is to be computed in a later cycle."""
+        self._heads: list[PendingJob] = []
+        self._early_heads: set[JobId] = set()
+        """The heads that have not waited long: they hold back only jobs of lower priority."""
+        self._void: set[JobId] = set()
+        """The heads whose reservation of an earlier cycle does not hold in this one."""
+        self._computed: list[BackfillReservation] = []
+        self._owners = self._pending_owners()
+        """The jobs that had a reservation before, and have not been tried in this cycle."""
+        self._starting: list[RunningJob] = []
+        self._preemptions: list[tuple[Job, Places, Sequence[RunningJob]]] = []
+        """The preemptors of this cycle, each with its places and its victims."""
+        self._has_moves = False
+        """Whether a job moves in this cycle: earlier reservations count it at its former place."""
+        self._speculative: dict[JobId, set[JobId]] = {}
+        """Jobs that are speculatively backfilled in this cycle, each with the heads it passes."""
+        self._cached_ends: tuple[int, JobEnds] | None = None
+        """The ends of running jobs, with the number of jobs that start in this cycle.
+
+        They serve heads before which no job was speculatively backfilled.
+        """
+        self._cached_cluster: tuple[frozenset[JobId], Cluster] | None = None
+        """The heads whose places are held, and the cluster in which they are."""
+        self._placed: list[tuple[BackfillReservation, JobId]] = []
+        """The reservations in whose future a job of this cycle is placed, each with the job.
+
+        The job does not run until its start is reported.
+        """
+        self._skipped: set[JobId] = set()
+        """The heads that may fit now."""
+        self.has_computed = False
+        """Whether a reservation was computed in this cycle."""
+        self.due_at = inf
+        """The next time at which a job needs a reservation, or a reservation has to be checked."""
+
+    def add_head(self, entry: PendingJob) -> None:
+        """Record a queue head; it gets a reservation if not too many jobs have one already.
+
+        It holds back jobs of lower priority at once, and other jobs when it has waited long enough.
+        """
+        due = entry.pending_since + self._state.quota.rules.reserve_after_seconds
+        if due > self._now:
+            self.due_at = min(self.due_at, due)
+            if due < inf and len(self._early_heads) < self._state.quota.rules.max_reservations:
+                self._early_heads.add(entry.job.id)
+                self._heads.append(entry)
+        elif entry.job.id in self._owners or self._may_reserve_for(entry.job):
+            self._owners.pop(entry.job.id, None)
+            self._heads.append(entry)
+
+    def add_last_heads(self) -> None:
+        """Record the queue heads of the last cycle, except those with reserved places."""
+        for head in map(self._state.pending.get, self._state.heads):
+            if head is not None and head.job.id not in self._state.reserved:
+                self.add_head(head)
+
+    def skip_head(self, entry: PendingJob) -> None:
+        """Record that a queue head is not admitted in this cycle, even if it fits.
+
+        It stays a head.
+        """
+        if entry.job.id in self._state.heads:
+            self._skipped.add(entry.job.id)
+            self.add_head(entry)
+
+    def _may_reserve_for(self, job: Job) -> bool:
+        """Tell whether one more job can have a reservation.
+
+        Shares go up and down, and the order changes with them. A job with a reservation keeps it,
+        as long as no more urgent job lacks one.
+        """
+        before = sum(other.priority >= job.priority for other in self._owners.values())
+        return (
+            len(self._heads) - len(self._early_heads) + before
+            < self._state.quota.rules.max_reservations
+        )
+
+    def record_start(self, running: RunningJob) -> None:
+        """Record that a job was admitted in this cycle."""
+        self._starting.append(running)
+        if self._cached_cluster is not None:
+            adopt_job(self._cached_cluster[1], running.job, running.placements)
+
+    def record_preemption(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> None:
+        """Record that these jobs are preempted for the job in this cycle."""
+        self._preemptions.append((job, places, victims))
+        self._cached_cluster = None
+
+    def record_move(self) -> None:
+        """Record that a job moves in this cycle."""
+        self._has_moves = True
+        self._cached_cluster = None
+
+    def stop_computing(self) -> None:
+        """Compute no more reservations in this cycle."""
+        self._computations_left = 0
+
+    def is_delay_unknown(self, job: Job) -> bool:
+        """Tell whether it is unknown in this cycle which queue heads the job would delay."""
+        return self._has_heads_before(job) and len(self._reservations()) < len(self._heads)
+
+    def would_delay(self, entry: PendingJob) -> bool:
+        """Tell whether a job of this request_class is known to delay a queue head now.
+
+        That is known if an earlier job of the request class was refused and nothing was released
+        since, unless this job ends in time. The result is also true where the delay is unknown in
+        this cycle.
+        """
+        delayed = entry.job_class.request_class.delayed_at_release
+        if delayed is None and self._computations_left:
+            return False
+        if self.is_delay_unknown(entry.job):
+            return True
+        if delayed is None:
+            return False
+        if delayed[0] != self._reservations_key(entry.job) or self.ending_in_time((entry,)):
+            return False
+        return not self._state.pending.has_relevant_release(
+            entry.job_class.request_class, since=delayed[1], cluster=self._session.cluster
+        )
+
+    def remember_delay(self, entry: PendingJob) -> None:
+        """Remember that any job of this request class would delay a queue head now."""
+        entry.job_class.request_class.delayed_at_release = (
+            self._reservations_key(entry.job),
+            self._state.pending.releases,
+        )
+
+    def try_backfill(self, job: Job, places: Places) -> bool:
+        """Tell whether the job delays no queue head there; if so, place it in their futures.
+
+        It must not be called where the delay is unknown in this cycle.
+        """
+        if not self._has_heads_before(job):
+            self._discard(self._early_heads)
+            return True
+        placed: list[BackfillReservation] = []
+        crossed: set[JobId] = set()
+        passed: set[JobId] = set()
+        for reservation in self._reservations():
+            if self._ends_before(job, reservation):
+                if reservation.placements is not None and not self._surely_ends_before(
+                    job, reservation
+                ):
+                    passed.add(reservation.job.id)
+                continue
+            if reservation.cluster_then.place(job, places):
+                placed.append(reservation)
+                if reservation.is_estimated and self._may_backfill_on_estimate(job, reservation):
+                    passed.add(reservation.job.id)
+            elif self._holds_back(reservation.job, job):
+                for other in placed:
+                    other.cluster_then.remove(job.id)
+                return False
+            else:
+                crossed.add(reservation.job.id)
+        self._placed += ((reservation, job.id) for reservation in placed)
+        self._discard(crossed)
+        if passed:
+            self._speculative[job.id] = passed
+        return True
+
+    def ending_in_time(self, entries: Sequence[PendingJob]) -> list[PendingJob]:
+        """Return the entries of one job class whose jobs end before any reservation starts."""
+        if not entries:
+            return []
+        least = self._least_urgent(entries)
+        if self.is_delay_unknown(least):
+            return []
+        reservations = [
+            reservation
+            for reservation in self._reservations_before(least)
+            if reservation.placements is not None
+        ]
+        until = min(
+            (
+                reservation.start_at if reservation.start_at < inf else -inf
+                for reservation in reservations
+            ),
+            default=inf,
+        )
+        if self._now + entries[0].job_class.shortest_seconds > until:
+            return []
+        return [
+            e
+            for e in entries
+            if all(self._ends_before(e.job, reservation) for reservation in reservations)
+        ]
+
+    def _least_urgent(self, entries: Sequence[PendingJob]) -> Job:
+        """Return the least urgent job of a class; a class is sorted by priority if that counts."""
+        if self._state.quota.rules.by_priority:
+            return entries[-1].job
+        return min(entries, key=lambda entry: entry.job.priority).job
+
+    def _ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
+        """Tell whether the job is not in the way: it ends in time, or the head has no places.
+
+        An estimate is enough where the job can be preempted for the head.
+        """
+        if reservation.placements is None or self._surely_ends_before(job, reservation):
+            return True
+        return job.expected_end(
+            self._now
+        ) <= reservation.start_at < inf and self._may_backfill_on_estimate(job, reservation)
+
+    def _surely_ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
+        return (
+            not reservation.is_estimated and job.latest_end(self._now) <= reservation.start_at < inf
+        )
+
+    def _may_backfill_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
+        """Tell whether the job may be speculatively backfilled before this head.
+
+        It may not once the head would fit without the jobs that were.
+        """
+        delayed, delay = (
+            self._state.speculative.delayed_since,
+            self._state.quota.rules.max_backfill_delay_seconds,
+        )
+        return job.preemptible and reservation.job.id not in delayed and delay < inf
+
+    def cluster_with_reservations(self, job: Job) -> Cluster | None:
+        """Return the cluster with all places held that are kept from the job; None: no places."""
+        reservations = [
+            each
+            for each in self._reservations_before(job)
+            if each.job.id != job.id and each.placements is not None
+        ]
+        if not reservations:
+            return None
+        owners = frozenset(reservation.job.id for reservation in reservations)
+        if self._cached_cluster is None or self._cached_cluster[0] != owners:
+            cluster = self._session.cluster.overlay()
+            for reservation in reservations:
+                adopt_job(cluster, reservation.job, reservation.placements or ())
+            self._cached_cluster = owners, cluster
+        return self._cached_cluster[1]
+
+    def _reservations_key(self, job: Job) -> tuple[object, ...]:
+        """Return what identifies the reservations that hold the job back."""
+        return tuple(
+            (reservation.job.id, reservation.start_at, reservation.computed_at)
+            for reservation in self._reservations_before(job)
+        )
+
+    def _holds_back(self, head: Job, job: Job) -> bool:
+        """Tell whether the head's places are kept from the job."""
+        if job.extends is not None:
+            return True
+        return head.id not in self._early_heads or head.priority > job.priority
+
+    def _has_heads_before(self, job: Job) -> bool:
+        return any(self._holds_back(head.job, job) for head in self._heads)
+
+    def _reservations_before(self, job: Job) -> list[BackfillReservation]:
+        if not self._has_heads_before(job):
+            return []
+        return [
+            reservation
+            for reservation in self._reservations()
+            if self._holds_back(reservation.job, job)
+        ]
+
+    def _discard(self, heads: AbstractSet[JobId]) -> None:
+        """Discard these reservations and those that rest on them; they are computed when needed."""
+        if not heads:
+            return
+        self._void |= heads
+        made = (
+            number
+            for number, reservation in enumerate(self._computed)
+            if reservation.job.id in heads
+        )
+        del self._computed[next(made, len(self._computed)) :]
+        self._cached_cluster = None
+
+    def _pending_owners(self) -> dict[JobId, Job]:
+        if not self._state.quota.rules.by_share:
+            return {}
+        waited = self._now - self._state.quota.rules.reserve_after_seconds
+        heads = (
+            self._state.pending.get(reservation.job.id)
+            for reservation in self._state.backfill_reservations
+        )
+        return {head.job.id: head.job for head in heads if head and head.pending_since <= waited}
+
+    def is_head(self, job: Job) -> bool:
+        """Tell whether the job is among the queue heads by now."""
+        return any(head.job.id == job.id for head in self._heads)
+
+    def reservation_of(self, job: Job) -> BackfillReservation | None:
+        """Return the reservation of a queue head; None: it is unknown in this cycle."""
+        return next(
+            (reservation for reservation in self._reservations() if reservation.job.id == job.id),
+            None,
+        )
+
+    def remove_head(self, job: Job) -> None:
+        """Drop a queue head, because other places are reserved for it in this cycle."""
+        self._discard({job.id})
+        self._early_heads.discard(job.id)
+        self._heads = [head for head in self._heads if head.job.id != job.id]
+        self._cached_cluster = None
+
+    def discard(self, job: Job) -> None:
+        """Discard the reservation of the job."""
+        self._discard({job.id})
+
+    def save(self, *, complete: bool = True) -> None:
+        """Keep the reservations of the queue heads for the next cycle.
+
+        `complete` False: not all jobs were tried, and the heads of the last cycle may still be
+        heads.
+        """
+        for reservation, job_id in self._placed:
+            reservation.cluster_then.remove(job_id)
+        for reservation in self._computed:
+            for running in self._starting:
+                reservation.cluster_then.remove_running(running)
+        for running in self._starting:
+            self._state.speculative.remove(running.job.id)
+        for job, heads in self._speculative.items():
+            self._state.speculative.add(job, heads)
+        found = [entry.job.id for entry in self._heads]
+        if not complete:
+            starting = {running.job.id for running in self._starting}
+            before = (job for job in self._state.heads if job in self._state.pending)
+            found += [job for job in before if job not in starting and job not in found]
+        self._state.heads = tuple(found)
+        heads = set(self._state.heads)
+        made = {reservation.job.id for reservation in self._computed}
+        old = [
+            reservation
+            for reservation in self._state.backfill_reservations
+            if reservation.job.id not in made | self._void
+        ]
+        self._state.backfill_reservations = [
+            reservation for reservation in (*self._computed, *old) if reservation.job.id in heads
+        ]
+
+    def _reservations(self) -> list[BackfillReservation]:
+        """Return the reservations of all heads, or of the first ones: the rest is put off."""
+        while len(self._computed) < len(self._heads):
+            job = self._heads[len(self._computed)].job
+            reservation = self._valid_reservation(job)
+            if reservation is None and not self._computations_left:
+                self.is_postponed, self.due_at = True, self._now
+                break
+            if reservation is None:
+                self._computations_left -= 1
+                reservation = self._compute(job)
+            self._cached_cluster = None
+            self._computed.append(reservation)
+            if reservation.start_at < inf:
+                self.due_at = min(
+                    self.due_at,
+                    max(reservation.computed_at + RECOMPUTE_AFTER_SECONDS, reservation.start_at),
+                )
+        return self._computed
+
+    def _valid_reservation(self, job: Job) -> BackfillReservation | None:
+        found = None if job.id in self._void else self._state.reservation_of(job)
+        if found is None or found.disruptions != self._state.disruptions or self._has_moves:
+            return None
+        if not self._agrees_with_decisions(found) or self._fits_now(found):
+            self._void.add(job.id)
+            return None
+        if (
+            found.start_at == inf
+            and found.placements is not None
+            and not self._state.running.has_unknown_durations
+        ):
+            return found
+        lasts = found.computed_at + RECOMPUTE_AFTER_SECONDS
+        return (
+            found
+            if self._now < (lasts if found.start_at == inf else max(lasts, found.start_at))
+            else None
+        )
+
+    def _agrees_with_decisions(self, found: BackfillReservation) -> bool:
+        """Tell whether it agrees with the decisions of this cycle and with earlier reservations."""
+        self._remove_jobs_behind(found)
+        return (
+            all(
+                found.include_start(one, is_speculative=self._is_speculative_before(one, found.job))
+                for one in self._starting
+            )
+            and all(found.include_preemption(*each) for each in self._preemptions)
+            and all(found.include_reservation(other) for other in self._computed)
+        )
+
+    def _is_speculative_before(self, running: RunningJob, head: Job) -> bool:
+        job = running.job.id
+        return job in self._state.speculative.jobs_before(
+            head.id
+        ) or head.id in self._speculative.get(job, ())
+
+    def _fits_now(self, found: BackfillReservation) -> bool:
+        """Tell whether a head that is not admitted in this cycle fits sooner than estimated."""
+        if found.job.id not in self._skipped or found.start_at <= self._now:
+            return False
+        return self._plan(self._session.cluster, found.job) is not None
+
+    def _remove_jobs_behind(self, found: BackfillReservation) -> None:
+        """Remove jobs that may now be behind it: they were before it, and still wait."""
+        before = {reservation.job.id for reservation in self._computed} | {
+            job_id for _, job_id in self._placed
+        }
+        for other in found.cluster_then.placed_jobs():
+            behind = other not in before and other != found.job.id
+            if behind and other in self._state.pending and other not in self._state.reserved:
+                found.cluster_then.remove(other)
+
+    def _compute(self, job: Job) -> BackfillReservation:
+        """Compute the reservation of a head, with the reservations of the heads before it held.
+
+        Jobs that were backfilled before the head and all extra workers count as removed.
+        """
+        self.has_computed = True
+        cluster = self._session.cluster.overlay()
+        backfilled = self._speculative_before(job)
+        extras = self._extra_workers()
+        removed = {one.job.id: one for one in (*backfilled, *extras)}
+        for one in removed.values():
+            for placement in one.placements:
+                cluster.assume_free(placement)
+        starting = {one.job.id for one in self._starting}
+        reserved = {
+            job_id: each.placements
+            for job_id, each in self._state.reserved.items()
+            if job_id not in starting
+        }
+        future = ProjectedCluster(cluster, self._ends(backfilled), removed=removed, placed=reserved)
+        placements: Places | None
+        guessed = future.is_estimated and self._state.quota.rules.max_backfill_delay_seconds < inf
+        for other in self._computed:
+            future.adopt(other.job, other.placements or ())
+        may_fit = backfilled or extras or job.id in self._skipped
+        placements = self._plan(cluster, job) if may_fit else None
+        at = self._now
+        if placements is None:
+            at, placements = earliest_fit(future, job, self._plan)
+        future.adopt(job, placements or ())
+        disruptions = self._state.disruptions
+        return BackfillReservation(job, at, future, placements, disruptions, self._now, guessed)
+
+    def _speculative_before(self, job: Job) -> list[RunningJob]:
+        """Return the jobs that were speculatively backfilled before the job.
+
+        They can be preempted for it, so its reservation does not depend on their ends.
+        """
+        known = set(self._state.speculative.jobs_before(job.id))
+        running = [self._state.running.get(job) for job in known - self._state.running_victims()]
+        return [one for one in running if one is not None] + [
+            one for one in self._starting if job.id in self._speculative.get(one.job.id, ())
+        ]
+
+    def _extra_workers(self) -> list[RunningJob]:
+        """Return the extra workers of elastic gangs, which are preempted for any pending job."""
+        starting = [running for running in self._starting if running.job.extends is not None]
+        return [*self._state.running.extra_workers.values(), *starting]
+
+    def _ends(self, backfilled: Sequence[RunningJob]) -> JobEnds:
+        """Return the ends of jobs that run and of jobs that start in this cycle."""
+        table = self._state.running.table
+        if backfilled:
+            return table.expected_ends(
+                self._now, self._starting, [job.job.id for job in backfilled]
+            )
+        if self._cached_ends is None or self._cached_ends[0] != len(self._starting):
+            self._cached_ends = len(self._starting), table.expected_ends(self._now, self._starting)
+        return self._cached_ends[1]

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The choice of a job's places by a policy."""
+
+from collections.abc import Collection
+
+from gpupack_devices.units import NodeName
+from gpupack_placement.cluster import Cluster
+from gpupack_placement.decide import choose
+from gpupack_placement.gang import choose_gang
+from gpupack_placement.policies.policy import Policy
+from gpupack_placement.request import Gang
+from gpupack_queue.job import Job, Places
+
+
+def place_by_policy(
+    policy: Policy, cluster: Cluster, job: Job, *, candidates: Collection[NodeName] | None = None
+) -> Places | None:
+    """Return the placement of each worker; None: the job fits nowhere.
+
+    Nodes that the job avoids are used only if it does not fit on the others. `candidates` None: all
+    nodes. The cluster stays as it is.
+    """
+    if job.avoid:
+        names = [node.name for node in cluster.nodes()] if candidates is None else candidates
+        rather = [name for name in names if name not in job.avoid]
+        places = _choose(cluster, job.gang, policy, rather)
+        if places is not None:
+            return places
+    return _choose(cluster, job.gang, policy, candidates)
+
+
+def _choose(
+    cluster: Cluster, gang: Gang, policy: Policy, candidates: Collection[NodeName] | None
+) -> Places | None:
+    if gang.workers > 1 or gang.spread.same_clique:
+        return choose_gang(cluster, gang, policy, candidates=candidates)
+    placement = choose(cluster, gang.request, policy, candidates=candidates)
+    return None if placement is None else (placement,)

@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue: what its owner reports to it, and what it decides.
+
+    submit, withdraw ─────────────► waiting ─┐
+    start (Admit, or found running) ► running ─┼─► cycle ─► Decisions
+    reserve (Preempt),                 ──────┤
+    reserve_for_move (Move),                 │
+    consolidate, release (CancelReservation) │
+    end, record_release, configure, drain ───┘
+
+A cycle decides and changes nothing. The owner writes each decision, carries it out and reports the
+result (`start`, `reserve`, `reserve_for_move`, `consolidate`, `release`; `revert_admission` for an
+admission that is not carried out, and `discard_decisions` for all preemptions and moves). Then it
+calls `cycle` again, until nothing is decided and `due_at` is in the future. Without reports in
+between, a cycle costs almost nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from math import inf
+from typing import Self
+
+from gpupack_devices.units import NodeName
+from gpupack_placement.cluster import Cluster
+from gpupack_placement.errors import NotHeld
+from gpupack_placement.request import Gang
+from gpupack_queue.charge import ModelKey
+from gpupack_queue.cycle import Cycle, Restrictions
+from gpupack_queue.decisions import Admit, Consolidate, Decisions, Preempt
+from gpupack_queue.direct_admission import DirectAdmission
+from gpupack_queue.drain import Drains
+from gpupack_queue.elastic_gangs import ElasticGangs
+from gpupack_queue.explanation import Explainer
+from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
+from gpupack_queue.order import Order
+from gpupack_queue.pending_jobs import PendingJobs
+from gpupack_queue.quota import Quotas
+from gpupack_queue.quota_usage import QuotaUsage
+from gpupack_queue.reasons import Wait
+from gpupack_queue.reservation import Planner, Reservation
+from gpupack_queue.rules import Rules
+from gpupack_queue.state import State
+from gpupack_queue.usage_history import UsageHistory
+
+_DEFAULTS = Rules()
+_NO_QUOTAS = Quotas()
+
+
+class Queue:
+    """The queue; mutable and not thread-safe.
+
+    It has no clock: `now` is in seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        rules: Rules = _DEFAULTS,
+        quotas: Quotas = _NO_QUOTAS,
+        *,
+        history: UsageHistory | None = None,
+    ) -> None:
+        """Create an empty queue; `history`: past usage that an earlier queue recorded."""
+        self.rules = rules
+        self._state = State(
+            QuotaUsage(quotas, rules),
+            PendingJobs(by_priority=rules.by_priority),
+            elastic=ElasticGangs(by_priority=rules.by_priority),
+        )
+        if history is not None:
+            self._state.quota.history = history
+        self._look_at = -inf
+        """A cycle before this time decides nothing."""
+        self._measured = False
+
+    def copy(self, *, max_reservations: int) -> Self:
+        """Return a copy for what-if questions, which may be used in another thread.
+
+        `max_reservations`: per cycle, as in Rules, for cycles of the copy. It may be larger, since
+        no other caller waits for the answer.
+        """
+        twin, state = copy(self), self._state.copy()
+        twin.rules = state.quota.rules = replace(
+            self.rules, max_reservations_per_cycle=max_reservations
+        )
+        vars(twin).update(_state=state, _look_at=-inf)
+        return twin
+
+    def __len__(self) -> int:
+        """Return the number of pending jobs."""
+        return len(self._state.pending)
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether a cycle has nothing to do.
+
+        That is so if no job is pending, no elastic gang can grow and no devices are to be drained.
+        """
+        return not len(self) and not self._state.elastic and not self._state.drains
+
+    def jobs(self) -> list[Job]:
+        """Return the pending jobs by priority and age."""
+        return [entry.job for entry in self._state.pending]
+
+    def ordered_ids(self) -> list[JobId]:
+        """Return the pending jobs in the order in which they are admitted now."""
+        order = Order(self._state.quota.effective_usage(self._state.running))
+        return [
+            entry.job.id for entry in sorted(self._state.pending.entries(), key=order.precedence)
+        ]
+
+    def gangs(self) -> list[Gang]:
+        """Return the gangs that are pending; equal ones may be there several times."""
+        return [job_class.gang for job_class in self._state.pending.job_classes()]
+
+    @property
+    def state(self) -> State:
+        """Return the queue's state; read-only."""
+        return self._state
+
+    def submit(self, job: Job, now: float) -> None:
+        """Add a pending job; a preempted one comes back with its old time of submission."""
+        self._state.pending.add(job, now)
+        self._dirty()
+
+    def withdraw(self, job: JobId, cluster: Cluster) -> None:
+        """Remove a pending job, and release the places that are reserved for it."""
+        state = self._state
+        state.pending.remove(job)
+        state.speculative.remove(job)
+        state.speculative.forget_head(job)
+        state.record_withdrawal(job)
+        self.release(job, cluster)
+
+    def start(
+        self,
+        job: Job,
+        places: Places,
+        cluster: Cluster,
+        now: float,
+        *,
+        since: float | None = None,
+    ) -> None:
+        """Record that the job runs there since `now`, after its admission was written.
+
+        An extra worker is given as `extra_of` its gang, which runs.
+
+        `since`: an earlier start, where the owner found the job running.
+        """
+        state = self._state
+        self._pass_time(now)
+        reserved = state.reserved.get(job.id)
+        if reserved is not None:
+            self._unreserve(reserved)
+            if places != reserved.placements:
+                state.record_release(cluster, reserved.placements)
+                self._void()
+        state.pending.remove(job.id)
+        state.speculative.record_head_start(job.id, now)
+        self._measure(cluster)
+        started = now if since is None else min(since, now)
+        running = RunningJob(job, places, started, state.quota.charge(cluster, places))
+        state.record_start(running)
+        state.elastic.record_start(job, started)
+        state.quota.held.add(job.tenant, running.charge)
+        if job.id not in state.running_victims():
+            state.quota.usage.add(job.tenant, running.charge)
+
+    def update_running(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
+        """Record that a running job has other places or properties: fewer workers, a deadline.
+
+        Raises:
+            NotHeld: it does not run.
+        """
+        state = self._state
+        self._pass_time(now)
+        stopping = job.id in state.running_victims()
+        before = state.running.remove(job.id)
+        if before is None:
+            raise NotHeld(f"job {job.id} does not run")
+        running = RunningJob(job, places, before.started, state.quota.charge(cluster, places))
+        state.running.add(running)
+        state.elastic.record_end(before.job, now)
+        state.elastic.record_start(job, now)
+        state.quota.held.add(before.job.tenant, before.charge, sign=-1)
+        state.quota.held.add(job.tenant, running.charge)
+        if not stopping:
+            state.quota.usage.add(before.job.tenant, before.charge, sign=-1)
+            state.quota.usage.add(job.tenant, running.charge)
+        state.record_release(cluster, before.placements)
+        self._void()
+
+    def correct_start(self, job: JobId, since: float) -> None:
+        """Record the start of a running job that its owner has written down.
+
+        Its expected end stays the same, and reservations remain valid.
+
+        Raises:
+            NotHeld: it does not run.
+        """
+        running = self._state.running
+        before = running.remove(job)
+        if before is None:
+            raise NotHeld(f"job {job} does not run")
+        found = before.job
+        if since < before.latest_end < inf:
+            found = replace(found, duration=before.latest_end - since)
+        running.add(replace(before, job=found, started=since))
+
+    def end(self, job: JobId, cluster: Cluster, now: float) -> None:
+        """Record that a running job has succeeded, failed, been preempted or vanished.
+
+        Its places are free again.
+
+        Raises:
+            NotHeld: it does not run.
+        """
+        state = self._state
+        self._pass_time(now)
+        stopping = job in state.running_victims()
+        running = state.running.remove(job)
+        if running is None:
+            raise NotHeld(f"job {job} does not run")
+        state.record_end(running)
+        reserved = state.reserved.get(job)
+        if reserved is not None:
+            self._void()
+        if reserved is not None and reserved.in_place:
+            state.reserved[job] = replace(reserved, since=now)
+        state.elastic.record_end(running.job, now)
+        state.stuck.discard(job)
+        state.speculative.remove(job)
+        state.quota.held.add(running.job.tenant, running.charge, sign=-1)
+        if not stopping:
+            state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.record_release(cluster, running.placements)
+        self._dirty()
+
+    def reserve(self, decision: Preempt, cluster: Cluster, now: float) -> None:
+        """Record a preemption that was written, or that the owner found written when it started.
+
+        Raises:
+            NotHeld: the preemptor does not wait.
+        """
+        state = self._state
+        entry = state.pending.get(decision.job)
+        if entry is None:
+            raise NotHeld(f"job {decision.job} does not wait")
+        self._measure(cluster)
+        victims = tuple(victim.job for victim in decision.victims)
+        before = state.running_victims()
+        charge = state.quota.charge(cluster, decision.placements)
+        state.reserved[decision.job] = Reservation(
+            entry.job, decision.placements, victims, now, charge, decision.in_place
+        )
+        preempted = [state.running.get(job) for job in victims if job not in before]
+        alive = [running for running in preempted if running is not None]
+        for running in alive:
+            state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.quota.usage.add(entry.job.tenant, charge)
+        state.record_preemption(entry.job, decision.placements, alive)
+        self._dirty()
+
+    def reserve_for_move(
+        self,
+        job: Job,
+        places: Places,
+        cluster: Cluster,
+        now: float,
+        *,
+        victims: Collection[JobId] | None = None,
+        in_place: bool = False,
+    ) -> None:
+        """Record a job's move that was written, or that the owner found written when it started.
+
+        The job ends, or has ended. As soon as it waits again, it starts there. `victims`: other
+        jobs end for it, by a preemption that was found written; it does not wait yet. `in_place`:
+        it has these places now, and starts only there while its last attempt still holds them; the
+        time that it may take to wait again counts from its end.
+        """
+        state = self._state
+        self._measure(cluster)
+        before, charge = state.running_victims(), state.quota.charge(cluster, places)
+        ending = (job.id,) if victims is None else tuple(victims)
+        state.reserved[job.id] = Reservation(job, places, ending, now, charge, in_place)
+        for running in map(state.running.get, set(ending) - before):
+            if running is not None:
+                state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        state.quota.usage.add(job.tenant, charge)
+        self._void()
+
+    def consolidate(self, decision: Consolidate, cluster: Cluster, now: float) -> None:
+        """Record a consolidation that was written: its preemption and its moves."""
+        self.reserve(decision.preempt, cluster, now)
+        for move in decision.moves:
+            running = self._state.running.get(move.job)
+            if running is not None:
+                self.reserve_for_move(running.job, move.placements, cluster, now)
+
+    def drain(self, drains: Drains) -> None:
+        """Set the devices that movable jobs leave as soon as possible; no others are to be left."""
+        if drains != self._state.drains:
+            self._state.drains = dict(drains)
+            self._dirty()
+
+    def release(self, job: JobId, cluster: Cluster, *, stuck: Iterable[JobId] = ()) -> None:
+        """Release reserved places; `stuck`: victims that did not end, and are left alone."""
+        state = self._state
+        reservation = state.reserved.get(job)
+        if reservation is None:
+            self._dirty()
+            return
+        self._unreserve(reservation)
+        state.stuck.update(set(stuck) & set(reservation.victims))
+        state.record_release(cluster, reservation.placements)
+        self._void()
+
+    def _unreserve(self, reservation: Reservation) -> None:
+        state = self._state
+        before = state.running_victims()
+        del state.reserved[reservation.job.id]
+        state.quota.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
+        for other in before - state.running_victims():
+            running = state.running.get(other)
+            if running is not None:
+                state.quota.usage.add(running.job.tenant, running.charge)
+
+    def revert_admission(self, admit: Admit, cluster: Cluster) -> None:
+        """Record that an admission was not carried out: its job waits, its places are free."""
+        self._state.speculative.remove(admit.job)
+        self._state.record_release(cluster, admit.placements)
+        self._dirty()
+
+    def discard_decisions(self) -> None:
+        """Record that the preemptions and moves of the last cycle were not carried out.
+
+        Reservations that were computed with them are void.
+        """
+        self._void()
+
+    def record_release(self, row: int) -> None:
+        """Record that something on the node in this row of the cluster is free again."""
+        self._state.pending.record_release(row)
+        self._dirty()
+
+    def record_node_change(self, node: NodeName, cluster: Cluster) -> None:
+        """Record that the node was added, removed, repaired, broken or relabelled."""
+        row = cluster.row(node)
+        if row is not None:
+            self._state.pending.record_release(row)
+        self._measured = False
+        self._void()
+
+    def configure(self, quotas: Quotas, cluster: Cluster, now: float) -> None:
+        """Use other quotas from now on."""
+        self._pass_time(now)
+        quota = self._state.quota
+        before = quota.tracks_usage, quota.keys.all()
+        quota.configure(quotas)
+        quota.update_capacity(cluster)
+        if self._measured and before == (quota.tracks_usage, quota.keys.all()):
+            self._state.rebuild()
+        else:
+            self._state.recount(cluster)
+        self._void()
+
+    def restore_usage(
+        self,
+        averages: Mapping[Tenant, Mapping[ModelKey, float]],
+        at: float,
+        cluster: Cluster,
+        now: float,
+    ) -> None:
+        """Take over past usage of tenants as it was stored at `at`, by a clock like that of `now`.
+
+        It must be called once all running jobs are known: they count as running since then. Amounts
+        are milli-GPU. Negative amounts, and those that are no numbers, are dropped. Amounts above
+        the cluster's capacity are cut to it.
+        """
+        self._measure(cluster)
+        self._pass_time(now)
+        self._state.quota.restore(averages, at, self._state.running)
+        self._dirty()
+
+    def averages(self, now: float) -> Mapping[Tenant, Mapping[ModelKey, float]]:
+        """Return past usage of tenants in milli-GPU; read-only, empty without a half-life."""
+        self._pass_time(now)
+        return self._state.quota.history.averages
+
+    def cycle(
+        self,
+        cluster: Cluster,
+        now: float,
+        plan: Planner,
+        *,
+        preempt: bool = True,
+        max_admissions: float = inf,
+        excluded: Collection[Tenant] = (),
+    ) -> Decisions:
+        """Return what to do now, and when to call again if nothing is reported before.
+
+        `preempt` False: no jobs are preempted or moved. `max_admissions`: approximate, so that the
+        call is short. `excluded`: tenants whose jobs are not admitted.
+        """
+        if now < self._look_at:
+            return Decisions(due_at=None if self._look_at == inf else self._look_at)
+        self._measure(cluster)
+        self._pass_time(now)
+        only = Restrictions(preempt, max_admissions, excluded)
+        found = Cycle(self._state, cluster, plan, now, only).run()
+        decided = bool(found) or found.due_at is not None
+        self._look_at = inf if not decided else -inf if found else found.due_at or -inf
+        if not preempt or excluded:
+            self._dirty()
+        return found
+
+    def try_admit(self, job: Job, cluster: Cluster, now: float, plan: Planner) -> Places | Wait:
+        """Return the places of a job that waits elsewhere, or why it is not admitted now.
+
+        If it is admitted, a call of `start` must follow.
+        """
+        self._measure(cluster)
+        return DirectAdmission(self._state, cluster, plan, now).try_admit(job)
+
+    def explain(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
+        """Return why a job waits, as of the last cycle.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
+        entry = self._state.pending.get(job)
+        if entry is None:
+            raise NotHeld(f"job {job} does not wait")
+        return Explainer(self._state, cluster, plan, now).explain(entry)
+
+    def jobs_before(self, job: JobId) -> list[Job]:
+        """Return the pending jobs that are before it now, in no particular order.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
+        state = self._state
+        entry = state.pending.get(job)
+        if entry is None:
+            raise NotHeld(f"job {job} does not wait")
+        order = Order(state.quota.effective_usage(state.running))
+        return order.jobs_before(entry, state.pending)
+
+    def _pass_time(self, now: float) -> None:
+        quota = self._state.quota
+        if quota.history.half_life:
+            quota.history.advance(now, self._state.running.usage_by_tenant())
+
+    def _measure(self, cluster: Cluster) -> None:
+        """Measure the capacity, if nodes have changed."""
+        quota = self._state.quota
+        if not self._measured and quota.tracks_usage and quota.update_capacity(cluster):
+            self._state.recount(cluster)
+        self._measured = True
+
+    def _dirty(self) -> None:
+        self._look_at = -inf
+
+    def _void(self) -> None:
+        """Declare reservations void, because they rest on a state that has changed."""
+        self._state.disruptions += 1
+        self._dirty()

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The start of a pending job: one typed answer, which every surface shows.
+
+    Now           it fits, and no job is before it
+    At            at that time or before, since jobs that hold GPUs have deadlines or estimates
+    WhenReleased  when holders without a known end, or victims, have released what they hold
+    Never         the cluster or the quota as they are cannot run it
+    Unknown       the answer is not computed, or no holder decides it
+
+The reason for which a job waits, its position and what would help are other fields of `Wait`.
+"""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from gpupack_queue.job import JobId
+
+_LAST_YEAR: Final = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """An admission by the next scheduling cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A start at `at`, or before.
+
+    `is_estimated`: the time is only expected. It depends on how long similar jobs took, or another
+    job may be backfilled before the job.
+    """
+
+    at: float
+    is_estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WhenReleased:
+    """A start once these holders have released what they hold.
+
+    `preempting`: they are being preempted for the job. `preempts_at`: the time at which preemption
+    for it begins. `latest`: the time by which it starts, whether or not jobs are preempted.
+    """
+
+    holders: tuple[JobId, ...] = ()
+    preempting: bool = False
+    preempts_at: float | None = None
+    latest: At | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """No start until nodes, quotas or the job change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No known start time; `cause`: why; empty: the reason says it."""
+
+    cause: str = ""
+
+
+_DEADLINES_HELP: Final = (
+    "a job or pod that holds what it needs ends; with activeDeadlineSeconds on such jobs the start "
+    "time is known"
+)
+
+Start: TypeAlias = Now | At | WhenReleased | Never | Unknown
+
+
+def latest_start(start: Start) -> At | None:
+    """Return the time by which the job starts; None: it is unknown."""
+    if isinstance(start, At):
+        return start
+    return start.latest if isinstance(start, WhenReleased) else None
+
+
+def start_text(start: Start) -> str:
+    """Return the answer as the end of a sentence; empty: the reason says it already."""
+    match start:
+        case At():
+            return _by(start)
+        case WhenReleased(preempts_at=float(at)):
+            return (
+                f"preemption for it begins at {format_time(at)} at the latest, and it starts when "
+                "the preempted jobs have terminated"
+            )
+        case WhenReleased(latest=At() as by):
+            return _by(by)
+        case WhenReleased(holders=holders, preempting=False) if holders:
+            return f"no start time is known: {_endless(len(holders))}"
+        case Unknown(cause=cause) if cause:
+            return f"no start time is known: {cause}"
+        case _:
+            return ""
+
+
+def lasting_start_text(start: Start) -> str:
+    """Return the answer without times, and without numbers that change by themselves."""
+    match start:
+        case At(is_estimated=guessed):
+            return "its start time is expected" if guessed else "its start time is known"
+        case WhenReleased(preempts_at=float()):
+            return "preemption for it begins soon"
+        case WhenReleased(latest=At()):
+            return "its start time is known"
+        case WhenReleased(preempting=False, holders=holders) if holders:
+            return "no start time is known"
+        case Unknown(cause=cause) if cause:
+            return "no start time is known"
+        case _:
+            return ""
+
+
+def start_remedies(start: Start) -> tuple[str, ...]:
+    """Return what would make the answer better, where the answer itself shows it."""
+    if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
+        return ()
+    return (_DEADLINES_HELP,)
+
+
+def format_time(at: float) -> str:
+    """Return the time such as «2026-01-31T12:00:00Z», rounded up so as not to be too early."""
+    seconds = -int(-min(at, _LAST_YEAR) // 1)
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _by(by: At) -> str:
+    if by.is_estimated:
+        return f"it is expected to start at {format_time(by.at)} at the latest"
+    return f"it starts at {format_time(by.at)} at the latest"
+
+
+def _endless(holders: int) -> str:
+    if holders == 1:
+        return "1 job or pod without a deadline holds what it needs"
+    return f"{holders} jobs or pods without a deadline hold what it needs"

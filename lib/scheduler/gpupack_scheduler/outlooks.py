@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The learned outlook (expected requests), as it is published to all processes that need it.
+
+    scheduler ─ learns ─► status.demandForecast of GPUCohort `cluster` ─► Policies of all processes
+
+The process that learned the outlook also reads it back from the watch. The published outlook is
+rounded, and two processes that differ in the last digit of a price may choose different nodes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+import gpupack_placement as core
+from gpupack_crds.demand_forecast import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, DemandForecast
+from gpupack_crds.gpucohort import CLUSTER_NAME
+from gpupack_placement.demand_forecast_document import SCHEMA
+from gpupack_scheduler.queueing.quotas import QuotaStores
+
+MAX_CHURN_PERCENT: Final = 10_000
+_COHORT: Final = ("", CLUSTER_NAME)
+
+
+async def servable(
+    outlook: core.DemandForecast, can_serve: Callable[[core.Request], bool]
+) -> core.DemandForecast:
+    """Return the outlook without requests that no node could serve even if it were empty.
+
+    A job with such a request waits for ever, so it says nothing about jobs that will be placed.
+    Other tasks run between two calls of `can_serve`.
+    """
+    served: list[core.Demand] = []
+    for demand in outlook.mix.demands:
+        if can_serve(demand.request):
+            served.append(demand)
+        await asyncio.sleep(0)
+    mix = core.RequestMix.of((demand.request, demand.weight) for demand in served)
+    return core.DemandForecast(mix, outlook.churn)
+
+
+def written(outlook: core.DemandForecast) -> DemandForecast:
+    """Convert the outlook into its form in the status: the most frequent demands only.
+
+    Requests for more than MAX_MODELS_ASKED models are left out.
+    """
+    few = [each for each in outlook.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
+    mix = core.RequestMix(tuple(few[:MAX_DEMANDS]))
+    churn = min(outlook.churn, MAX_CHURN_PERCENT / 100)
+    document = core.dump_forecast(core.DemandForecast(mix, churn))
+    return DemandForecast(
+        churn_percent=document["churnPercent"],
+        demands=msgspec.convert(document["demands"], tuple[Demand, ...]),
+    )
+
+
+def read(status: DemandForecast) -> core.DemandForecast:
+    """Convert the status into an outlook: the reverse of `written`.
+
+    Raises:
+        InvalidSnapshot: a demand contains an invalid request.
+    """
+    fields = msgspec.to_builtins(status)
+    churn, demands = fields.get("churnPercent", 0), list(fields.get("demands", ()))
+    return core.load_forecast({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
+
+
+class Published:
+    """The outlook in the status of GPUCohort `cluster`, as a source for Policies."""
+
+    def __init__(self, quotas: QuotaStores) -> None:
+        self._cohorts = quotas.cohorts
+        self._read: DemandForecast | None = None
+
+    def due(self) -> bool:
+        """Tell whether the status has another outlook than the one that was read last."""
+        shown = self._shown
+        return shown is not None and shown != self._read
+
+    def outlook(self) -> core.DemandForecast:
+        """Return the outlook of the status; an empty one if it is absent or cannot be read."""
+        self._read = self._shown
+        try:
+            return read(self._read) if self._read else core.DemandForecast()
+        except core.DecisionError:
+            return core.DemandForecast()
+
+    @property
+    def _shown(self) -> DemandForecast | None:
+        cohort = self._cohorts.items.get(_COHORT)
+        return cohort.status.demand_forecast if cohort else None

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The placement policies with the current outlook.
+
+With a known outlook the policies learn it once, before the first decision, and decisions repeat
+exactly. Otherwise a thread updates them whenever there is another outlook. Until that is done,
+decisions use the previous one. All policies are updated, including those that have not been
+requested yet: two processes that read the same outlook decide the same.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import gpupack_placement as core
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""Interval between checks for a new outlook."""
+
+
+class Outlooks(Protocol):
+    """A source of outlooks: a DemandLearner, or the published outlook."""
+
+    def due(self) -> bool:
+        """Tell whether there is a new outlook worth a read."""
+
+    def outlook(self) -> core.DemandForecast:
+        """Return the outlook: the expected requests, learned from earlier ones."""
+
+
+class Policies:
+    """All requested policies by name; confined to the thread of the event loop."""
+
+    def __init__(
+        self,
+        default: str,
+        learner: Outlooks,
+        *,
+        known: core.DemandForecast | None = None,
+        look: Callable[[str], core.Policy] = core.policy_named,
+    ) -> None:
+        self._default, self._learner, self._look = default, learner, look
+        self._known, self._outlook = known, known
+        self._informed: dict[str, core.Policy] = {}
+        self._stale: set[str] = set()
+        """Names of policies that do not have the present outlook."""
+
+    def named(self, name: str | None = None) -> core.Policy:
+        """Return the policy of this name (None: the default), with the present outlook.
+
+        Raises:
+            UnknownPolicy: the message lists those that exist.
+        """
+        key = name or self._default
+        if key not in self._informed:
+            self._informed[key] = self._first(self._look(key), key)
+            self._stale.add(key)
+        return self._informed[key]
+
+    def all(self) -> dict[str | None, core.Policy]:
+        """Return every policy, as `named` does; None is the key of the default."""
+        return {None: self.named(), **{name: self.named(name) for name in core.POLICIES}}
+
+    def _first(self, policy: core.Policy, key: str) -> core.Policy:
+        try:
+            return policy.informed(self._known) if self._known else policy
+        except core.DecisionError as error:
+            log.warning("policy %s decides without what is known: %s", key, error)
+            return policy
+
+    async def run(self) -> None:
+        """Learn until cancelled, unless the outlook is fixed."""
+        while self._known is None:
+            if self._learner.due():
+                self._outlook = self._learner.outlook()
+                self._stale = {*self._informed, *core.POLICIES}
+            await self._catch_up()
+            await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.Event().wait()
+
+    async def _catch_up(self) -> None:
+        """Update policies that lack the present outlook; one that fails keeps the previous one."""
+        outlook = self._outlook
+        while outlook and self._stale:
+            key = self._stale.pop()
+            try:
+                informed = await asyncio.to_thread(self.named(key).informed, outlook)
+            except core.DecisionError as error:
+                log.warning("policy %s goes on with what it knew: %s", key, error)
+            else:
+                self._informed[key] = informed

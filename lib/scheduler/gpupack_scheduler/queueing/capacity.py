@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits on what one namespace may have in the queue: memory for its requests, time for plans.
+
+Jobs with equal requests cost nothing more each. Different requests are planned one by one, and the
+rules about nodes of a job are kept for as long as it waits. A job beyond these limits is refused:
+it is not in the queue, and is submitted again later.
+"""
+
+from collections import Counter
+from typing import Final
+
+import gpupack_placement as core
+
+MAX_KINDS: Final = 64
+"""Maximum of different pending requests of one namespace. Each may be planned again at each end of
+a job."""
+
+MAX_VALUES: Final = 1 << 16
+"""Maximum of tolerations and label values in the pending requests of one namespace; each takes some
+hundred bytes."""
+
+MAX_JOBS: Final = 20_000
+"""Maximum of pending jobs of one namespace."""
+
+MAX_OUTSIDE: Final = 1_000
+"""Maximum of refused jobs of one namespace that are notified when another has left the queue; the
+others try again by themselves."""
+
+
+class QueueCapacity:
+    """The pending requests by namespace."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, Counter[core.Gang]] = {}
+        self._outside: dict[str, dict[str, None]] = {}
+        """Names of refused GPUJobs by namespace, in order."""
+
+    def obstacle(self, namespace: str, gang: core.Gang) -> str:
+        """Return why another job cannot wait in the queue; empty if it can."""
+        kinds = self._kinds.get(namespace, Counter())
+        if kinds.total() >= MAX_JOBS:
+            return f"{MAX_JOBS} jobs of its namespace wait, and no more stand in the queue"
+        if gang in kinds:
+            return ""
+        if len(kinds) >= MAX_KINDS:
+            return (
+                f"jobs of its namespace that wait ask for {MAX_KINDS} different things, and no "
+                "more stand in the queue: let them ask for the same CPU, memory and nodes"
+            )
+        if sum(map(values, kinds)) + values(gang) > MAX_VALUES:
+            return (
+                f"jobs of its namespace that wait name more than {MAX_VALUES} labels and "
+                "tolerations, and no more stand in the queue: narrow their nodes down by fewer"
+            )
+        return ""
+
+    def refuse(self, namespace: str, name: str) -> None:
+        """Record a refused job."""
+        outside = self._outside.setdefault(namespace, {})
+        if len(outside) < MAX_OUTSIDE:
+            outside[name] = None
+
+    def next_outside(self, namespace: str) -> str | None:
+        """Return a refused job that may try again now that another has left the queue."""
+        outside = self._outside.get(namespace)
+        if not outside:
+            return None
+        name = next(iter(outside))
+        self.remove_refused(namespace, name)
+        return name
+
+    def remove_refused(self, namespace: str, name: str) -> None:
+        """Remove a job from the refused ones."""
+        outside = self._outside.get(namespace, {})
+        outside.pop(name, None)
+        if not outside:
+            self._outside.pop(namespace, None)
+
+    def add(self, namespace: str, gang: core.Gang) -> None:
+        """Add a pending job."""
+        self._kinds.setdefault(namespace, Counter())[gang] += 1
+
+    def remove(self, namespace: str, gang: core.Gang) -> None:
+        """Remove a pending job."""
+        kinds = self._kinds[namespace]
+        kinds[gang] -= 1
+        if not kinds[gang]:
+            del kinds[gang]
+        if not kinds:
+            del self._kinds[namespace]
+
+
+def values(gang: core.Gang) -> int:
+    """Return the number of tolerations and label values of a gang."""
+    selector, tolerations = gang.request.selector, len(gang.request.tolerations)
+    return tolerations + (selector.requirements if selector is not None else 0)

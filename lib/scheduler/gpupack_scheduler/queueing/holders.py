@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running jobs in core's terms, from the ledger's claims.
+
+Where another device plugin hands out the GPUs, or another scheduler bound the pod, no devices are
+known. A quota counts them all the same: as if the holder had GPUs of its node that no other holder
+is assumed to have.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+
+import gpupack_placement as core
+from gpupack_crds import names
+from gpupack_queue import Job, JobId, Tenant
+from gpupack_scheduler.ledger.claims import Allocation, DeviceTokens, PodClaim
+from gpupack_scheduler.ledger.jobs import ShownJob
+from gpupack_scheduler.ledger.terminating import TerminatingHolder
+from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.queueing.request import POD_NAME, job_id
+from gpupack_scheduler.requests import gang_request, sharing
+
+
+class AssumedPlaces:
+    """Assumed GPUs of holders of which only the number of GPUs is known."""
+
+    def __init__(self, cluster: core.Cluster) -> None:
+        self._cluster = cluster
+        self._of: dict[JobId, set[core.DeviceUuid]] = {}
+        self._taken: set[core.DeviceUuid] = set()
+
+    def places(
+        self, holder: JobId, allocations: Iterable[Allocation]
+    ) -> tuple[core.Placement, ...]:
+        """Return what a holder holds, with devices if there are enough."""
+        self.forget(holder)
+        return tuple(self._place(holder, each) for each in allocations)
+
+    def forget(self, holder: JobId) -> None:
+        """Forget a holder that holds nothing any more."""
+        self._taken -= self._of.pop(holder, set())
+
+    def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
+        node = self._cluster.node(allocation.node)
+        if node is None or not allocation.tokens:
+            return allocation.placement
+        known = {grant.uuid for grant in allocation.placement.devices}
+        taken = self._taken | known
+        spare = [device for device in node.devices if device.uuid not in taken]
+        grants = tuple(
+            core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
+            for resource in node.resources
+            for device in _first(spare, resource, allocation.tokens)
+        )
+        if not grants:
+            return allocation.placement
+        self._keep(holder, (grant.uuid for grant in grants))
+        devices = (*allocation.placement.devices, *grants)
+        return dataclasses.replace(allocation.placement, devices=devices)
+
+    def _keep(self, holder: JobId, uuids: Iterator[core.DeviceUuid]) -> None:
+        kept = set(uuids)
+        self._of.setdefault(holder, set()).update(kept)
+        self._taken |= kept
+
+
+def _first(
+    devices: Iterable[core.Device], resource: str, tickets: DeviceTokens
+) -> Iterator[core.Device]:
+    """Return as many devices of a resource as there are tokens for it."""
+    serving = (device for device in devices if device.resource == resource)
+    return itertools.islice(serving, tickets.get(resource or names.GPU, 0))
+
+
+def gang_job(
+    attempt: AttemptKey,
+    places: tuple[core.Placement, ...],
+    shown: ShownJob | None,
+    estimate: float | None,
+    *,
+    observed: Collection[str] = (),
+) -> Job:
+    """Return the job of an attempt that was found running and was not admitted by this process.
+
+    It may move or grow if its spec says so and its rules about nodes can be read.
+    """
+    job = (shown.movable or shown.growing) if shown else None
+    asked = gang_request.of_placed(job, observed) if job else None
+    is_read = asked is not None and asked.workers == len(places)
+    created = shown.created_at if shown else None
+    found = asked if asked is not None and is_read else _gang(places)
+    return Job(
+        id=job_id(attempt),
+        gang=found,
+        submitted=created.timestamp() if created else 0.0,
+        tenant=Tenant(attempt.namespace),
+        priority=shown.priority if shown else 0,
+        duration=shown.seconds_left if shown else None,
+        estimate=estimate,
+        name=attempt.job,
+        movable=is_read and shown is not None and shown.movable is not None,
+        extra_workers=shown.extra if shown and is_read and found.spread == core.Spread() else 0,
+        held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
+    )
+
+
+def pod_job(
+    job: JobId, pod: PodClaim | TerminatingHolder, place: core.Placement, *, evicts: bool
+) -> Job:
+    """Return the job of a standalone or lingering pod; a lingering one cannot be preempted."""
+    found = Job(
+        id=job,
+        gang=_gang((place,)),
+        tenant=Tenant(pod.namespace),
+        name=f"{POD_NAME}{pod.name}",
+        preemptible=False,
+    )
+    if isinstance(pod, TerminatingHolder):
+        return found
+    return dataclasses.replace(
+        found, submitted=pod.created, priority=pod.priority, preemptible=evicts
+    )
+
+
+def _asked(held: core.Grant) -> core.Share:
+    isolation, _ = sharing.held_as(held.group)
+    return core.Share(held.milli, held.memory, held.group, limited=isolation == "limited")
+
+
+def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
+    """Return the request of a gang as far as its places show it."""
+    first = places[0]
+    share = next((grant for grant in first.devices if grant.milli < core.WHOLE_GPU), None)
+    if share is not None:
+        asked = core.Request(share=_asked(share))
+    else:
+        asked = core.Request(gpus=len(first.devices))
+    asked = dataclasses.replace(asked, cpu=first.cpu, memory=first.memory, extended=first.extended)
+    return core.Gang(len(places), asked)

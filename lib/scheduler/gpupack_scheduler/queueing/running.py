@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running jobs for the queue: all holders of GPUs by the ledger's claims.
+
+    attempt      from the time when its workers have places, planned or written, until its last
+                 pod is gone; each extra worker of an elastic one is a separate job
+    pod          a standalone pod; or one that is only labelled as a worker, of an attempt that
+                 has no places or other ones; or a lingering one, whose processes still hold GPUs
+
+A pod's author writes its labels and owner references: a pod that is no worker by the ledger counts
+as a pod of its namespace, whatever attempt of whatever job it names.
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import gpupack_placement as core
+from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_queue import Job, JobId, Queue, extra_worker
+from gpupack_scheduler.ledger.changes import Changes
+from gpupack_scheduler.ledger.claims import Allocation, PodClaim
+from gpupack_scheduler.ledger.jobs import ShownJob
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.terminating import TerminatingHolder
+from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduler.queueing import holders
+from gpupack_scheduler.queueing.learned import LearnedDurations
+from gpupack_scheduler.queueing.membership import Held, divide, parts
+from gpupack_scheduler.queueing.request import job_id, lingering_id, pod_id
+
+SAME_DEADLINE_SECONDS: Final = 5.0
+
+
+class RunningHolders:
+    """The running jobs, from the claims; the queue's owner has the pending jobs."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        queue: Queue,
+        learned: LearnedDurations,
+        *,
+        evicts: bool,
+        observed: Collection[str],
+    ) -> None:
+        """Follow the claims; `evicts`: standalone pods can be preempted; `observed`: resources."""
+        self._ledger, self._queue, self._learned = ledger, queue, learned
+        self._evicts, self._observed = evicts, observed
+        self._held: dict[JobId, Held] = {}
+        self._attempts: dict[JobId, AttemptKey] = {}
+        self._least: dict[JobId, int] = {}
+        """Number of workers of an attempt that start together; larger indices are extra workers."""
+        self._extra_workers: dict[JobId, dict[int, JobId]] = defaultdict(dict)
+        """Extra workers of an attempt that hold something, by index."""
+        self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
+        """UIDs of pods that are labelled as workers of an attempt, and count separately."""
+        self.suppositions = holders.AssumedPlaces(ledger.cluster)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._held
+
+    def add_gang(self, job: Job, attempt: AttemptKey, now: float) -> None:
+        """Add an attempt whose places were just held in the ledger."""
+        self._attempts[job.id], self._least[job.id] = attempt, job.gang.workers
+        held, _ = divide(self._ledger.claims.places_of(attempt), (), ())
+        self._start(job, held, now)
+
+    def add_extra_worker(self, worker: WorkerKey, now: float) -> None:
+        """Add an extra worker of a running gang whose place was just held in the ledger."""
+        place = self._ledger.claims.workers[worker].allocation
+        self._start_extra_worker(worker.attempt, worker.index, (place,), now)
+
+    def attempt_of(self, gang: JobId) -> AttemptKey | None:
+        """Return the attempt of a gang; None if it holds nothing."""
+        return self._attempts.get(gang)
+
+    def least(self, attempt: AttemptKey) -> int:
+        """Return how many workers start together; larger indices are extra workers."""
+        known = self._least.get(job_id(attempt))
+        if known is not None:
+            return known
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        return shown.least if shown else MAX_WORKERS
+
+    def add_pod(self, job: Job, claim: PodClaim, now: float) -> None:
+        """Add a pod whose place was just held in the ledger."""
+        job = dataclasses.replace(job, preemptible=self._evicts)
+        self._start(job, (claim.allocation,), now)
+
+    def see_pod(self, uid: str, now: float) -> None:
+        """Update a standalone pod whose claim may have changed at this moment."""
+        self._see_pod(uid, self._ledger.claims.pods.get(uid), now)
+
+    def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
+        """Apply changes of the ledger; return the attempts that hold nothing any more."""
+        ended = [
+            attempt for attempt in sorted(seen.attempts, key=str) if self._see_attempt(attempt, now)
+        ]
+        pods = self._ledger.claims.pods
+        for uid in sorted(seen.pods):
+            claim = pods.get(uid)
+            if claim and claim.worker is None:
+                self._see_pod(uid, claim, now)
+            else:
+                self._leave(uid, now)
+        for node, uid in sorted(seen.terminating):
+            self._see_terminating(node, uid, now)
+        self._see_nodes(seen.nodes, now)
+        self._see_begun(seen.jobs, now)
+        self._see_deadlines(seen.jobs, now)
+        self._see_movable(seen.jobs, now)
+        return tuple(ended)
+
+    def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
+        """Update an attempt; return whether it held something and holds nothing now."""
+        claims, job = self._ledger.claims, job_id(attempt)
+        pods = {claim.uid: claim for claim in claims.pods_of_attempt(attempt)}
+        is_known = self._attempts.get(job) == attempt
+        if not is_known and (job in self._attempts or not claims.has_workers(attempt)):
+            self._see_standalone_pods(attempt, pods, now)
+            return False
+        self._attempts[job], self._least[job] = attempt, self.least(attempt)
+        ids: dict[int | None, JobId] = {None: job, **dict(self._extra_workers.get(job, {}).items())}
+        found = parts(self._least[job], claims.places_of(attempt), pods.values(), ids.keys())
+        divided = {
+            part.index: divide(
+                part.places,
+                part.pods,
+                self._before(ids.get(part.index)),
+                place_of=claims.place_of,
+            )
+            for part in found
+        }
+        others = {uid: pod for _, strangers in divided.values() for uid, pod in strangers.items()}
+        self._see_standalone_pods(attempt, others, now)
+        has_ended = False
+        for index, (all_held, _) in divided.items():
+            held = self._counted(all_held)
+            if index is None:
+                has_ended = self._see_gang(attempt, held, now)
+            else:
+                self._see_extra_worker(attempt, index, held, now)
+        if job not in self._held and job not in self._extra_workers:
+            del self._attempts[job], self._least[job]
+        return has_ended
+
+    def _before(self, job: JobId | None) -> Held:
+        """Return what a job held at the last look."""
+        return self._held.get(job, ()) if job is not None else ()
+
+    def _see_gang(self, attempt: AttemptKey, held: Held, now: float) -> bool:
+        """Update a gang; return whether it held something and holds nothing now."""
+        job = job_id(attempt)
+        if held and job not in self._held:
+            self._start(self._gang(attempt, held), held, now, since=self._began(attempt))
+        elif held:
+            self._move(job, held, now)
+        else:
+            return self._end(job, now)
+        return False
+
+    def _see_extra_worker(self, attempt: AttemptKey, index: int, held: Held, now: float) -> None:
+        extra = self._extra_workers[job_id(attempt)]
+        if held and index not in extra:
+            self._start_extra_worker(attempt, index, held, now, since=self._began(attempt))
+        elif held:
+            self._move(extra[index], held, now)
+        elif index in extra:
+            self._end(extra.pop(index), now)
+        if not extra:
+            del self._extra_workers[job_id(attempt)]
+
+    def _start_extra_worker(
+        self, attempt: AttemptKey, index: int, held: Held, now: float, *, since: float | None = None
+    ) -> None:
+        gang = self._queue.state.running.get(job_id(attempt))
+        found = gang.job if gang else self._gang(attempt, held)
+        job = extra_worker(found, index - self.least(attempt) + 1)
+        self._extra_workers[job_id(attempt)][index] = job.id
+        self._start(job, held, now, since=since)
+
+    def _gang(self, attempt: AttemptKey, held: Held) -> Job:
+        """Return the job of an attempt that was found running."""
+        places = tuple(each.placement for each in held)
+        estimate = self._learned.estimate(attempt)
+        current = self._shown(attempt)
+        return holders.gang_job(attempt, places, current, estimate, observed=self._observed)
+
+    def _began(self, attempt: AttemptKey) -> float | None:
+        current = self._shown(attempt)
+        began = current.started_at if current else None
+        return began.timestamp() if began else None
+
+    def _shown(self, attempt: AttemptKey) -> ShownJob | None:
+        """Return what the watch shows of an attempt, if it is the job's current one."""
+        shown = self._ledger.jobs.shown(attempt.job_uid)
+        return shown if shown and shown.attempt == attempt else None
+
+    def _see_standalone_pods(
+        self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float
+    ) -> None:
+        """Count these pods, which are labelled as workers of an attempt, separately."""
+        before = self._alone.pop(attempt, set())
+        if pods:
+            self._alone[attempt] = set(pods)
+        for uid in sorted(before - pods.keys()):
+            self._leave(uid, now)
+        for uid, claim in sorted(pods.items()):
+            self._see_pod(uid, claim, now)
+
+    def _leave(self, uid: str, now: float) -> None:
+        """End the separate count of a pod, unless it still counts as one labelled as a worker."""
+        claim = self._ledger.claims.pods.get(uid)
+        attempt = claim.worker.attempt if claim and claim.worker else None
+        if attempt is None or uid not in self._alone.get(attempt, ()):
+            self._see_pod(uid, None, now)
+
+    def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
+        self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)
+
+    def _see_terminating(self, node: core.NodeName, uid: str, now: float) -> None:
+        """Update a lingering pod: deletion by force does not exempt its GPUs from quota."""
+        lingers = self._ledger.claims.terminating_holder(node, uid)
+        allocation = Allocation(lingers.placement) if lingers else None
+        self._follow(lingering_id(node, uid), lingers, allocation, now)
+
+    def _follow(
+        self,
+        job: JobId,
+        pod: PodClaim | TerminatingHolder | None,
+        allocation: Allocation | None,
+        now: float,
+    ) -> None:
+        held = self._counted((allocation,) if allocation else ())
+        if pod is None or not held:
+            self._end(job, now)
+            return
+        began = pod.begun if isinstance(pod, PodClaim) else None
+        if job in self._held:
+            self._move(job, held, now)
+            self._see_began(job, began, now)
+        else:
+            found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
+            self._start(found, held, now, since=began)
+
+    def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
+        """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
+        if not nodes:
+            return
+        for job, held in tuple(self._held.items()):
+            if any(each.tokens and each.node in nodes for each in held):
+                self._move(job, held, now, is_replaced=True)
+
+    def _see_begun(self, uids: Collection[str], now: float) -> None:
+        """Use the start time in the status of jobs admitted here, since others know only that."""
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            job = job_id(shown.attempt) if shown else None
+            if shown and job and self._attempts.get(job) == shown.attempt:
+                self._see_began(job, self._began(shown.attempt), now)
+
+    def _see_began(self, job: JobId, began: float | None, now: float) -> None:
+        running = self._queue.state.running.get(job)
+        if running is not None and began is not None and min(began, now) != running.started:
+            self._queue.correct_start(job, min(began, now))
+
+    def _see_deadlines(self, uids: Collection[str], now: float) -> None:
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
+                continue
+            if shown.has_ended:
+                continue
+            ends, expected = shown.ends_at, running.latest_end
+            until = ends.timestamp() if ends else float("inf")
+            if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
+                duration = max(until - running.started, 1.0) if ends else None
+                job = dataclasses.replace(running.job, duration=duration)
+                self._queue.update_running(job, running.placements, self._ledger.cluster, now)
+
+    def _see_movable(self, uids: Collection[str], now: float) -> None:
+        """Update whether running jobs may move, which can change while they run."""
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
+                continue
+            if running.job.movable == (shown.movable is not None):
+                continue
+            found = holders.gang_job(
+                shown.attempt, running.placements, shown, None, observed=self._observed
+            )
+            if running.job.movable != found.movable:
+                job = dataclasses.replace(running.job, movable=found.movable)
+                if found.movable:
+                    job = dataclasses.replace(job, gang=found.gang)
+                self._queue.update_running(job, running.placements, self._ledger.cluster, now)
+
+    def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
+        self._held[job.id] = held
+        places = self.suppositions.places(job.id, held)
+        self._queue.start(job, places, self._ledger.cluster, now, since=since)
+
+    def _move(self, job: JobId, held: Held, now: float, *, is_replaced: bool = False) -> None:
+        if self._held[job] == held and not is_replaced:
+            return
+        self._held[job] = held
+        running = self._queue.state.running.get(job)
+        places = self.suppositions.places(job, held)
+        if running is not None and places != running.placements:
+            self._queue.update_running(running.job, places, self._ledger.cluster, now)
+
+    def _end(self, job: JobId, now: float) -> bool:
+        if self._held.pop(job, None) is None:
+            return False
+        self.suppositions.forget(job)
+        self._queue.end(job, self._ledger.cluster, now)
+        return True
+
+    def _counted(self, held: Iterable[Allocation]) -> Held:
+        """Return the places; none if they contain no GPUs, since the queue counts only GPUs."""
+        found = tuple(held)
+        return found if any(each.placement.devices or each.tokens for each in found) else ()

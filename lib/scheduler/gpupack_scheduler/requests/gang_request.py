@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The request of a GPUJob: all its workers together."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+import gpupack_placement as core
+from gpupack_crds import quantity
+from gpupack_crds.errors import QuantityInvalid
+from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.wire import wire_name
+from gpupack_kubeclient import objects
+from gpupack_scheduler.errors import RequestInvalid
+from gpupack_scheduler.ledger.placed_job import PlacedJob
+from gpupack_scheduler.limits import believed
+from gpupack_scheduler.requests import gpu_request, pod_request
+from gpupack_scheduler.requests.node_rules import NodeRules
+
+_SPEC_FIELDS: Final = (
+    "workers",
+    "min_workers",
+    "gpus",
+    "share",
+    "mig",
+    "resource_name",
+    "gpu_models",
+    "min_memory",
+    "interconnect",
+    "spread",
+)
+"""Fields of a GPUJob's spec that determine where its workers can run."""
+
+
+def gang(
+    spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str], *, namespace: str
+) -> core.Gang:
+    """Return the request of all workers that start together.
+
+    `pod_spec` may be unchecked: no API server has validated it.
+
+    Raises:
+        RequestInvalid: a quantity or a selector in the pod spec is invalid, a requested resource is
+            not served, or the pod spec requests GPUs of another resource than the job's.
+    """
+    worker, rules = _read(pod_spec)
+    _require_no_others(worker, spec.resource_name, observed)
+    try:
+        request = _request(spec, worker, rules, observed, namespace=namespace)
+        return core.Gang(spec.least, request, _spread(spec))
+    except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+        raise RequestInvalid(f"spec cannot be planned: {error}") from error
+
+
+def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
+    """Return the request of a job's workers as they were planned; None if it cannot be read."""
+    if job.status.planned_pod is not None and job.status.planned_pod.omitted:
+        return None
+    template = job.planned
+    fields = {wire_name(name): getattr(job.spec, name) for name in _SPEC_FIELDS}
+    try:
+        spec = msgspec.convert({k: v for k, v in fields.items() if v is not None}, GpuJobSpec)
+        worker = msgspec.json.decode(template.spec, type=dict[str, msgspec.Raw])
+        rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
+        pod_spec = msgspec.Raw(msgspec.json.encode(worker | rules))
+        return gang(spec, pod_spec, observed, namespace=job.metadata.namespace)
+    except (RequestInvalid, msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:
+    try:
+        return (
+            msgspec.json.decode(pod_spec, type=objects.PodSpec),
+            msgspec.json.decode(pod_spec, type=NodeRules),
+        )
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RequestInvalid(f"podSpec: {error}") from error
+
+
+def _request(
+    spec: GpuJobSpec,
+    worker: objects.PodSpec,
+    rules: NodeRules,
+    observed: Collection[str],
+    *,
+    namespace: str,
+) -> core.Request:
+    for model in spec.gpu_models:
+        core.require_model(model)
+    selector, tolerations = rules.parse()
+    ask = gpu_request.of_job(spec, observed, namespace=namespace)
+    of_pod = pod_request.request(worker, ask, observed, selector=selector, tolerations=tolerations)
+    return dataclasses.replace(
+        of_pod,
+        models=spec.gpu_models,
+        min_memory=core.MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
+        interconnect=core.Interconnect(spec.interconnect),
+    )
+
+
+def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collection[str]) -> None:
+    """Require that no container requests GPUs of another resource than the job's.
+
+    No node has GPUs of two names, so such a worker would hold its place and never start.
+    """
+    for container in (*worker.containers, *worker.init_containers):
+        asked = dict(container.resources.limits) | container.resources.requests
+        for name, count in sorted(asked.items()):
+            if name in observed and name != resource:
+                raise RequestInvalid(
+                    f"container {container.name} asks for {name}: {count}, but the job's GPUs are "
+                    f"{resource}; remove that from its resources, and if those are the GPUs that "
+                    f"you want write resourceName: {name} and gpus: {count} in spec"
+                )
+
+
+def _spread(spec: GpuJobSpec) -> core.Spread:
+    if spec.spread is None:
+        return core.Spread()
+    return core.Spread(
+        max_nodes=spec.spread.max_nodes,
+        one_worker_per_node=spec.spread.one_worker_per_node,
+        same_clique=spec.spread.one_clique,
+    )

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of a pod's GPU request with its worker's place.
+
+Only its author says that a pod is a worker. ResourceQuota counts the pod's request, and the
+container gets the devices of the place, so both must be equal. CPU and memory may differ:
+kube-scheduler and kubelet enforce the pod's own request.
+"""
+
+import gpupack_placement as core
+from gpupack_crds import names
+from gpupack_scheduler.ledger.claims import Allocation
+from gpupack_scheduler.requests import sharing
+from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
+
+SLICE = "MIG-"
+"""Prefix of NVIDIA's UUIDs of MIG slices, and of gpupack's UUIDs of simulated ones."""
+
+
+def mismatch(request: core.Request, allocation: Allocation) -> str:
+    """Return why a pod with this request cannot have the place; empty if it can."""
+    asked, held = _asked(request), _held(allocation)
+    if asked == held:
+        return ""
+    return f"the pod asks for {asked}, but its worker's place is {held}; ask for the same GPUs"
+
+
+def _asked(request: core.Request) -> str:
+    if request.share is not None:
+        return _share(request.share.milli, request.share.memory, request.share.group)
+    if request.slices is not None and request.resource:
+        return _whole(request.slices.number, request.resource)
+    if request.slices is not None:
+        return _slices(request.slices.number)
+    return _whole(request.gpus or 0, request.resource or names.GPU)
+
+
+def _held(allocation: Allocation) -> str:
+    grants = allocation.placement.devices
+    parts = [_share(grant.milli, grant.memory, grant.group) for grant in grants if grant.shares]
+    cut = sum(grant.uuid.startswith(SLICE) for grant in grants)
+    parts += [_slices(cut)] if cut else []
+    whole = sum(not grant.shares for grant in grants) - cut
+    counts = ({names.GPU: whole} if whole else {}) | dict(allocation.tokens)
+    return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
+
+
+def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
+    isolation, exclusive_to_namespace = sharing.held_as(group)
+    kind = "" if isolation == "cooperative" else f"{isolation} "
+    alone = (
+        f" next to those of namespace {exclusive_to_namespace} alone"
+        if exclusive_to_namespace
+        else ""
+    )
+    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {core.memory_text(memory)}{alone}"
+
+
+def _slices(number: int) -> str:
+    """Describe a number of slices without their profile, which is not known for a place.
+
+    The agent gives the pod slices of the requested profile only.
+    """
+    return f"{number} MIG slice{'' if number == 1 else 's'}"
+
+
+def _whole(number: int, name: str) -> str:
+    return f"{number} {name}"

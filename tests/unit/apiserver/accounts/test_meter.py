@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from accounts import DAY, bound_pod
+from extender_builders import OBSERVED, gpu_node, node, observed_node, part, uuid, whole
+
+from gpupack_apiserver.accounts.readings import Reading
+from gpupack_cost import Group
+
+
+class Told:
+    """What is known of GPUs, by UUID."""
+
+    def __init__(self, **readings):
+        self.readings = readings
+
+    def of(self, node, uuid):
+        del node
+        return self.readings.get(uuid)
+
+
+def told(accounts, **by_uuid):
+    """Restart with readings; names are NODE_NUMBER."""
+    named = {uuid(*name.split("_")): reading for name, reading in by_uuid.items()}
+    accounts.readings = Told(**named)
+    accounts.restart()
+    accounts.look()
+
+
+def line(accounts):
+    (found,) = accounts.lines(Group.NAMESPACE)
+    return found.amounts
+
+
+def unheld(accounts):
+    reader = accounts.accountant.reader()
+    found = reader.unheld(DAY, DAY + 86_400)
+    reader.close()
+    return found
+
+
+def test_use_is_what_is_held_by_how_busy_the_gpu_is(accounts):
+    told(accounts, a_0=Reading(busy_percent=25.0))
+    accounts.show("pods", bound_pod("one", bound=30))
+    for _ in range(4):
+        accounts.look()
+    assert line(accounts).used_hours == pytest.approx(120 * 0.25 / 3600)
+    assert line(accounts).idle_hours == pytest.approx(120 * 0.75 / 3600)
+    assert line(accounts).unknown_hours == 0
+
+
+def test_what_nobody_measures_is_unknown_and_not_idle(accounts):
+    told(accounts)
+    accounts.show("pods", bound_pod("one", bound=30))
+    for _ in range(4):
+        accounts.look()
+    assert (line(accounts).used_hours, line(accounts).idle_hours) == (None, None)
+    assert line(accounts).energy_kwh is None
+    assert line(accounts).unknown_hours == pytest.approx(120 / 3600)
+
+
+def test_a_gpu_that_is_measured_for_a_while_is_known_for_that_while(accounts):
+    told(accounts, a_0=Reading(busy_percent=0.0))
+    accounts.show("pods", bound_pod("one", bound=30))
+    accounts.look()
+    accounts.readings.readings.clear()
+    accounts.look()
+    assert line(accounts).used_hours == 0
+    assert line(accounts).idle_hours == pytest.approx(30 / 3600)
+    assert line(accounts).unknown_hours == pytest.approx(30 / 3600)
+
+
+def test_shares_divide_the_energy_of_their_gpu(accounts):
+    told(accounts, a_0=Reading(power_watts=300.0))
+    for name, percent in (("small", 20), ("large", 60)):
+        devices = part("a", 0, percent=percent)
+        accounts.show("pods", bound_pod(name, devices=devices, bound=30))
+    for _ in range(2):
+        accounts.look()
+    by_job = {each.job: each.amounts.joules for each in accounts.lines(Group.JOB)}
+    assert by_job == {"Pod/small": pytest.approx(4500), "Pod/large": pytest.approx(13_500)}
+
+
+def test_time_in_which_the_process_was_stopped_is_not_measured(accounts):
+    told(accounts, a_0=Reading(busy_percent=100.0))
+    accounts.show("pods", bound_pod("one", bound=30))
+    accounts.look()
+    accounts.look(3000)
+    accounts.look()
+    assert line(accounts).used_hours == pytest.approx(60 / 3600)
+
+
+def test_figures_beyond_reason_do_no_harm(accounts):
+    told(accounts, a_0=Reading(busy_percent=900.0, power_watts=-5.0))
+    accounts.show("pods", bound_pod("one", bound=30))
+    accounts.look()
+    assert line(accounts).used_hours == pytest.approx(30 / 3600)
+    assert line(accounts).energy_kwh == 0
+
+
+def test_what_nobody_holds_is_counted_by_model(accounts):
+    told(accounts, b_3=Reading(power_watts=100.0))
+    accounts.show("pods", bound_pod("one", devices=whole("a", 0, 1), bound=0))
+    accounts.show("pods", bound_pod("half", devices=part("a", 2, percent=50), bound=0))
+    accounts.look()
+    (((_, model), found),) = unheld(accounts).items()
+    assert model == "NVIDIA H100 80GB HBM3"
+    assert (found.usable, found.unusable) == (5500 * 30, 0)
+    assert (found.metered, found.joules) == (1000 * 30, 3000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        ("gpus", gpu_node("b", failed=(0, 1, 2, 3))),
+        ("gpus", gpu_node("b", maintenance=[{"reason": "fans"}])),
+        ("nodes", node("b", ready=False)),
+        ("nodes", node("b", cordoned=True)),
+    ],
+)
+def test_gpus_that_could_have_been_given_to_nobody_are_told_apart(accounts, kind, item):
+    accounts.show(kind, item)
+    told(accounts)
+    accounts.look()
+    ((found),) = unheld(accounts).values()
+    assert (found.usable, found.unusable) == (4000 * 30, 4000 * 30)
+
+
+def test_a_gpu_in_maintenance_is_its_holders_as_long_as_it_is_held(accounts):
+    accounts.show("gpus", gpu_node("a", maintenance=[{"reason": "fans"}]))
+    told(accounts)
+    accounts.show("pods", bound_pod("one", bound=30))
+    accounts.look()
+    assert accounts.seconds() == {"Pod/one": 30}
+    (found,) = unheld(accounts).values()
+    assert (found.usable, found.unusable) == (4000 * 30, 3000 * 30)
+
+
+def test_of_an_observed_node_as_many_are_unheld_as_are_left(accounts):
+    accounts.show("nodes", observed_node("c", gpus=4))
+    accounts.show("gpus", gpu_node("c", gpus=4, mode="observed", resource=OBSERVED))
+    told(accounts)
+    asking = {OBSERVED: "3"}
+    accounts.show("pods", bound_pod("theirs", on="c", devices=(), asking=asking, bound=30))
+    accounts.look()
+    (found,) = unheld(accounts).values()
+    assert found.usable == (8 + 1) * 1000 * 30

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from extender_builders import MEMORY_MIB, pod, whole
+
+from gpupack_apiserver.node_views import NodeViews
+
+GB = MEMORY_MIB * 2**20 / 1e9
+
+
+async def test_status_has_the_names_and_shapes_that_clients_know(call):
+    found = await call("status")
+    assert found.status == 200
+    assert found.body["utilization"] == {"gpu_utilization": 0.0, "gpu_memory_usage": 0.0}
+    assert (found.body["total_nodes"], found.body["total_gpus"]) == (2, 8)
+    assert found.body["available_nodes"][0] == {
+        "node_name": "a",
+        "gpu_type": "NVIDIA H100 80GB HBM3",
+        "available_gpus": 4,
+        "memory_per_gpu": pytest.approx(GB, abs=0.01),
+        "utilization": 0.0,
+    }
+
+
+async def test_what_pods_hold_is_given_out(call, model):
+    model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1, 2, 3)))
+    found = await call("status")
+    assert found.body["utilization"]["gpu_utilization"] == 50.0
+    assert [each["node_name"] for each in found.body["available_nodes"]] == ["b"]
+    (first, _) = (await call("nodes")).body["nodes"]
+    assert (first["available_gpus"], first["utilization"]) == (0, 100.0)
+    assert {each["free_percent"] for each in first["devices"]} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("query", "nodes"),
+    [
+        ({"gpu_type": "H100"}, ["a", "b"]),
+        ({"gpu_type": "V100"}, []),
+        ({"min_memory_gb": 16}, ["a", "b"]),
+        ({"min_memory_gb": 100.5}, []),
+        ({"limit": 1}, ["a"]),
+        ({"after": "a"}, ["b"]),
+    ],
+)
+async def test_nodes_are_listed_by_model_and_memory_and_in_pages(call, query, nodes):
+    found = (await call("nodes", **query)).body
+    assert [each["node_name"] for each in found["nodes"]] == nodes
+    assert found["next"] == ("a" if "limit" in query else "")
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"min_memory_gb": "many"}, "min_memory_gb"),
+        ({"min_memory_gb": -1}, "min_memory_gb"),
+        ({"limit": 0}, "limit"),
+        ({"gpu_type": "nvidia.com/gpu: 2"}, "gpu_type"),
+        ({"gpu_type": "x" * 65}, "gpu_type"),
+    ],
+)
+async def test_a_wrong_parameter_is_named_with_what_to_send(call, query, field):
+    found = await call("nodes", **query)
+    assert (found.status, found.type) == (400, "application/problem+json")
+    assert found.body["field"] == field
+    assert found.body["fix"]
+
+
+async def test_another_path_or_method_is_a_problem_too(call):
+    found = await call("nothing")
+    assert (found.status, found.type) == (404, "application/problem+json")
+
+
+@pytest.mark.parametrize("path", ["status", "nodes", "monitoring"])
+async def test_who_may_not_see_the_cluster_is_told_so(call, server, path):
+    server.rights.discard(("tenant", "gpunodes/summary", ""))
+    found = await call(path, user="tenant")
+    assert found.status == 403
+    assert found.body["detail"] == "tenant may not get gpupack.dev gpunodes summary"
+
+
+async def test_another_method_is_told_which_there_are(call):
+    found = await call("status", body={})
+    assert (found.status, found.type) == (405, "application/problem+json")
+    assert "GET" in found.headers["allow"]
+    assert "POST" not in found.headers["allow"]
+
+
+async def test_options_of_a_path_are_all_its_methods(call):
+    found = await call("allocations/team/name", method="OPTIONS")
+    assert (found.status, found.headers["allow"]) == (204, "DELETE, GET, OPTIONS")
+
+
+async def test_what_a_call_can_be_answered_is_described(call):
+    paths = (await call("openapi/openapi.json", user="")).body["paths"]
+    told = paths["/api/v1/gpu/jobs/{namespace}/{name}"]["get"]["responses"]
+    assert {"200", "400", "401", "403", "404", "429", "503"} <= told.keys()
+    assert "application/problem+json" in told["404"]["content"]
+
+
+async def test_nothing_is_said_of_a_cluster_of_which_nothing_is_heard(call, watched):
+    watched.age = 100.0
+    found = await call("status")
+    assert (found.status, found.headers["retry-after"]) == (503, "1")
+    assert "nothing was heard of nodes for 100 s" in found.body["detail"]
+    assert (await call("health", user="")).body["status"] == "stale"
+
+
+async def test_health_asks_for_no_token(call):
+    found = await call("health", user="")
+    assert (found.status, found.body) == (200, {"status": "ok", "missing": ""})
+
+
+async def test_the_calls_describe_themselves(call):
+    found = (await call("openapi/openapi.json", user="")).body
+    assert "/api/v1/gpu/status" in found["paths"]
+    assert found["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+async def test_a_node_is_described_anew_only_where_it_changed(model):
+    views = NodeViews(model.ledger)
+    first = views.all()
+    model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    second = views.all()
+    assert second[0] is not first[0]
+    assert second[1] is first[1]
+
+
+def test_gpus_that_are_free_beside_others_in_use_are_fragments(model):
+    views = NodeViews(model.ledger)
+    assert views.totals().fragmentation == 0.0
+    model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
+    # 3 of the 7 free GPUs are in no free block of four.
+    assert views.totals().fragmentation == 42.9
+    model.ledger.pods.upsert(pod("q", on="b", devices=whole("b", 0, 1, 2, 3)))
+    assert views.totals().fragmentation == 100.0
+    model.ledger.pods.upsert(pod("r", on="a", devices=whole("a", 1, 2, 3)))
+    assert views.totals().fragmentation == 0.0

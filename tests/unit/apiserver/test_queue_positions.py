@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUJobs and standalone pods wait in one queue: every call gives them the same positions."""
+
+import msgspec
+import pytest
+from extender_builders import gated, part, pod, uuid
+from extender_builders import job as placed_job
+
+from gpupack_apiserver.shown_job import ShownJob
+
+
+@pytest.fixture
+def busy(model, job):
+    """All GPUs are held; a pod of another namespace, a pod and a job wait, in this order."""
+    for name in ("a", "b"):
+        shown = placed_job(
+            f"on-{name}",
+            attempt=1,
+            phase="Running",
+            placed=[(name, (0, 1, 2, 3))],
+            namespace="holders",
+        )
+        built = msgspec.json.encode(msgspec.to_builtins(shown))
+        model.jobs.upsert(msgspec.json.decode(built, type=ShownJob))
+    job("train", spec={"gpus": 2})
+    model.ledger.pods.upsert(gated("hidden", created=1, namespace="other"))
+    model.ledger.pods.upsert(gated("notebook", created=2))
+    return model
+
+
+def listed(answer):
+    return {(each["kind"], each["name"]): each["position"] for each in answer.body["waiting"]}
+
+
+async def test_pods_stand_in_the_queue_with_the_positions_that_explain_gives(call, busy):
+    found = await call("queue", user="admin")
+    assert listed(found) == {("Pod", "hidden"): 1, ("Pod", "notebook"): 2, ("GPUJob", "train"): 3}
+    pod = (await call("pods/team/notebook/explain")).body
+    train = (await call("jobs/team/train/explain")).body
+    assert (pod["position"], pod["waiting"], pod["reason"]) == (2, 3, "TooFewFreeGpus")
+    assert (train["position"], train["waiting"]) == (3, 3)
+    ahead = {(each["kind"], each["name"]) for each in train["ahead"]}
+    assert ahead == {("Pod", "notebook"), ("Pod", "hidden")}
+    assert pod["start"]["kind"] == "WhenReleased"
+
+
+async def test_pods_of_namespaces_that_the_caller_may_not_see_are_counted_alone(call, busy):
+    found = await call("queue", user="tenant")
+    assert listed(found) == {("Pod", "notebook"): 2, ("GPUJob", "train"): 3}
+    pod = (await call("pods/team/notebook/explain", user="tenant")).body
+    assert (pod["ahead"], pod["ahead_hidden"], pod["position"]) == ([], 1, 2)
+    assert (await call("pods/other/hidden/explain", user="tenant")).status == 403
+
+
+async def test_a_caller_who_may_list_jobs_alone_sees_jobs_alone(call, server, busy):
+    server.rights -= {("tenant", "pods", "team")}
+    for query in ({}, {"namespace": "team"}):
+        assert listed(await call("queue", user="tenant", **query)) == {("GPUJob", "train"): 3}
+
+
+async def test_a_pod_and_a_job_of_one_name_are_on_pages_of_their_own(call, busy, job):
+    job("notebook", spec={"gpus": 1})
+    names, after = [], ""
+    for _ in range(4):
+        page = await call("queue", limit=1, after=after)
+        names += [(each["kind"], each["name"]) for each in page.body["waiting"]]
+        after = page.body["next"]
+    assert (len(set(names)), after) == (4, "")
+
+
+async def test_a_pod_that_waits_for_nothing_is_not_explained(call, busy):
+    found = await call("pods/team/none/explain", user="tenant")
+    assert (found.status, found.body["detail"]) == (
+        404,
+        "no pod team/none waits in the queue or has a node",
+    )
+
+
+async def test_a_pod_that_has_a_node_is_explained_by_where_it_is(call, busy):
+    busy.ledger.pods.upsert(
+        pod(
+            "notebook-2",
+            on="a",
+            namespace="team",
+            devices=part("a", 0, percent=30),
+            phase="Running",
+        )
+    )
+    found = await call("pods/team/notebook-2/explain", user="tenant")
+    assert found.status == 200, found.text
+    told = found.body
+    assert (told["phase"], told["node"], told["position"]) == ("Scheduled", "a", None)
+    assert told["message"] == "the pod is on node a"
+    ((gpu, percent),) = [(each["uuid"], each["percent"]) for each in told["holds"]]
+    assert (gpu, percent) == (uuid("a", 0), 30)
+    assert (await call("pods/team/notebook-2/explain", user="other")).status == 403

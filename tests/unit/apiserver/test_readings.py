@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of GPUs, from agents that are well, slow, endless, broken or lie."""
+
+import asyncio
+import contextlib
+
+import pytest
+from agent_stand_ins import answering, told
+from aiohttp import web
+from extender_builders import uuid
+
+from gpupack_apiserver.node_views import NodeViews
+from gpupack_apiserver.readings import gauge as gauges
+from gpupack_apiserver.readings.agent_pods import AgentPods
+from gpupack_apiserver.readings.gauge import readings
+from gpupack_apiserver.readings.reading import Reading
+from gpupack_kubeclient import objects
+
+
+async def test_what_an_agent_tells_of_its_gpus_is_read_in_whole_numbers(serve, agents, round_of):
+    agents.at["a"] = "127.0.0.1"
+    gauge = await round_of(await serve(answering(told(uuid("a", 0)))))
+    assert gauge.of("a") == {uuid("a", 0): Reading(61, 403, 97)}
+    assert gauge.of("b") == {}
+
+
+async def test_readings_stand_beside_the_gpu_and_null_where_nothing_is_known(
+    serve, agents, round_of, model
+):
+    agents.at["a"] = "127.0.0.1"
+    gauge = await round_of(await serve(answering(told(uuid("a", 1)))))
+    first, second = NodeViews(model.ledger, gauge).all()
+    read = [(each.temperature_celsius, each.power_watts) for each in first.devices]
+    assert read == [(None, None), (61, 403), (None, None), (None, None)]
+    assert {each.busy_percent for each in second.devices} == {None}
+
+
+async def test_what_did_not_change_is_not_shown_anew(serve, agents, round_of, model):
+    agents.at["a"] = "127.0.0.1"
+    text = {"now": told(uuid("a", 0))}
+
+    async def handler(_):
+        return web.Response(text=text["now"])
+
+    port = await serve(handler)
+    views = NodeViews(model.ledger, await round_of(port))
+    before = views.all()[0]
+    text["now"] = told(uuid("a", 0), temperature=61.2)
+    await round_of(port)
+    assert views.all()[0] is before
+    text["now"] = told(uuid("a", 0), temperature=70)
+    await round_of(port)
+    assert views.all()[0].devices[0].temperature_celsius == 70
+
+
+async def test_an_agent_tells_of_its_own_nodes_gpus_alone(serve, agents, round_of, model):
+    agents.at["a"] = "127.0.0.1"
+    gauge = await round_of(await serve(answering(told(uuid("b", 0), temperature=200))))
+    _, second = NodeViews(model.ledger, gauge).all()
+    assert second.devices[0].temperature_celsius is None
+
+
+async def test_a_node_that_is_not_known_is_not_asked(serve, agents, round_of):
+    agents.at["stranger"] = "127.0.0.1"
+    asked = []
+
+    async def handler(_):
+        asked.append(1)
+        return web.Response(text="")
+
+    await round_of(await serve(handler))
+    assert asked == []
+
+
+async def _endless(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b"x" * 65536)
+    return response
+
+
+async def _slow(_):
+    await asyncio.sleep(60)
+
+
+async def _elsewhere(_):
+    raise web.HTTPFound("https://169.254.169.254/metrics")
+
+
+async def _binary(_):
+    return web.Response(body=b"\xff\x00" * 1000)
+
+
+async def _refuses(_):
+    return web.Response(status=403)
+
+
+@pytest.mark.parametrize("hostile", [_endless, _slow, _elsewhere, _binary, _refuses])
+async def test_an_agent_that_is_hostile_or_broken_has_no_readings_and_harms_no_other(
+    hostile, serve, agents, round_of, monkeypatch
+):
+    monkeypatch.setattr(gauges, "ANSWER_SECONDS", 0.5)
+    agents.at |= {"a": "127.0.0.1", "b": "127.0.0.1"}
+    turn = iter((hostile, answering(told("GPU-b"))))
+
+    async def handler(request):
+        return await next(turn)(request)
+
+    async with asyncio.timeout(30):
+        gauge = await round_of(await serve(handler))
+    # Which of the two came first is theirs to say.
+    assert sorted([len(gauge.of("a")), len(gauge.of("b"))]) == [0, 1]
+
+
+async def test_an_agent_of_another_name_gets_no_answer_believed(serve, agents, round_of, caplog):
+    agents.at["a"] = "127.0.0.1"
+    port = await serve(answering(told("GPU-a")))
+    gauge = await round_of(port, host="gpupack-metrics.gpupack-system.svc")
+    assert gauge.of("a") == {}
+    assert "the agent of node a has no readings" in caplog.text
+
+
+async def test_what_an_agent_told_before_it_fell_silent_counts_for_a_while(
+    serve, agents, round_of, clock
+):
+    agents.at["a"] = "127.0.0.1"
+    gauge = await round_of(await serve(answering(told("GPU-a"))))
+    broken = await serve(_refuses)
+    clock.now += 60
+    await round_of(broken)
+    assert gauge.of("a")
+    clock.now += gauges.STALE_SECONDS
+    assert gauge.of("a") == {}
+
+
+def pod(name, *, node="a", ip="10.0.0.1", phase="Running"):
+    return objects.Pod(
+        metadata=objects.ObjectMeta(name=name, uid=name),
+        spec=objects.PodSpec(node_name=node),
+        status=objects.PodStatus(phase=phase, pod_ip=ip),
+    )
+
+
+def test_agents_are_where_their_pods_run():
+    store = AgentPods()
+    store.replace([pod("one"), pod("two", node="b", phase="Pending"), pod("three", ip="")])
+    assert store.addresses() == {"a": "10.0.0.1"}
+    store.upsert(pod("two", node="b", ip="10.0.0.2"))
+    store.remove(pod("one"))
+    assert store.addresses() == {"b": "10.0.0.2"}
+
+
+def test_a_slices_figures_are_not_the_gpus():
+    line = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-a",GPU_I_ID="3"} 60\n'
+    assert readings(line) == {}

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extender and the REST API are shown the same objects; what this tells, that one does.
+
+Both work out for whom room is kept, each at its own time. Where that rests on jobs of unknown
+duration it stands for REVISED_AFTER, and until then they may differ: questions are further apart.
+"""
+
+import datetime as dt
+import random
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from extender_builders import World, gpu_node, node
+
+from gpupack_apiserver.read_model import ReadModel
+from gpupack_apiserver.settings import Settings
+from gpupack_apiserver.shown_job import ShownJob
+from gpupack_crds.placement import by_worker
+from gpupack_crds.plan import PlanRefusal
+from gpupack_queue.backfill_reservations import RECOMPUTE_AFTER_SECONDS
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.queueing.settings import QueueSettings
+
+NODES = ("a", "b", "c", "d", "e")
+QUESTIONS = 25
+PROTECTED_SECONDS = QueueSettings().preemption.min_run_seconds
+KEEP_SECONDS = QueueSettings().keep_room_after_seconds
+SHARE = {"percent": 30, "memory": "8Gi"}
+FORTY_SHARES = {"workers": 40, "share": SHARE}
+
+
+class Place(NamedTuple):
+    """Of one worker."""
+
+    node: str
+    devices: tuple[tuple[str, int], ...]
+
+
+class Made(NamedTuple):
+    """A GPUJob's spec, when it was made in seconds since the epoch, and where attempts broke."""
+
+    spec: dict[str, Any]
+    at: float
+    broke_on: tuple[str, ...] = ()
+
+    @property
+    def attempt(self):
+        """Which waits or runs."""
+        return len(self.broke_on) + 1
+
+
+class Fate(NamedTuple):
+    """Where its workers are, or why it waits; who is stopped for it."""
+
+    places: tuple[Place, ...] = ()
+    reason: str = ""
+    position: int | None = None
+    stopped: frozenset[str] = frozenset()
+
+
+class Both:
+    """A tenant's jobs, by the names of those that run and of those that wait."""
+
+    def __init__(self, world, model, call):
+        self.world, self.model, self.call = world, model, call
+        self.running: dict[str, tuple[Place, ...]] = {}
+        self.waiting: list[str] = []
+        self.made: dict[str, Made] = {}
+        self.shown: dict[str, ShownJob] = {}
+        """As they were last shown."""
+        for ledger in (world.ledger, model.ledger):
+            _add_nodes(ledger)
+
+    def restart(self):
+        """Another leads: it is shown what there is, and all who wait ask it."""
+        self.world.use(_ledger(self.world))
+        _add_nodes(self.world.ledger)
+        self.world.ledger.jobs.replace([*self.shown.values()])
+        for name in self.waiting:
+            self._ask(name)
+        self.settle()
+
+    async def told(self, spec):
+        """What the API says of one that would be made now."""
+        body = {"namespace": "team", "job": spec}
+        found = (await self.call("what-if", user="tenant", body=body)).body
+        places = tuple(
+            Place(each["node"], tuple((d["uuid"], d["percent"]) for d in each["devices"]))
+            for each in found["workers"]
+        )
+        stopped = frozenset(each["name"] for each in found["preempts"])
+        return Fate(places, "" if places else found["reason"], found["position"], stopped)
+
+    def came(self, name, spec, *, broke_on=()):
+        """It is made, or comes back from where it broke, and its operator asks the extender."""
+        self.made[name] = Made(spec, self.world.now, broke_on)
+        self.waiting.append(name)
+        self._show(name, attempt=len(broke_on), reason="TooFewFreeGpus" if broke_on else "")
+        self.settle()
+        if name in self.running:
+            return Fate(self.running[name])
+        answer = self._ask(name)
+        if answer.preemption is None:
+            return Fate(reason=answer.reason, position=answer.position)
+        self.end(name)
+        attempts = [each for one in answer.preemption.victims for each in one.attempts]
+        names = (each.partition("/")[0].removeprefix("uid-") for each in attempts)
+        return Fate(_places(answer.preemption), stopped=frozenset(names))
+
+    def end(self, name):
+        """One has ended, or is withdrawn; whoever now can comes in."""
+        if name in self.running:
+            self.ended(name)
+        else:
+            self.waiting.remove(name)
+            shown = self.shown.pop(name)
+            self.world.ledger.jobs.remove(shown)
+            self.model.jobs.remove(shown)
+        self.settle()
+
+    def ended(self, name):
+        """One that ran has, and nobody has decided since."""
+        del self.running[name]
+        self._show(name, phase="Succeeded", attempt=self.made[name].attempt)
+
+    def settle(self):
+        """Whoever now can comes in: cycles follow each other until two decide nothing."""
+        idle = 0
+        while idle < 2:
+            self.world.decide()
+            came = [each for each in list(self.waiting) if self._comes_in(each)]
+            idle = 0 if came else idle + 1
+
+    def _comes_in(self, name):
+        answer = self._ask(name)
+        if isinstance(answer, PlanRefusal):
+            return False
+        self._run(name, answer)
+        return True
+
+    def _ask(self, name):
+        made = self.made[name]
+        asked = {"attempt": made.attempt, "avoid": made.broke_on, **made.spec}
+        return self.world.asks(name, submitted=made.at, since=made.at, **asked)
+
+    def _run(self, name, plan):
+        now, made = _moment(int(self.world.now)), self.made[name]
+        self._show(
+            name,
+            phase="Running",
+            attempt=made.attempt,
+            placement=msgspec.to_builtins(plan.placement),
+            startedAt=now,
+            attempts=[*_broken(made), {"number": made.attempt, "startedAt": now}],
+            priority=made.spec.get("priority", 0),
+        )
+        self.waiting.remove(name)
+        self.running[name] = _places(plan)
+
+    def _show(self, name, **status):
+        shown = self.shown[name] = self._shown(name, **status)
+        self.world.ledger.jobs.upsert(shown)
+        self.model.jobs.upsert(shown)
+
+    def _shown(self, name, **status):
+        """As the API server has it."""
+        made = self.made[name]
+        built = {
+            "metadata": {
+                "name": name,
+                "namespace": "team",
+                "uid": f"uid-{name}",
+                "resourceVersion": "1",
+                "creationTimestamp": _moment(made.at),
+            },
+            "spec": made.spec,
+            "status": {"phase": "Pending", "attempts": _broken(made), **status},
+        }
+        return msgspec.json.decode(msgspec.json.encode(built), type=ShownJob)
+
+
+def _ledger(world):
+    """Ties between nodes are broken as where the extender runs."""
+    return Ledger(lambda: world.now, observed_resources=world.observed)
+
+
+def _add_nodes(ledger):
+    for name in NODES:
+        ledger.nodes.upsert(node(name))
+        ledger.gpus.upsert(gpu_node(name))
+
+
+def _broken(made):
+    """The attempts before, as the status has them."""
+    at = _moment(int(made.at))
+    ended = {"startedAt": at, "finishedAt": at, "outcome": "Failed", "reason": "WorkerFailed"}
+    return [
+        {"number": number, **ended, "fault": {"worker": 0, "node": on}}
+        for number, on in enumerate(made.broke_on, start=1)
+    ]
+
+
+def _moment(seconds):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat()
+
+
+def _places(found):
+    return tuple(
+        Place(each.node, tuple((d.uuid, d.percent) for d in each.devices))
+        for each in by_worker(found.placement)
+    )
+
+
+@pytest.fixture
+def world():
+    made = World()
+    made.use(_ledger(made))
+    return made
+
+
+@pytest.fixture
+def model(world, watched):
+    made = ReadModel(Settings(decisions=world.decisions), now=lambda: world.now)
+    made.watches = {"nodes": watched}
+    return made
+
+
+@pytest.fixture
+def both(world, model, call):
+    """Five nodes of four GPUs, nothing held."""
+    return Both(world, model, call)
+
+
+async def test_forty_shares_start_where_they_were_told(both):
+    both.came("before", {"gpus": 4, "workers": 2})
+    told = await both.told(FORTY_SHARES)
+    assert len(told.places) == 0
+    both.end("before")
+    told = await both.told(FORTY_SHARES)
+    assert len(told.places) == FORTY_SHARES["workers"]
+    assert both.came("forty", FORTY_SHARES) == told
+
+
+async def test_room_is_kept_as_told_by_who_leads_anew(both):
+    both.came("most", {"gpus": 4, "workers": 4})
+    both.came("all", {"gpus": 4, "workers": 5})
+    both.world.now += KEEP_SECONDS + 1
+    told = await both.told({"gpus": 4})
+    assert told.reason == "Reserved"
+    both.restart()
+    assert both.came("small", {"gpus": 4}) == told
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_of_two_that_began_within_a_second_the_same_is_told_to_be_stopped_and_is(
+    both, restarts
+):
+    both.came("most", {"gpus": 4, "workers": 4})
+    for name in ("early", "late"):
+        both.came(name, {"gpus": 2, "priority": -5})
+        both.world.now += 0.3
+    both.world.now += PROTECTED_SECONDS + 1
+    if restarts:
+        both.restart()
+    told = await both.told({"gpus": 2})
+    assert len(told.stopped) == 1
+    assert both.came("urgent", {"gpus": 2}) == told
+
+
+@pytest.mark.parametrize("broke_on", ["one", "two"])
+async def test_who_broke_on_a_node_is_foreseen_elsewhere(both, broke_on):
+    both.came("most", {"gpus": 4, "workers": 3})
+    for name in ("one", "two"):
+        both.came(name, {"gpus": 4})
+    both.came("again", {"gpus": 4}, broke_on=(both.running[broke_on][0].node,))
+    for name in ("one", "two"):
+        both.ended(name)
+    told = await both.told({"gpus": 4})
+    assert len(told.places) == 1
+    assert both.came("next", {"gpus": 4}) == told
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_what_is_told_is_what_the_extender_then_does(both, seed):
+    chance, outcomes = random.Random(seed), set()
+    for number in range(QUESTIONS):
+        names = sorted((*both.running, *both.waiting))
+        if names and chance.random() < 1 / 2:
+            both.end(chance.choice(names))
+        if chance.random() < 1 / 10:
+            both.restart()
+        both.world.now += RECOMPUTE_AFTER_SECONDS + 1 + chance.random()
+        both.settle()
+        spec = drawn(chance)
+        told = await both.told(spec)
+        assert both.came(f"asked-{number}", spec) == told, (number, spec)
+        outcomes.add((bool(told.places), bool(told.stopped)))
+    assert {(True, False), (False, False)} <= outcomes
+
+
+def drawn(chance):
+    """Of each size, small ones more often."""
+    size = chance.choice(({"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"share": SHARE}))
+    workers = 40 if chance.random() < 0.1 else chance.choice((1, 1, 2, 3))
+    return {"workers": workers, **size}

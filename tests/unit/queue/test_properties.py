@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of random clusters, quotas and jobs. GPUPACK_TEST_CASES sets how many each property gets."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from placement_strategies import cases
+from queue_strategies import TENANTS, quotas, submitted, worlds
+from queue_world import World, used, with_rules, within_limits
+
+from gpupack_queue import NO_PREEMPTION, Quotas
+from gpupack_queue.quota_planner import QuotaPlanner
+from gpupack_queue.usage import Usage
+
+EASY = with_rules(
+    by_share=False,
+    by_priority=False,
+    preemption=NO_PREEMPTION,
+    reserve_after_seconds=0.0,
+    max_reservations=1,
+)
+
+
+@cases
+@given(worlds())
+def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(drawn):
+    world, jobs = drawn
+    for number, ask in enumerate(jobs):
+        submitted(world, [ask], at=float(number))
+        world.decide()
+        if number % 3 == 2 and world.running:
+            world.end(min(world.running)).decide()
+        quota = world.queue.state.quota
+        for tenant in TENANTS:
+            leaf = quota.tree.tenant(tenant)
+            found = {key: milli for key, milli in quota.usage.used_by(leaf).items() if milli}
+            assert found == used(world).get(tenant, {})
+        within_limits(world, quota.usage)
+
+
+@cases
+@given(worlds())
+def test_while_those_who_are_stopped_end_nobody_holds_more_than_the_limit(drawn):
+    world, jobs = drawn
+    world.grace = 3.0
+    for number, ask in enumerate(jobs):
+        submitted(world, [ask], at=float(number))
+        world.decide(at=float(number))
+        quota = world.queue.state.quota
+        for tenant in TENANTS:
+            held = quota.held.used_by(quota.tree.tenant(tenant))
+            found = {key: milli for key, milli in held.items() if milli}
+            assert found == used(world).get(tenant, {})
+        within_limits(world, quota.held)
+
+
+def counted(world):
+    """Tenant and places of those who run, but for those who are stopped for one who counts."""
+    state = world.queue.state
+    stopping = state.running_victims()
+    for name, places in world.running.items():
+        if name not in stopping:
+            yield world.jobs[name].tenant, places
+    for held in state.reserved.values():
+        yield held.job.tenant, held.placements
+
+
+def in_use(usage):
+    """Milli-GPU by node and key."""
+    return [
+        {key: milli for key, milli in usage.used_by(node).items() if milli}
+        for node in usage.tree.all()
+    ]
+
+
+@cases
+@given(worlds(), st.lists(quotas(), min_size=1, max_size=3))
+def test_after_other_quotas_the_books_count_who_runs_and_who_will(drawn, others):
+    world, jobs = drawn
+    world.grace = 100.0
+    half = len(jobs) // 2
+    submitted(world, jobs[:half])
+    world.decide(at=10)
+    submitted(world, [{**ask, "priority": 3} for ask in jobs[half:]], at=20)
+    world.decide(at=20)
+    for other in others:
+        world.queue.configure(Quotas(tuple(other)), world.cluster, 20.0)
+        quota = world.queue.state.quota
+        recounted = Usage(quota.tree)
+        for tenant, places in counted(world):
+            recounted.add(tenant, quota.charge(world.cluster, places))
+        assert in_use(quota.usage) == in_use(recounted)
+        for running in world.queue.state.running:
+            assert running.charge == quota.charge(world.cluster, running.placements)
+
+
+@cases
+@given(worlds())
+def test_all_workers_of_a_job_run_or_none_and_the_cluster_holds_them_all(drawn):
+    world, jobs = drawn
+    submitted(world, jobs)
+    world.decide()
+    for name, places in world.running.items():
+        assert len(places) == world.jobs[name].gang.workers
+    held = sum(len(places) for places in world.running.values())
+    assert len(world.cluster.held()) == held
+
+
+@cases
+@given(worlds())
+def test_without_arrivals_and_ends_the_queue_comes_to_rest(drawn):
+    """`decide` fails after a thousand rounds, and every victim waits again at once."""
+    world, jobs = drawn
+    half = len(jobs) // 2
+    submitted(world, jobs[:half])
+    world.decide(at=10)
+    submitted(world, jobs[half:], at=20)
+    for later in range(5):
+        before = len(world.log)
+        world.decide(at=30.0 + later)
+    assert len(world.log) == before
+
+
+@cases
+@given(worlds(), st.integers(1, 4))
+def test_while_nothing_else_changes_no_two_are_stopped_for_each_other_in_turn(drawn, grace):
+    """Whoever is stopped ends after his grace period, and waits again."""
+    world, jobs = drawn
+    world.grace = float(grace)
+    submitted(world, jobs)
+    for second in range(60):
+        world.decide(at=float(second))
+    stops = [line.split(" stops ") for line in world.log if " stops " in line]
+    pairs = [(winner, loser) for winner, losers in stops for loser in losers.split()]
+    assert not {(loser, winner) for winner, loser in pairs} & set(pairs)
+    before = len(world.log)
+    world.decide(at=100.0)
+    assert len(world.log) == before
+
+
+@cases
+@given(worlds())
+def test_the_same_input_gives_the_same_decisions(drawn):
+    world, jobs = drawn
+    twin = World(*world.cluster.nodes(), rules=world.queue.rules)
+    twin.queue.configure(world.queue.state.quota.quotas, twin.cluster, 0.0)
+    for one in (world, twin):
+        submitted(one, jobs)
+        one.decide(at=10)
+    assert world.log == twin.log
+    assert world.where == twin.where
+
+
+@cases
+@given(worlds(rules=with_rules(reserve_after_seconds=float("inf"))))
+def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
+    world, jobs = drawn
+    submitted(world, jobs)
+    world.decide(at=10)
+    within = QuotaPlanner(world.queue.state.quota, world.plan)
+    for job in world.queue.jobs():
+        assert within.place(world.cluster, job) is None
+
+
+@cases
+@given(worlds())
+def test_every_preemption_makes_room_in_which_its_beneficiary_then_runs(drawn):
+    world, jobs = drawn
+    half = len(jobs) // 2
+    submitted(world, jobs[:half])
+    world.decide(at=10)
+    submitted(world, jobs[half:], at=20)
+    world.decide(at=30)
+    stops = [n for n, entry in enumerate(world.log) if " stops " in entry]
+    for n in stops:
+        beneficiary = world.log[n].split()[0]
+        assert f"{beneficiary} starts" in world.log[n:]
+
+
+@cases
+@given(worlds(rules=EASY))
+def test_who_is_first_starts_no_later_than_was_foreseen_when_durations_are_exact(drawn):
+    """Foreseen by letting all who run end and nobody else start: as without backfill."""
+    world, jobs = drawn
+    world.queue.configure(Quotas(), world.cluster, 0.0)
+    exact = [{**ask, "duration": ask["duration"] or 3.0} for ask in jobs]
+    arriving = [(number / 2, ask) for number, ask in enumerate(exact)]
+    ends, started, promised_at = {}, {}, {}
+    while arriving or ends:
+        world.now = min([at for at, _ in arriving[:1]] + list(ends.values()))
+        for name in [name for name, at in ends.items() if at <= world.now]:
+            del ends[name]
+            world.end(name)
+        if arriving and arriving[0][0] <= world.now:
+            submitted(world, [arriving.pop(0)[1]], at=world.now)
+        world.decide()
+        for room in world.queue.state.backfill_reservations:
+            assert room.start_at <= promised_at.setdefault(room.job.id, room.start_at)
+        for name in world.running.keys() - started.keys():
+            started[name] = world.now
+            ends[name] = world.now + world.jobs[name].duration
+    assert all(started[name] <= at for name, at in promised_at.items() if name in started)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One who does not wait in the queue and asks whether it may go in now."""
+
+from placement_builders import node
+from queue_world import World, cohort, limit, quota, with_rules
+
+from gpupack_placement import Gang, Request
+from gpupack_queue import NO_PREEMPTION, Job, JobId, OrderPolicy, Tenant, Wait, WaitReason
+
+PATIENCE = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
+
+
+def visit(world, gpus=1, tenant="", *, priority=0, starts=False):
+    job = Job(JobId("pod"), Gang(1, Request(gpus=gpus)), world.now, Tenant(tenant), priority)
+    found = world.queue.try_admit(job, world.cluster, world.now, world.plan)
+    if starts and not isinstance(found, Wait):
+        world.jobs["pod"] = job
+        world._start("pod", found)
+    return found
+
+
+def test_it_goes_where_a_job_of_its_tenant_could():
+    world = World(node("n1", 2), quotas=[quota("a", limit(1, borrowing=0))])
+    assert [place.node for place in visit(world, tenant="a")] == ["n1"]
+    assert visit(world, 2, "a").reason is WaitReason.UNSATISFIABLE
+    assert visit(world, 3).reason is WaitReason.UNSATISFIABLE
+    world.runs("own", "n1/0", "a")
+    assert visit(world, 1, "a").reason is WaitReason.BORROWING_LIMIT_EXCEEDED
+    assert visit(world, 2).reason is WaitReason.DOES_NOT_FIT
+
+
+def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
+    world = World(node("n1", 2), node("n2", 2), rules=PATIENCE)
+    world.runs("a", "n1/0", duration=100).runs("b", "n2/0", duration=500)
+    world.submit("pair", 2).decide(at=20)
+    found = visit(world, starts=True)
+    assert [place.devices[0].uuid for place in found] == ["n2/1"]
+    refused = visit(world)
+    assert (refused.reason, refused.message_without_times) == (
+        WaitReason.RESERVED,
+        "blocked by the reservation of pair; its start time is expected",
+    )
+    world.end("a").decide(at=100)
+    assert "pair" in world.where
+
+
+def test_it_takes_no_room_that_others_are_stopped_for():
+    world = World(node("n1", 2), quotas=[quota("owner", 2)], grace=60)
+    world.runs("guest1", "n1/0", "guest").runs("guest2", "n1/1", "guest")
+    world.submit("mine", 2, "owner").decide(at=10)
+    world.end("guest1")
+    assert visit(world, tenant="guest").reason is WaitReason.DOES_NOT_FIT
+
+
+def test_in_a_strict_order_it_goes_behind_all_who_wait():
+    world = World(
+        node("n1", 2),
+        cohorts=[cohort("strict", order=OrderPolicy.STRICT)],
+        quotas=[quota("a", cohort="strict"), quota("b", cohort="strict")],
+        rules=PATIENCE,
+    )
+    world.submit("large", 3, "a").decide()
+    assert visit(world, tenant="b").reason is WaitReason.BLOCKED_BY_QUEUE_HEAD
+    assert not isinstance(visit(world, tenant="c"), Wait)
+
+
+def test_that_it_finds_no_room_says_nothing_of_others_who_ask_for_the_same():
+    """Somebody else may have narrowed its choice of nodes."""
+    world = World(node("n1", 1), rules=PATIENCE)
+    plan, world.plan = world.plan, lambda *_: None
+    assert visit(world).reason is WaitReason.DOES_NOT_FIT
+    world.plan = plan
+    assert "job" in world.submit("job").decide().where
+
+
+def test_nobody_is_stopped_for_it():
+    world = World(node("n1", 1), quotas=[quota("owner", 1)])
+    world.runs("guest", "n1/0", "guest")
+    world.now = 100.0
+    assert visit(world, tenant="owner").reason is WaitReason.DOES_NOT_FIT
+    assert world.decide().log == []
+
+
+def test_it_takes_no_room_of_a_more_urgent_job_that_has_just_come():
+    world = World(
+        node("n1", 2), rules=with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=1000)
+    )
+    world.runs("a", "n1/0", duration=50).submit("urgent", 2, priority=5).decide(at=1)
+    assert visit(world).reason is WaitReason.RESERVED
+    assert not isinstance(visit(world, priority=5), Wait)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one namespace may have in the queue."""
+
+import pytest
+
+from gpupack_crds.plan import PlanResponse
+from gpupack_scheduler.queueing import capacity
+
+
+@pytest.fixture
+def full(world):
+    """All GPUs are held."""
+    world.asks("holder", workers=2, gpus=4)
+    world.written("holder")
+    return world
+
+
+def affinity(number, values):
+    words = [f"{number}-{each}" for each in range(values)]
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": words}]}
+    required = {"nodeSelectorTerms": [term]}
+    node = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return {"containers": [{"name": "worker"}], "affinity": node}
+
+
+def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
+    monkeypatch.setattr(capacity, "MAX_KINDS", 2)
+    for number in range(20):
+        assert full.asks(f"same-{number}").reason == "TooFewFreeGpus"
+    assert full.asks("other", gpus=2).reason == "TooFewFreeGpus"
+    refusal = full.asks("third", gpus=3)
+    assert (refusal.reason, "ask for 2 different things" in refusal.message) == ("QueueFull", True)
+    assert full.asks("third", gpus=3, namespace="elsewhere").reason == "TooFewFreeGpus"
+
+
+def test_who_is_refused_a_place_in_the_queue_is_called_when_one_is_free(full, monkeypatch):
+    monkeypatch.setattr(capacity, "MAX_KINDS", 1)
+    full.asks("first")
+    full.asks("second", gpus=2)
+    full.ends("holder")
+    full.decide()
+    assert (set(full.called()), len(full.admissions)) == ({"first", "second"}, 0)
+    assert isinstance(full.asks("second", gpus=2), PlanResponse)
+
+
+def test_labels_of_nodes_that_are_kept_for_a_namespace_are_bounded(full):
+    reasons = [
+        full.asks(f"j{number}", pod_spec=affinity(number, 4000)).reason for number in range(20)
+    ]
+    kept = capacity.MAX_VALUES // 4002
+    assert reasons[:kept] == [reasons[0]] * kept
+    assert set(reasons[kept:]) == {"QueueFull"}
+
+
+def test_what_waits_no_longer_leaves_its_place(full):
+    for number in range(300):
+        full.asks(f"j{number}", gpus=1 + number % 3, attempt=1 + number)
+        full.asks(f"j{number}", gpus=2 + number % 3, attempt=2 + number)
+    full.admissions.withdraw_all()
+    assert full.admissions._waiting._capacity._kinds == {}

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Others are stopped for a job: decided, written, kept, given up."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from extender_builders import World, job, node, pod, whole
+
+from gpupack_crds.gpujob_status import Preemption
+from gpupack_crds.kinds import GpuQuota
+from gpupack_crds.placement import by_worker
+from gpupack_crds.plan import PlanRefusal, PlanResponse
+from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.ledger.placed_job import PlacedJob
+from gpupack_scheduler.queueing.settings import QueueSettings
+
+AT_ONCE = {"minRunSeconds": 0, "patienceSeconds": 100}
+
+
+def settings(**preemption):
+    return msgspec.convert({"preemption": AT_ONCE | preemption}, QueueSettings)
+
+
+@pytest.fixture
+def world():
+    """One node of 4 GPUs, which namespace `guest` has borrowed; `team` is promised 2 of them."""
+    built = World()
+    built.decisions = dataclasses.replace(built.decisions, queue=settings())
+    built.use(built.new_ledger())
+    built.add_node("a")
+    promise(built)
+    for name in ("one", "two"):
+        built.asks(name, gpus=2, namespace="guest")
+        built.written(name, namespace="guest")
+        built.now += 10
+    return built
+
+
+def promise(world):
+    meta = {"name": "default", "namespace": "team", "uid": "q", "resourceVersion": "1"}
+    spec = {"gpus": [{"model": "*", "nominal": 2}]}
+    world.quotas.quotas.upsert(msgspec.convert({"metadata": meta, "spec": spec}, GpuQuota))
+
+
+def pending(name, preemption, **shown):
+    """The beneficiary, as its status says for whom others are stopped."""
+    built = msgspec.json.decode(msgspec.json.encode(job(name, **shown)))
+    if preemption is not None:
+        built["status"]["preemption"] = msgspec.to_builtins(preemption)
+    return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
+
+
+def test_the_answer_names_who_is_to_end_and_where_the_job_will_run(world):
+    refusal = world.asks("mine", gpus=2)
+    assert isinstance(refusal, PlanRefusal)
+    assert (refusal.reason, refusal.expires_seconds) == ("PreemptionPending", 10.0)
+    (victims,) = refusal.preemption.victims
+    assert (victims.reason, victims.attempts) == ("InCohortReclamation", ("uid-two/1",))
+    (place,) = by_worker(refusal.preemption.placement)
+    assert (place.node, len(place.devices)) == ("a", 2)
+    assert refusal.preemption.names("uid-two", 1) == "InCohortReclamation"
+    assert refusal.preemption.names("uid-one", 1) is None
+
+
+def test_nobody_is_stopped_for_a_job_that_would_still_not_fit(world):
+    assert world.asks("large", gpus=8).preemption is None
+
+
+def test_once_the_victim_is_gone_the_beneficiary_runs_there(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ends("two", namespace="guest")
+    world.asks("thief", gpus=2, namespace="guest", submitted=0)
+    world.decide()
+    assert world.called() == ["mine"]
+    answer = world.asks("mine", gpus=2)
+    assert isinstance(answer, PlanResponse)
+    assert answer.placement == preemption.placement
+
+
+def test_a_preemption_that_nobody_writes_is_over(world):
+    world.asks("mine", gpus=2)
+    world.now += 11
+    world.decide()
+    world.ends("one", namespace="guest")
+    world.decide()
+    assert world.called()[-1] == "mine"
+    assert isinstance(world.asks("mine", gpus=2), PlanResponse)
+
+
+def test_one_that_was_written_stands_whatever_the_time_is(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 60
+    world.decide()
+    assert world.asks("mine", gpus=2).preemption == preemption
+
+
+def test_after_a_restart_the_room_is_kept_for_whom_the_status_says(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    after = World()
+    after.decisions = world.decisions
+    after.use(after.new_ledger())
+    after.add_node("a")
+    promise(after)
+    for name in ("one", "two"):
+        held = world.ledger.plan_of(world.attempt(name, namespace="guest"))
+        after.shows(name, held, namespace="guest")
+    after.ledger.jobs.upsert(pending("mine", preemption))
+    again = after.asks("mine", gpus=2)
+    assert (again.reason, again.preemption.victims) == ("PreemptionPending", preemption.victims)
+    assert again.preemption.placement == preemption.placement
+    after.ends("two", namespace="guest")
+    after.asks("thief", gpus=2, namespace="guest", submitted=0)
+    after.decide()
+    assert after.called() == ["mine"]
+
+
+def test_a_victim_that_does_not_end_is_left_alone_and_another_way_is_taken(world, caplog):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 101
+    world.decide()
+    assert "uid-two/1 were to end and did not" in caplog.text
+    (victims,) = world.asks("mine", gpus=2).preemption.victims
+    assert victims.attempts == ("uid-one/1",)
+
+
+def test_a_beneficiary_that_is_deleted_keeps_no_room(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ledger.jobs.remove(pending("mine", preemption))
+    world.ends("two", namespace="guest")
+    world.decide()
+    assert isinstance(world.asks("next", gpus=2, namespace="guest"), PlanResponse)
+
+
+def test_a_ground_that_a_newer_release_wrote_stops_nothing_here(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    built = msgspec.to_builtins(preemption)
+    built["victims"][0]["reason"] = "Newest"
+    shown = msgspec.to_builtins(job("mine"))
+    shown["status"]["preemption"] = built
+    world.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(shown), type=PlacedJob))
+    world.decide()
+    assert isinstance(world.asks("mine", gpus=2), PlanRefusal)
+
+
+def test_what_is_turned_off_stops_nobody():
+    other = World()
+    other.decisions = dataclasses.replace(
+        other.decisions, queue=settings(nominal=False, fairShare=False, priority=False)
+    )
+    other.use(other.new_ledger())
+    other.add_node("a")
+    promise(other)
+    other.asks("one", gpus=4, namespace="guest")
+    other.written("one", namespace="guest")
+    other.now += 10
+    assert other.asks("mine", gpus=2).preemption is None
+
+
+def test_the_preemption_is_what_the_status_takes(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    written = msgspec.json.decode(msgspec.json.encode(preemption), type=Preemption)
+    assert written == preemption
+
+
+def test_places_that_are_not_those_of_all_workers_are_kept_for_nobody(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    short = msgspec.structs.replace(preemption, placement=())
+    world.admissions.withdraw_all()
+    world.ledger.jobs.upsert(pending("mine", short))
+    refusal = world.asks("mine", gpus=2)
+    assert refusal.preemption.placement == preemption.placement
+
+
+def test_a_preemption_that_was_given_up_does_not_come_back_from_its_status(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 101
+    world.decide()
+    again = world.asks("mine", gpus=2).preemption
+    assert again.victims != preemption.victims
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.now += 11
+    world.decide()
+    assert world.asks("mine", gpus=2).preemption.victims != preemption.victims
+
+
+def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(world):
+    world = World()
+    world.decisions = dataclasses.replace(world.decisions, queue=settings())
+    world.use(world.new_ledger())
+    world.add_node("a", gpus=8)
+    promise(world)
+    world.asks("gang", workers=4, gpus=2, namespace="guest")
+    world.written("gang", namespace="guest")
+    claims_of = world.ledger.plan_of(world.attempt("gang", namespace="guest"))
+    pods = [
+        pod(
+            f"p{index}",
+            gpus=2,
+            on="a",
+            devices=claims.shares(claim.placement),
+            worker=("gang", 1, index),
+            namespace="guest",
+        )
+        for index, claim in enumerate(claims_of)
+    ]
+    for each in pods:
+        world.ledger.pods.upsert(each)
+    world.now += 10
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ledger.jobs.upsert(job("gang", attempt=1, phase="Pending", namespace="guest"))
+    for each in pods:
+        world.decide()
+        assert "gang" in world.running()
+        world.ledger.pods.remove(each)
+    world.decide()
+    quota = world.admissions.queue.state.quota
+    assert not any(quota.usage.used_by(quota.tree.tenant("guest")).values())
+    assert world.called()[-1] == "mine"
+
+
+def begun_anew(world, shown, *, runs=("one",), **node):
+    """A process that begins when the victim has ended, and before the beneficiary asks it."""
+    after = World()
+    after.decisions = world.decisions
+    after.use(after.new_ledger())
+    after.add_node("a", **node)
+    promise(after)
+    for name in runs:
+        held = world.ledger.plan_of(world.attempt(name, namespace="guest"))
+        after.shows(name, held, namespace="guest")
+    after.ledger.jobs.upsert(shown)
+    return after
+
+
+def borrowed(world, tenant):
+    """Milli-GPU that count against quotas."""
+    quota = world.admissions.queue.state.quota
+    return sum(quota.usage.used_by(quota.tree.tenant(tenant)).values())
+
+
+def test_after_a_restart_nobody_who_asks_first_gets_the_room(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    after = begun_anew(world, pending("mine", preemption))
+    assert isinstance(after.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
+    assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
+    answer = after.asks("mine", gpus=2)
+    assert isinstance(answer, PlanResponse)
+    assert answer.placement == preemption.placement
+    assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
+
+
+def test_after_a_restart_the_planned_pod_s_cpu_and_other_resources_are_kept_too(world):
+    """Of 32 CPUs and two network devices nothing is left for a job of one GPU that asks first."""
+    rdma = {"rdma/hca": 2}
+    requests = {"cpu": "31", "memory": "8Gi", "rdma/hca": "2"}
+    pod_spec = {"containers": [{"name": "worker", "resources": {"requests": requests}}]}
+    world.ledger.nodes.upsert(node("a", **rdma))
+    preemption = world.asks("mine", gpus=1, pod_spec=pod_spec).preemption
+    mine = pending("mine", preemption, planned={"spec": pod_spec})
+    after = begun_anew(world, mine, runs=(), **rdma)
+    after.decide()
+    (kept,) = after.admissions.queue.state.reserved.values()
+    place = kept.placements[0]
+    assert (place.cpu, place.memory, place.extended) == (31_000, 8192, (("rdma/hca", 2),))
+    small = {"containers": [{"name": "worker", "resources": {"requests": {"cpu": "2"}}}]}
+    assert isinstance(after.asks("thief", gpus=1, pod_spec=small, submitted=0), PlanRefusal)
+
+
+def test_a_victim_that_runs_on_is_counted_once_before_and_after_the_beneficiary_asks(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    after = begun_anew(world, pending("mine", preemption), runs=("one", "two"))
+    after.decide()
+    assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
+    assert after.asks("mine", gpus=2).preemption.victims == preemption.victims
+    assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
+    after.ends("two", namespace="guest")
+    assert after.asks("mine", gpus=2).placement == preemption.placement
+
+
+def test_who_stops_and_goes_on_deciding_keeps_the_room_as_well(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    world.ledger.jobs.upsert(pending("mine", preemption))
+    world.ends("two", namespace="guest")
+    world.admissions.withdraw_all()
+    assert isinstance(world.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
+    world.admissions.restart()
+    assert isinstance(world.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
+    assert world.asks("mine", gpus=2).placement == preemption.placement
+
+
+@pytest.mark.parametrize("end", ["gone", "suspended", "unsaid", "late"])
+def test_the_room_of_one_who_does_not_ask_is_anybodys(world, end):
+    preemption = world.asks("mine", gpus=2).preemption
+    after = begun_anew(world, pending("mine", preemption))
+    after.decide()
+    if end == "gone":
+        after.ledger.jobs.remove(job("mine"))
+    elif end == "suspended":
+        after.ledger.jobs.upsert(job("mine", suspend=True))
+    elif end == "unsaid":
+        after.ledger.jobs.upsert(pending("mine", None))
+    else:
+        after.now += 101
+        after.decide()
+        after.ledger.jobs.upsert(pending("mine", preemption))
+    assert isinstance(after.asks("next", gpus=2, namespace="guest"), PlanResponse)
+    assert (borrowed(after, "team"), borrowed(after, "guest")) == (0, 4000)
+
+
+def test_one_who_asks_for_something_else_after_a_restart_waits_like_others(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    after = begun_anew(world, pending("mine", preemption))
+    after.decide()
+    assert isinstance(after.asks("mine", gpus=2, workers=2), PlanRefusal)
+    assert isinstance(after.asks("next", gpus=2, namespace="guest"), PlanResponse)
+
+
+def test_a_pod_that_is_to_end_waits_for_the_beneficiary_to_ask(world):
+    preemption = world.asks("mine", gpus=2).preemption
+    built = msgspec.to_builtins(preemption)
+    built["victims"] = [{"reason": "InCohortReclamation", "attempts": ["pod/uid-notebook"]}]
+    after = begun_anew(world, pending("mine", msgspec.convert(built, Preemption)))
+    after.ledger.pods.upsert(
+        pod("notebook", on="a", devices=whole("a", 2, 3), namespace="guest", uid="uid-notebook")
+    )
+    after.decide()
+    assert not list(after.admissions.evictions())
+    assert after.asks("mine", gpus=2).reason == "PreemptionPending"
+    assert [each.name for each in after.admissions.evictions()] == ["notebook"]

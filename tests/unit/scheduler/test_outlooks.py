@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+import gpupack_placement as core
+from gpupack_crds.demand_forecast import MAX_DEMANDS, Demand, DemandForecast
+from gpupack_crds.kinds import GpuCohort
+from gpupack_scheduler import outlooks
+from gpupack_scheduler.outlooks import Published
+from gpupack_scheduler.queueing.quotas import QuotaStores
+
+ONE, HALF = core.Request(gpus=1, cpu=500), core.Request(share=core.Share(500, 1024))
+
+
+def outlook(*counts, churn=0.5):
+    return core.DemandForecast(core.RequestMix.of(counts), churn)
+
+
+def shown(stores, status, name="cluster"):
+    told = {"metadata": {"name": name}, "status": {"demandForecast": msgspec.to_builtins(status)}}
+    stores.cohorts.upsert(msgspec.json.decode(msgspec.json.encode(told), type=GpuCohort))
+
+
+async def test_what_no_node_could_take_is_not_expected_of_those_to_come():
+    both = outlook((ONE, 1), (core.Request(gpus=100), 1))
+    found = await outlooks.servable(both, lambda asked: asked.gpus < 100)
+    assert found == outlook((ONE, 1))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ONE,
+        HALF,
+        core.Request(gpus=2, models=("H100", "A100-80GB"), min_memory=40960, memory=1 << 20),
+        core.Request(gpus=0, cpu=100),
+    ],
+)
+def test_what_is_written_is_read_as_it_was(request_):
+    found = outlooks.read(outlooks.written(outlook((request_, 1))))
+    assert found.mix.demands[0].request.gpus in {request_.gpus, 0}
+    assert found == outlooks.read(outlooks.written(found))
+    assert found.churn == 0.5
+
+
+def test_of_too_many_kinds_the_commonest_are_told():
+    kinds = [(core.Request(gpus=1, cpu=n), 2 if n < 10 else 1) for n in range(MAX_DEMANDS + 100)]
+    told = outlooks.written(outlook(*kinds))
+    assert len(told.demands) == MAX_DEMANDS
+    assert {each.cpu_milli for each in told.demands[:10]} == set(range(10))
+
+
+def test_a_kind_that_names_more_models_than_a_job_may_is_left_out():
+    many = core.Request(gpus=1, models=tuple(f"M{n}" for n in range(17)))
+    assert len(outlooks.written(outlook((many, 1), (ONE, 1))).demands) == 1
+
+
+def test_what_the_cohort_cluster_shows_is_due_once():
+    stores = QuotaStores()
+    subject = Published(stores)
+    assert not subject.due()
+    shown(stores, outlooks.written(outlook((ONE, 1))))
+    assert subject.due()
+    assert subject.outlook() == outlooks.read(outlooks.written(outlook((ONE, 1))))
+    assert not subject.due()
+    shown(stores, outlooks.written(outlook((ONE, 1))))
+    assert not subject.due()
+    shown(stores, outlooks.written(outlook((ONE, 1), (HALF, 1))))
+    assert subject.due()
+
+
+def test_no_other_cohort_is_believed():
+    stores = QuotaStores()
+    shown(stores, outlooks.written(outlook((ONE, 1))), name="mine")
+    assert not Published(stores).due()
+
+
+def test_what_cannot_be_read_says_nothing():
+    stores = QuotaStores()
+    both = Demand(count=1, gpus=1, share_milli=500)
+    shown(stores, DemandForecast(demands=(both,)))
+    subject = Published(stores)
+    assert subject.due()
+    assert subject.outlook() == core.DemandForecast()
+
+
+def test_two_who_read_the_same_rank_nodes_the_same():
+    """Prices rest on the last digit of a weight: both go by what is written."""
+    told = outlooks.written(outlook((ONE, 3), (HALF, 7), (core.Request(gpus=4), 1), churn=0.333))
+    informed = [core.policy_named("bid-price").informed(outlooks.read(told)) for _ in range(2)]
+    assert informed[0].worth.tolist() == informed[1].worth.tolist()
