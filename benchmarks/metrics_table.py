@@ -37,9 +37,9 @@ def of_extender(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
 
 def of_operator(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
     """What an operator registers."""
-    from gpupack_operator.service import Counted  # noqa: PLC0415
+    from gpupack_operator.service import MetricSources  # noqa: PLC0415
 
-    return _registry(Counted().collectors(), folder)
+    return _registry(MetricSources().collectors(), folder)
 
 
 def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:

@@ -12,15 +12,15 @@ from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.events import About, EventWriter, Reporter, Said
 from gpupack_kubeclient.objects import Json
 from gpupack_kubeclient.resources import JOBS, PODS
-from gpupack_operator.at_once import at_once
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.children import Children
+from gpupack_operator.concurrent_writes import gather_writes
 from gpupack_operator.decision.cleanup import END_NOW
 from gpupack_operator.decision.model import (
     Answer,
     ApiWrite,
-    CreateBeside,
     CreateChildren,
+    CreateExtraWorker,
     DeleteGpuJob,
     DeleteJob,
     EndPod,
@@ -81,8 +81,8 @@ class Actor:
         match action:
             case CreateChildren():
                 return await self._children.create(seen, action)
-            case CreateBeside():
-                return await self._children.create_beside(seen, action)
+            case CreateExtraWorker():
+                return await self._children.create_extra_worker(seen, action)
             case DeleteGpuJob():
                 await self._delete_gpujob(seen.job)
             case _:
@@ -96,7 +96,7 @@ class Actor:
         if job.spec.by_mpirun:
             ended = {action.attempt for action in wanted if isinstance(action, DeleteJob)}
             writes += [self._children.delete_key(job, attempt=number) for number in sorted(ended)]
-        await at_once(writes)
+        await gather_writes(writes)
 
     async def _patched(self, job: GpuJob, action: Patch) -> None:
         match action:
@@ -114,7 +114,7 @@ class Actor:
         if self._tails is not None:
             await self._tails.save(job, wanted)
 
-    async def post(self, job: GpuJob, notices: Iterable[Notice]) -> None:
+    async def post_events(self, job: GpuJob, notices: Iterable[Notice]) -> None:
         """Write events about the job."""
         for notice in notices:
             about = About(names.API_VERSION, "GPUJob", job.metadata)

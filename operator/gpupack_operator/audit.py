@@ -33,13 +33,13 @@ Versions = dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedKind:
     """Watched kind, and the indexed objects of it."""
 
     resource: Resource[Any]
     selector: str
     indexed: Callable[[], Versions]
-    passed_over: Collection[str] = ()
+    skipped: Collection[str] = ()
     """Objects that the watch reported and skipped, as namespace and name."""
 
 
@@ -52,7 +52,7 @@ class Audit:
         drop: removes the GPUJob of a UID from its index. Reflectors list again after a gap and
             update their indices themselves; kopf does not report objects that were deleted in the
             gap.
-        passed_over: GPUJobs of which kopf did not receive the newest version, or that could not be
+        skipped: GPUJobs of which kopf did not receive the newest version, or that could not be
             read then, as namespace and name.
         namespace: the only namespace to audit; empty: all.
     """
@@ -63,13 +63,13 @@ class Audit:
         cache: Cache,
         drop: Callable[[str], None],
         *,
-        passed_over: Collection[str] = (),
+        skipped: Collection[str] = (),
         namespace: str,
     ) -> None:
         self._api = api
         self._cache = cache
         self._drop = drop
-        self._passed_over = passed_over
+        self._skipped = skipped
         self._namespace = namespace
         self._missed: dict[str, Versions] = {}
 
@@ -89,20 +89,20 @@ class Audit:
             self._cache.forget_deleted()
             resync()
 
-    def _kinds(self) -> tuple[Watched, ...]:
+    def _kinds(self) -> tuple[WatchedKind, ...]:
         cache = self._cache
         return (
-            Watched(
+            WatchedKind(
                 READABLE_GPUJOBS,
                 "",
                 lambda: _versions(cache.gpujobs, lambda seen: seen.job),
-                self._passed_over,
+                self._skipped,
             ),
-            Watched(JOBS, names.JOB_LABEL, lambda: _versions(cache.jobs, lambda job: job)),
-            Watched(PODS, names.JOB_LABEL, lambda: _versions(cache.pods, lambda pod: pod)),
+            WatchedKind(JOBS, names.JOB_LABEL, lambda: _versions(cache.jobs, lambda job: job)),
+            WatchedKind(PODS, names.JOB_LABEL, lambda: _versions(cache.pods, lambda pod: pod)),
         )
 
-    async def _check(self, watched: Watched) -> None:
+    async def _check(self, watched: WatchedKind) -> None:
         before = watched.indexed()
         there, unreadable = await self._list(watched)
         for uid in before.keys() - there.keys() - unreadable:
@@ -113,10 +113,10 @@ class Audit:
         missed = {uid: version for uid, version in there.items() if now.get(uid) != version}
         stale = missed.items() & self._missed.get(kind, {}).items()
         if stale:
-            raise WatchStale(f"{len(stale)} {kind} have changed without being heard of")
+            raise WatchStale(f"{len(stale)} {kind} have changed without an event")
         self._missed[kind] = missed
 
-    async def _list(self, watched: Watched) -> tuple[Versions, set[str]]:
+    async def _list(self, watched: WatchedKind) -> tuple[Versions, set[str]]:
         """Return versions by UID of what a watch accepts, and the UIDs of what it skips."""
         found: Versions = {}
         unreadable: set[str] = set()
@@ -132,7 +132,7 @@ class Audit:
                 except errors.KubeError:
                     unreadable |= _uid(raw)
                     continue
-                if f"{meta.namespace}/{meta.name}" in watched.passed_over:
+                if f"{meta.namespace}/{meta.name}" in watched.skipped:
                     unreadable.add(meta.uid)
                 else:
                     found[meta.uid] = meta.resource_version

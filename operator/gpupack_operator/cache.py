@@ -28,7 +28,7 @@ from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kubeclient.objects import Job, Json, Object, Pod
 from gpupack_kubeclient.resources import Resource
 from gpupack_operator.manifests import owner
-from gpupack_operator.plan_line import Key
+from gpupack_operator.waiting_jobs import Key
 
 Lookup = Mapping[Any, Iterable[Any]]
 
@@ -64,13 +64,13 @@ class ReadableGpuJob(Object, frozen=True):
         return CachedGpuJob(job=job, template=self.spec.get("template") or {})
 
 
-DEEPEST_LEVELS: Final = 100
+MAX_GPUJOB_LEVELS: Final = 100
 """Largest number of nested levels of fields in a GPUJob that is read. The deepest field that
 Kubernetes itself has in a pod is 20 levels down. All readers have the same limit: the audit must
 not miss what kopf does not receive.
 """
 
-LARGEST_BYTES: Final = 4 << 20
+MAX_GPUJOB_BYTES: Final = 4 << 20
 """Largest size of a GPUJob that is read. etcd stores a custom resource as the JSON that is sent,
 and accepts 1.5 MiB unless it is configured to accept more.
 """
@@ -79,8 +79,8 @@ READABLE_GPUJOBS = Resource(
     GPUJOBS.prefix,
     GPUJOBS.plural,
     ReadableGpuJob,
-    levels=DEEPEST_LEVELS,
-    largest_bytes=LARGEST_BYTES,
+    levels=MAX_GPUJOB_LEVELS,
+    largest_bytes=MAX_GPUJOB_BYTES,
 )
 
 
@@ -126,7 +126,7 @@ class Cache:
         """Return the keys of all GPUJobs."""
         return tuple(self.gpujobs)
 
-    def wrote(self, seen: CachedGpuJob) -> None:
+    def record_write(self, seen: CachedGpuJob) -> None:
         """Store the API server's answer to a write, or to a read that bypasses the watch."""
         self._written[Key(*seen.job.key)] = seen
 
@@ -135,7 +135,7 @@ class Cache:
         written = self._written.get(key)
         return written is not None and written.job.metadata.resource_version == version
 
-    def pod_gone(self, pod: Pod) -> None:
+    def on_pod_deleted(self, pod: Pod) -> None:
         """Keep the end of a deleted pod that had finished.
 
         A pod's author chooses its labels and owner: so one pod of each worker of an existing Job is
@@ -149,7 +149,7 @@ class Cache:
             if near and owner.is_controlled_by(pod, job):
                 self._ended.setdefault(job.metadata.uid, {}).setdefault(index, pod)
 
-    def job_gone(self, job: Job) -> None:
+    def on_job_deleted(self, job: Job) -> None:
         """Forget what a deleted Job's workers reported."""
         self._ended.pop(job.metadata.uid, None)
 

@@ -13,23 +13,23 @@ from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.objects import Json
 from gpupack_kubeclient.resources import JOBS, SECRETS, SERVICES, Resource
-from gpupack_operator.at_once import at_once
 from gpupack_operator.cache import CachedGpuJob
+from gpupack_operator.concurrent_writes import gather_writes
 from gpupack_operator.decision.model import (
     Answer,
-    CreateBeside,
     CreateChildren,
-    NotCreated,
-    NotCreatedBeside,
-    NotYet,
+    CreateExtraWorker,
+    CreationFailure,
+    ExtraWorkerCreationFailure,
+    NameInUse,
 )
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import mpi, pod
 from gpupack_operator.manifests.gang import GangAttempt, jobs_of_gang
-from gpupack_operator.manifests.job import job_beside
-from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
+from gpupack_operator.manifests.job import extra_worker_job
+from gpupack_operator.manifests.owner import is_from_predecessor, is_ours
 from gpupack_operator.manifests.service import service
 from gpupack_operator.pod_admission import OVER_QUOTA, PodAdmission
 
@@ -70,7 +70,9 @@ class Children:
         try:
             jobs = jobs_of_gang(attempt, self._defaults, self._provisioning)
         except TemplateInvalid as error:
-            return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+            return CreationFailure(
+                reason=JobReason.INVALID_TEMPLATE, message=str(error), permanent=True
+            )
         if seen.job.spec.workers > 1:
             problem = await self._ensure(SERVICES, service(seen.job), seen.job)
             if problem:
@@ -80,16 +82,18 @@ class Children:
             if problem:
                 return problem
         self._admission.begins(seen.job.metadata.namespace)
-        problems = await at_once(self._ensure(JOBS, each, seen.job) for each in jobs)
+        problems = await gather_writes(self._ensure(JOBS, each, seen.job) for each in jobs)
         found = [problem for problem in problems if problem]
-        problem = min(found, key=lambda each: isinstance(each, NotYet), default=None)
+        problem = min(found, key=lambda each: isinstance(each, NameInUse), default=None)
         is_open = seen.job.spec.pod_per_worker is None and shares_pods(seen.job.status)
-        if isinstance(problem, NotCreated) and is_open and _is_of_shared_pods(problem):
+        if isinstance(problem, CreationFailure) and is_open and _is_of_shared_pods(problem):
             reason = JobReason.SHARED_POD_REJECTED
-            return dataclasses.replace(problem, reason=reason, for_good=False)
+            return dataclasses.replace(problem, reason=reason, permanent=False)
         return problem
 
-    async def create_beside(self, seen: CachedGpuJob, action: CreateBeside) -> Answer | None:
+    async def create_extra_worker(
+        self, seen: CachedGpuJob, action: CreateExtraWorker
+    ) -> Answer | None:
         """Create the Job of an extra worker; if that fails, the attempt continues without it."""
         worker = action.worker
         try:
@@ -97,38 +101,38 @@ class Children:
                 seen.job, seen.template, attempt=action.attempt, defaults=self._defaults
             )
         except TemplateInvalid as error:
-            return NotCreatedBeside(JobReason.INVALID_TEMPLATE, str(error))
-        manifest = job_beside(
+            return ExtraWorkerCreationFailure(JobReason.INVALID_TEMPLATE, str(error))
+        manifest = extra_worker_job(
             seen.job, template, attempt=action.attempt, worker=worker, node=action.node
         )
         problem = await self._ensure(JOBS, manifest, seen.job)
-        if isinstance(problem, NotCreated):
-            return NotCreatedBeside(problem.reason, problem.message)
+        if isinstance(problem, CreationFailure):
+            return ExtraWorkerCreationFailure(problem.reason, problem.message)
         return problem
 
     async def _ensure(
         self, resource: Resource[Any], body: Json, job: GpuJob
-    ) -> NotCreated | NotYet | None:
+    ) -> CreationFailure | NameInUse | None:
         """Create a child; one that exists already is no error if it belongs to the GPUJob."""
         namespace = job.metadata.namespace
         try:
             await self._api.create(resource, body, namespace=namespace)
         except errors.AlreadyExists:
-            return await self._whose(resource, body["metadata"]["name"], job)
+            return await self._check_owner(resource, body["metadata"]["name"], job)
         except errors.Invalid as error:
             reason, said = JobReason.INVALID_TEMPLATE, error.said
-            return NotCreated(reason=reason, message=said, for_good=True)
+            return CreationFailure(reason=reason, message=said, permanent=True)
         except errors.Forbidden as error:
             reason, said = JobReason.CREATION_FORBIDDEN, error.said
-            return NotCreated(reason=reason, message=said, for_good=False)
+            return CreationFailure(reason=reason, message=said, permanent=False)
         except errors.Refused as error:
             if not error.is_too_large:
                 raise
             said = f"{_kind_of(resource)} {body['metadata']['name']} is too large: {error.said}"
-            return NotCreated(reason=JobReason.INVALID_TEMPLATE, message=said, for_good=True)
+            return CreationFailure(reason=JobReason.INVALID_TEMPLATE, message=said, permanent=True)
         return None
 
-    async def _ensure_key(self, job: GpuJob, *, attempt: int) -> NotCreated | NotYet | None:
+    async def _ensure_key(self, job: GpuJob, *, attempt: int) -> CreationFailure | NameInUse | None:
         """Create the Secret of an attempt; an existing one comes from an earlier pass.
 
         No other client may create a Secret of that name, and the operator may read none.
@@ -140,7 +144,7 @@ class Children:
             log.debug("Secret %s is there already", body["metadata"]["name"])
         except errors.Forbidden as error:
             reason = JobReason.CREATION_FORBIDDEN
-            return NotCreated(reason=reason, message=error.said, for_good=False)
+            return CreationFailure(reason=reason, message=error.said, permanent=False)
         return None
 
     async def delete_key(self, job: GpuJob, *, attempt: int) -> None:
@@ -151,25 +155,25 @@ class Children:
         except (errors.NotFound, errors.Forbidden) as error:
             log.debug("Secret %s is not deleted: %s", secret, error)
 
-    async def _whose(
+    async def _check_owner(
         self, resource: Resource[Any], name: str, job: GpuJob
-    ) -> NotCreated | NotYet | None:
+    ) -> CreationFailure | NameInUse | None:
         try:
             found = await self._api.get(resource, name, namespace=job.metadata.namespace)
         except errors.NotFound:
-            return NotYet()
-        if found.metadata.deletion_timestamp or is_predecessor_s(found, job):
-            return NotYet()
+            return NameInUse()
+        if found.metadata.deletion_timestamp or is_from_predecessor(found, job):
+            return NameInUse()
         if is_ours(found, job):
             return None
         message = (
             f"{_kind_of(resource)} {name} exists and belongs to something else; "
             "delete it, or apply the GPUJob under another name"
         )
-        return NotCreated(reason=JobReason.NAME_CONFLICT, message=message, for_good=False)
+        return CreationFailure(reason=JobReason.NAME_CONFLICT, message=message, permanent=False)
 
 
-def _is_of_shared_pods(problem: NotCreated) -> bool:
+def _is_of_shared_pods(problem: CreationFailure) -> bool:
     """Tell whether a Job may be refused because its workers share a pod.
 
     A quota's refusal never is.

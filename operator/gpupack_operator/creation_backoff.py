@@ -22,14 +22,14 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
 from gpupack_operator.decision import attempts
-from gpupack_operator.decision.model import NotPlanned, Observation
+from gpupack_operator.decision.model import NoPlan, Observation
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view
-from gpupack_operator.remembered import Remembered
+from gpupack_operator.expiring_cache import ExpiringCache
 
 FIRST_PAUSE_SECONDS: Final = 15.0
 MAX_PAUSE_SECONDS: Final = 600.0
-TRIAL_SECONDS: Final = 30.0
+OUTCOME_SECONDS: Final = 30.0
 """How long the other jobs of a namespace wait for the outcome of the admitted one."""
 
 
@@ -39,7 +39,7 @@ class _Pause:
 
     Attributes:
         until: end of the pause by the monotonic clock, in seconds.
-        gpus: the most GPUs that any such job held in vain.
+        gpus: the largest number of GPUs that any such job held.
         said: how the last one ended.
     """
 
@@ -74,28 +74,28 @@ class CreationBackoff:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pauses = Remembered[str, _Pauses](clock, linger_seconds=MAX_PAUSE_SECONDS)
+        self._pauses = ExpiringCache[str, _Pauses](clock, linger_seconds=MAX_PAUSE_SECONDS)
         """Pauses by namespace."""
         self._starting: dict[tuple[str, str], GpuJob] = {}
         """Jobs that have a placement and do not have all pods yet, by namespace and name."""
 
-    def pause(self, job: GpuJob) -> NotPlanned | None:
+    def pause(self, job: GpuJob) -> NoPlan | None:
         """Return why no plan may be requested; None: one may be."""
         pauses = [pause for pause in self._before(job).values() if pause.until > self._clock()]
         if not pauses:
             return None
         last = max(pauses, key=lambda pause: pause.until)
         message = (
-            "a job of this namespace held GPUs and ended before all its pods existed, most often "
-            f"for a quota: {last.said}"
+            "a job of this namespace held GPUs and ended before all its pods existed, usually "
+            f"because of a quota: {last.said}"
         )
-        return NotPlanned(
+        return NoPlan(
             reason=JobReason.CREATION_FORBIDDEN,
-            message=f"{message}; the next may try within {MAX_PAUSE_SECONDS:.0f} s",
+            message=f"{message}; the next job is tried within {MAX_PAUSE_SECONDS:.0f} s",
             retry_seconds=last.until - self._clock(),
         )
 
-    def in_doubt(self, namespace: str) -> bool:
+    def is_quota_uncertain(self, namespace: str) -> bool:
         """Tell whether the API server's earlier answer about this namespace's pods may be outdated.
 
         Pods of a job that has a placement and not all its pods yet will count against a quota.
@@ -103,29 +103,29 @@ class CreationBackoff:
         starting = any(key[0] == namespace for key in self._starting)
         return starting or self._pauses.get(namespace) is not None
 
-    def saw(self, job: GpuJob, observation: Observation) -> None:
+    def record(self, job: GpuJob, observation: Observation) -> None:
         """Record a GPUJob that was written after it was observed."""
         before, status = observation.job.status, job.status
         if job.metadata.deletion_timestamp is not None:
-            self.gone(job.key)
+            self.record_deletion(job.key)
             return
         known = self._starting.get(job.key)
         if known and known.metadata.uid != job.metadata.uid:
-            self.gone(job.key)
+            self.record_deletion(job.key)
         if _has_all_pods(observation):
             self._starting.pop(job.key, None)
         if before.phase == "Admitted" and status.phase in {"Running", "Succeeded"}:
-            self._ran(job)
+            self._record_run(job)
         elif attempts.current(status):
             if not attempts.current(before):
-                self._began(job)
+                self._record_start(job)
         elif self._starting.pop(job.key, None) and not _ended_without_fault(status):
-            self._ended_early(job, f"{job.metadata.name}: {_end(status)}")
+            self._record_early_end(job, f"{job.metadata.name}: {_end(status)}")
 
-    def gone(self, key: tuple[str, str]) -> None:
+    def record_deletion(self, key: tuple[str, str]) -> None:
         """Record that the GPUJob of this namespace and name no longer exists."""
         if job := self._starting.pop(key, None):
-            self._ended_early(job, f"{key[1]} was deleted")
+            self._record_early_end(job, f"{key[1]} was deleted")
 
     def _before(self, job: GpuJob) -> dict[int, _Pause]:
         """Return the pauses that apply to jobs of this size, by size."""
@@ -133,12 +133,12 @@ class CreationBackoff:
         sizes = found.sizes if found else {}
         return {size: pause for size, pause in sizes.items() if size <= _size(job.spec)}
 
-    def _began(self, job: GpuJob) -> None:
+    def _record_start(self, job: GpuJob) -> None:
         self._starting[job.key] = job
-        until = self._clock() + TRIAL_SECONDS
+        until = self._clock() + OUTCOME_SECONDS
         self._change(job, lambda pause: dataclasses.replace(pause, until=until))
 
-    def _ran(self, job: GpuJob) -> None:
+    def _record_run(self, job: GpuJob) -> None:
         """End the pauses for jobs that are smaller in all respects."""
         self._starting.pop(job.key, None)
         gpus = _gpus(job.spec)
@@ -152,11 +152,11 @@ class CreationBackoff:
             sizes = {**found.sizes, **changed}
             kept = {size: pause for size, pause in sizes.items() if pause}
             if kept:
-                self._pauses.keep(namespace, dataclasses.replace(found, sizes=kept))
+                self._pauses.put(namespace, dataclasses.replace(found, sizes=kept))
             else:
                 self._pauses.forget(namespace)
 
-    def _ended_early(self, job: GpuJob, said: str) -> None:
+    def _record_early_end(self, job: GpuJob, said: str) -> None:
         namespace, size = job.metadata.namespace, _size(job.spec)
         found = self._pauses.get(namespace) or _Pauses(ends=0, sizes={})
         seconds = min(FIRST_PAUSE_SECONDS * 2.0 ** min(found.ends, 10), MAX_PAUSE_SECONDS)
@@ -164,7 +164,7 @@ class CreationBackoff:
         if size in found.sizes:
             gpus = max(gpus, found.sizes[size].gpus)
         pause = _Pause(until=self._clock() + seconds, gpus=gpus, said=said)
-        self._pauses.keep(namespace, _Pauses(found.ends + 1, {**found.sizes, size: pause}))
+        self._pauses.put(namespace, _Pauses(found.ends + 1, {**found.sizes, size: pause}))
 
 
 def _has_all_pods(observation: Observation) -> bool:

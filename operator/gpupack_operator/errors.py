@@ -18,7 +18,7 @@ class OperatorError(Exception):
 
 
 class PlanUnanswered(OperatorError):
-    """Failure to reach the plan API, or an answer that is neither yes nor no.
+    """Failure to reach the plan API, or an answer that is neither a plan nor a refusal.
 
     Attributes:
         denied: whether it refused the caller; another request is useless before this is repaired.

@@ -5,9 +5,9 @@ from gpupack_crds import names
 from gpupack_crds.plan import TurnsResponse
 from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
-from gpupack_operator.nodes_bounds import NodesBounds
-from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.nodes_limits import NodesRequestLimiter
 from gpupack_operator.preemptions import Preemptions
+from gpupack_operator.waiting_jobs import Key, WaitingJobs
 from gpupack_operator.work_queue import WorkQueue
 
 
@@ -18,44 +18,46 @@ class EventRouter:
         self,
         queue: WorkQueue[Key],
         cache: Cache,
-        line: PlanLine,
+        waiting_jobs: WaitingJobs,
         preemptions: Preemptions,
-        bounds: NodesBounds,
+        nodes_limiter: NodesRequestLimiter,
     ) -> None:
         self._queue = queue
         self._cache = cache
-        self._line = line
+        self._waiting_jobs = waiting_jobs
         self._preemptions = preemptions
-        self._bounds = bounds
+        self._nodes_limiter = nodes_limiter
 
-    def gpujob(self, seen: CachedGpuJob, *, gone: bool) -> None:
+    def on_gpujob(self, seen: CachedGpuJob, *, gone: bool) -> None:
         """Queue a changed GPUJob; the echo of the operator's own write is ignored."""
         meta = seen.job.metadata
         key = Key(meta.namespace, meta.name)
         if gone or not self._cache.is_echo(key, meta.resource_version):
             self._queue.add(key)
-        self._bounds.saw(seen.job, gone=gone)
-        for victim in self._preemptions.saw(seen.job, gone=gone):
+        self._nodes_limiter.record(seen.job, gone=gone)
+        for victim in self._preemptions.record(seen.job, gone=gone):
             self._queue.add(victim)
         if gone:
-            self._line.leave(key)
+            self._waiting_jobs.remove(key)
 
-    def orders(self, heard: TurnsResponse) -> None:
+    def on_orders(self, orders: TurnsResponse) -> None:
         """Queue the attempts that must end, move or grow according to the extender."""
-        told = self._preemptions.told(heard.stops, heard.drained, heard.moves, heard.grows)
-        for key in told:
+        changed = self._preemptions.replace_orders(
+            orders.stops, orders.drained, orders.moves, orders.grows
+        )
+        for key in changed:
             self._queue.add(key)
 
-    def job(self, job: Job, *, gone: bool) -> None:
+    def on_job(self, job: Job, *, gone: bool) -> None:
         """Queue the GPUJob of a changed Job."""
         if gone:
-            self._cache.job_gone(job)
+            self._cache.on_job_deleted(job)
         self._child(job)
 
-    def pod(self, pod: Pod, *, gone: bool) -> None:
+    def on_pod(self, pod: Pod, *, gone: bool) -> None:
         """Queue the GPUJob of a changed pod."""
         if gone:
-            self._cache.pod_gone(pod)
+            self._cache.on_pod_deleted(pod)
         self._child(pod)
 
     def _child(self, item: Job | Pod) -> None:

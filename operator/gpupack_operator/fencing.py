@@ -39,7 +39,7 @@ KEPT_SECONDS = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Look:
+class LeaseObservation:
     """Observation of one Lease.
 
     Attributes:
@@ -75,9 +75,9 @@ class Fence:
         self._api = api
         self._namespace = namespace
         self._clock = clock
-        self._looks: dict[tuple[str, str], Look] = {}
+        self._observations: dict[tuple[str, str], LeaseObservation] = {}
 
-    async def silent(self, nodes: Iterable[str]) -> frozenset[str]:
+    async def silent_nodes(self, nodes: Iterable[str]) -> frozenset[str]:
         """Return those of the nodes that are known to be silent by now.
 
         Raises:
@@ -86,26 +86,28 @@ class Fence:
         return frozenset([node for node in nodes if await self._is_silent(node)])
 
     async def _is_silent(self, node: str) -> bool:
-        agent = await self._look(self._namespace, names.heartbeat_lease(node))
-        kubelet = await self._look(KUBELET_LEASES, node)
+        agent = await self._observe(self._namespace, names.heartbeat_lease(node))
+        kubelet = await self._observe(KUBELET_LEASES, node)
         return agent.silent and kubelet.silent
 
-    async def _look(self, namespace: str, name: str) -> Look:
-        last = self._looks.get((namespace, name))
+    async def _observe(self, namespace: str, name: str) -> LeaseObservation:
+        last = self._observations.get((namespace, name))
         if last and self._clock() - last.at < FRESH_SECONDS:
             return last
         version, duration = await self._read(namespace, name)
         now = self._clock()
         unchanged = last and last.version == version
         since = last.since if last and unchanged else now
-        look = Look(version=version, since=since, at=now, duration=duration)
+        observation = LeaseObservation(version=version, since=since, at=now, duration=duration)
         self._forget(now)
-        self._looks[namespace, name] = look
-        return look
+        self._observations[namespace, name] = observation
+        return observation
 
     def _forget(self, now: float) -> None:
-        self._looks = {
-            lease: look for lease, look in self._looks.items() if now - look.at <= KEPT_SECONDS
+        self._observations = {
+            lease: observation
+            for lease, observation in self._observations.items()
+            if now - observation.at <= KEPT_SECONDS
         }
 
     async def _read(self, namespace: str, name: str) -> tuple[str, float]:

@@ -40,19 +40,21 @@ def registry(
     # kopf names the parameter `type`.
     @kopf.on.event(*GPUJOBS, registry=found)
     async def gpujob(type: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002
-        take(gpujobs, stream, body, gone=type == "DELETED")
+        process_event(gpujobs, stream, body, gone=type == "DELETED")
 
     return found
 
 
-def take(gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gone: bool) -> None:
+def process_event(
+    gpujobs: GpuJobs, stream: GpuJobStream, body: Mapping[str, Any], *, gone: bool
+) -> None:
     """Process one event; skip a GPUJob that violates the schema."""
     try:
         job = msgspec.convert(dict(body), ReadableGpuJob)
     except (msgspec.ValidationError, RecursionError) as error:
-        stream.pass_over(_title(body), str(error))
+        stream.skip(_title(body), str(error))
         return
-    stream.taken_in(_title(body))
+    stream.record_read(_title(body))
     if gone:
         gpujobs.remove(job)
     else:

@@ -25,24 +25,24 @@ import msgspec
 from gpupack_kubeclient import lines, transport
 from gpupack_kubeclient.kubeconfig.presented import Presented
 from gpupack_kubeclient.kubeconfig.target import Target
-from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES
+from gpupack_operator.cache import MAX_GPUJOB_BYTES, MAX_GPUJOB_LEVELS
 
 log = logging.getLogger(__name__)
 
-EVENT_BYTES = LARGEST_BYTES + 64
+EVENT_BYTES = MAX_GPUJOB_BYTES + 64
 """A line contains the GPUJob's JSON and the event's, which names the event's type."""
 
-EVENT_LEVELS = DEEPEST_LEVELS + 1
+EVENT_LEVELS = MAX_GPUJOB_LEVELS + 1
 """A line is an event, which contains the GPUJob one level down."""
 
 GONE = 410
-LIST_ANEW = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": GONE}})
+LIST_AGAIN = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": GONE}})
 
-MAX_PASSED_OVER = 10_000
+MAX_SKIPPED = 10_000
 """Largest number of skipped GPUJobs to remember, the most recently skipped ones."""
 
-FILES_COUNT: Final = dt.timedelta(minutes=5)
-"""How long a session uses credentials that it read from files. kopf signs in again before its next
+FILE_CREDENTIALS_LIFETIME: Final = dt.timedelta(minutes=5)
+"""Time for which a session uses credentials from files. kopf signs in again before its next
 request after that, and ends no watch for it. By itself it does so only after a 401: a replaced CA
 or client certificate fails in TLS, before there is an answer.
 """
@@ -50,17 +50,17 @@ or client certificate fails in TLS, before there is an answer.
 _ERROR = re.compile(rb'\s*\{\s*"type"\s*:\s*"ERROR"')
 
 
-class _Trouble(msgspec.Struct):
-    """Error with which the API server ends a watch: a part of a Status."""
+class _StatusError(msgspec.Struct):
+    """Part of the Status with which the API server ends a watch."""
 
     code: int = 0
     message: str = ""
 
 
-class _Error(msgspec.Struct):
+class _ErrorEvent(msgspec.Struct):
     """Event that ends a watch."""
 
-    object: _Trouble
+    object: _StatusError
 
 
 class GpuJobStream:
@@ -68,34 +68,34 @@ class GpuJobStream:
 
     Attributes:
         unreadable: how many times a GPUJob could not be read.
-        passed_over: GPUJobs that could not be read in their latest version, as namespace and name.
+        skipped: GPUJobs that could not be read in their latest version, as namespace and name.
     """
 
     def __init__(self) -> None:
         self.unreadable = 0
-        self.passed_over: dict[str, None] = {}
+        self.skipped: dict[str, None] = {}
 
-    def ended(self, line: bytes) -> None:
-        """Log how the API server has ended the watch, unless that is usual."""
+    def log_watch_end(self, line: bytes) -> None:
+        """Log why the API server ended the watch, unless its version expired."""
         try:
-            trouble = msgspec.json.decode(line, type=_Error).object
+            trouble = msgspec.json.decode(line, type=_ErrorEvent).object
         except msgspec.MsgspecError as error:
-            trouble = _Trouble(message=f"a line that cannot be read: {error}")
+            trouble = _StatusError(message=f"a line that cannot be read: {error}")
         if trouble.code != GONE:
             log.warning("the watch of GPUJobs ended: %d %s", trouble.code, trouble.message)
 
-    def pass_over(self, title: str, reason: str) -> None:
+    def skip(self, title: str, reason: str) -> None:
         """Record and log a skipped GPUJob; `title` is its namespace and name."""
         self.unreadable += 1
-        self.passed_over.pop(title, None)
-        self.passed_over[title] = None
-        if len(self.passed_over) > MAX_PASSED_OVER:
-            del self.passed_over[next(iter(self.passed_over))]
-        log.error("GPUJob %s is passed over: %s", title, reason)
+        self.skipped.pop(title, None)
+        self.skipped[title] = None
+        if len(self.skipped) > MAX_SKIPPED:
+            del self.skipped[next(iter(self.skipped))]
+        log.error("GPUJob %s is skipped: %s", title, reason)
 
-    def taken_in(self, title: str) -> None:
+    def record_read(self, title: str) -> None:
         """Record that a GPUJob's newest version could be read, or that it is deleted."""
-        self.passed_over.pop(title, None)
+        self.skipped.pop(title, None)
 
 
 class ReadableLines:
@@ -112,14 +112,14 @@ class ReadableLines:
         """Yield whole lines, whatever chunk size is requested."""
         async for line in lines.lines(self._content.iter_any(), most_bytes=EVENT_BYTES):
             if isinstance(line, lines.LongLine):
-                self._stream.pass_over(_title(line.head), f"it takes {line.size} bytes")
+                self._stream.skip(_title(line.head), f"it takes {line.size} bytes")
             elif _ERROR.match(line):
-                self._stream.ended(line)
-                yield LIST_ANEW + b"\n"
+                self._stream.log_watch_end(line)
+                yield LIST_AGAIN + b"\n"
                 return
             elif not lines.is_shallow(line, levels=EVENT_LEVELS):
                 title = _title(line[: lines.HEAD_BYTES])
-                self._stream.pass_over(title, f"more than {DEEPEST_LEVELS} levels of fields")
+                self._stream.skip(title, f"more than {MAX_GPUJOB_LEVELS} levels of fields")
             else:
                 yield line + b"\n"
 
@@ -158,12 +158,12 @@ def _until(target: Target, presented: Presented) -> dt.datetime | None:
     """Return until when a session can be used; None: until the API server answers 401."""
     if not target.uses_files:
         return presented.until
-    due = dt.datetime.now(dt.UTC) + FILES_COUNT
+    due = dt.datetime.now(dt.UTC) + FILE_CREDENTIALS_LIFETIME
     return due if presented.until is None else min(due, presented.until)
 
 
 def _title(head: bytes) -> str:
-    told = lines.texts(head)
+    texts = lines.texts(head)
     return "/".join(
-        told.get(("object", "metadata", part), "unknown") for part in ("namespace", "name")
+        texts.get(("object", "metadata", part), "unknown") for part in ("namespace", "name")
     )

@@ -36,7 +36,7 @@ async def beat(heartbeat: pathlib.Path) -> None:
         try:
             write(heartbeat)
         except OSError as error:
-            log.warning("cannot say that the operator lives: %s", error)
+            log.warning("cannot write the heartbeat file: %s", error)
         await asyncio.sleep(BEAT_SECONDS)
 
 

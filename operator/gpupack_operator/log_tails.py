@@ -46,8 +46,8 @@ END_SECONDS: Final = 300.0
 class Tail:
     """Last bytes of a log, in whole lines."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._lines: collections.deque[bytes] = collections.deque()
         self._kept_bytes = self.read_bytes = 0
         self.opened = asyncio.Event()
@@ -60,7 +60,7 @@ class Tail:
         self.read_bytes += size + 1
         self._lines.append(kept[:MAX_LINE_BYTES])
         self._kept_bytes += len(self._lines[-1]) + 1
-        while self._kept_bytes > self._most_bytes:
+        while self._kept_bytes > self._max_bytes:
             self._kept_bytes -= len(self._lines.popleft()) + 1
         self.opened.set()
 
@@ -75,36 +75,36 @@ class LogTails:
 
     Args:
         api: the API server.
-        count_left_out: is called with the number of workers whose logs are not saved for lack of
+        count_unsaved: is called with the number of workers whose logs are not saved for lack of
             streams.
     """
 
-    def __init__(self, api: Api, count_left_out: Callable[[int], None]) -> None:
-        self._api, self._count_left_out = api, count_left_out
+    def __init__(self, api: Api, count_unsaved: Callable[[int], None]) -> None:
+        self._api, self._count_unsaved = api, count_unsaved
         self._streams: collections.Counter[str] = collections.Counter()
         """Streams by namespace."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def save(self, job: GpuJob, wanted: SaveLogs) -> None:
+    async def save(self, job: GpuJob, request: SaveLogs) -> None:
         """Begin to save; return when the logs are open, or after OPEN_SECONDS."""
         namespace = job.metadata.namespace
-        room = min(
+        free = min(
             MAX_STREAMS - self._streams.total(), MAX_NAMESPACE_STREAMS - self._streams[namespace]
         )
-        sources = wanted.sources[: max(room, 0)]
-        if left_out := len(wanted.sources) - len(sources):
-            self._count_left_out(left_out)
+        sources = request.sources[: max(free, 0)]
+        if left_out := len(request.sources) - len(sources):
+            self._count_unsaved(left_out)
             text = "%s/%s: too many logs are being saved: those of %d workers are not"
             log.info(text, *job.key, left_out)
         if not sources:
             return
-        most_bytes = min(MAX_TAIL_BYTES, MAX_SAVED_BYTES // len(sources))
-        tails = {each: Tail(most_bytes) for each in sources}
+        max_bytes = min(MAX_TAIL_BYTES, MAX_SAVED_BYTES // len(sources))
+        tails = {each: Tail(max_bytes) for each in sources}
         self._streams[namespace] += len(sources)
-        task = asyncio.create_task(self._save(job, wanted.attempt, tails), name="save logs")
+        task = asyncio.create_task(self._save(job, request.attempt, tails), name="save logs")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if wanted.waits:
+        if request.waits:
             opened = [tail.opened.wait() for tail in tails.values()]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.gather(*opened), OPEN_SECONDS)

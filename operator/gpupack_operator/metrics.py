@@ -30,12 +30,14 @@ _RECOVERY_BUCKETS: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 OTHER: Final = "Other"
 """Reason that is not the operator's, such as a kubelet's: there may be any number of those."""
 
-LOST: Final[frozenset[Outcome]] = frozenset({"Infrastructure", "Preempted", "Moved"})
+RECOVERABLE_OUTCOMES: Final[frozenset[Outcome]] = frozenset(
+    {"Infrastructure", "Preempted", "Moved"}
+)
 """Outcomes after which the operator restarts the job by itself."""
 
 REASONS: Final = frozenset(map(str, JobReason))
 
-WAITING: Final = frozenset(map(str, (*JobReason, *Reason, *WaitReason)))
+WAIT_REASONS: Final = frozenset(map(str, (*JobReason, *Reason, *WaitReason)))
 """Reasons for waiting: the operator's, and those with which plans are refused."""
 
 BURN_INS: Final = ("passed", "failed")
@@ -45,29 +47,29 @@ class Metrics:
     """Counters of passes, attempts, recoveries and burn-ins.
 
     Attributes:
-        counted: the registry of the metrics.
+        registry: the registry of the metrics.
     """
 
     def __init__(self) -> None:
-        self.counted = prometheus.CollectorRegistry()
+        self.registry = prometheus.CollectorRegistry()
         self._passes = prometheus.Counter(
             "gpupack_operator_reconciles",
-            "Passes over GPUJobs, by how they ended: done, api_error or internal_error.",
+            "Passes over GPUJobs, by outcome: done, api_error or internal_error.",
             ["outcome"],
-            registry=self.counted,
+            registry=self.registry,
         )
         self._seconds = prometheus.Histogram(
             "gpupack_operator_reconcile_seconds",
             "Time of one pass over a GPUJob.",
             buckets=_PASS_BUCKETS,
-            registry=self.counted,
+            registry=self.registry,
         )
         self._attempts = prometheus.Counter(
             "gpupack_operator_attempts",
             "Attempts of GPUJobs that ended, by outcome and the operator's reason; Other: one of "
             "Kubernetes' own.",
             ["outcome", "reason"],
-            registry=self.counted,
+            registry=self.registry,
         )
         self._recoveries = prometheus.Histogram(
             "gpupack_operator_recovery_seconds",
@@ -75,24 +77,24 @@ class Metrics:
             "next one run, by the outcome of the one that ended.",
             ["outcome"],
             buckets=_RECOVERY_BUCKETS,
-            registry=self.counted,
+            registry=self.registry,
         )
         self._burn_ins = prometheus.Counter(
             "gpupack_operator_burn_ins",
             "Burn-ins of GPUs that ended, by result.",
             ["result"],
-            registry=self.counted,
+            registry=self.registry,
         )
         self._logs_left_out = prometheus.Counter(
             "gpupack_operator_logs_left_out",
             "Logs of stopped workers that were not saved, since too many were being saved.",
-            registry=self.counted,
+            registry=self.registry,
         )
         for outcome in ("done", "api_error", "internal_error"):
             self._passes.labels(outcome)
         for outcome, why in itertools.product(get_args(Outcome), (*sorted(REASONS), OTHER)):
             self._attempts.labels(outcome, why)
-        for outcome in sorted(LOST):
+        for outcome in sorted(RECOVERABLE_OUTCOMES):
             self._recoveries.labels(outcome)
         for result in BURN_INS:
             self._burn_ins.labels(result)
@@ -106,11 +108,11 @@ class Metrics:
         finally:
             self._seconds.observe(time.perf_counter() - start)
 
-    def passed(self, outcome: str) -> None:
+    def count_pass(self, outcome: str) -> None:
         """Count one pass."""
         self._passes.labels(outcome).inc()
 
-    def wrote(self, before: GpuJobStatus, after: GpuJobStatus) -> None:
+    def count_attempts(self, before: GpuJobStatus, after: GpuJobStatus) -> None:
         """Count the attempts that ended with a written status, and whether the job recovered."""
         known = {each.number for each in before.attempts if each.outcome}
         for attempt in after.attempts:
@@ -119,11 +121,11 @@ class Metrics:
         if after.phase == "Running" != before.phase and (lost := _lost(after)):
             self._recoveries.labels(lost.outcome).observe(_seconds_since(lost, after))
 
-    def logs_left_out(self, workers: int) -> None:
+    def count_unsaved_logs(self, workers: int) -> None:
         """Count the workers whose logs are not saved."""
         self._logs_left_out.inc(workers)
 
-    def burn_in_ended(self, *, passed: bool) -> None:
+    def count_burn_in(self, *, passed: bool) -> None:
         """Count the test of a GPU."""
         self._burn_ins.labels(BURN_INS[0] if passed else BURN_INS[1]).inc()
 
@@ -134,13 +136,13 @@ def reason(text: str) -> str:
 
 
 def _why(text: str) -> str:
-    return text if text in WAITING else OTHER if text else ""
+    return text if text in WAIT_REASONS else OTHER if text else ""
 
 
 def _lost(status: GpuJobStatus) -> Attempt | None:
     """Return the attempt before the running one, if it was lost."""
     ended = [each for each in status.attempts if each.number == status.attempt - 1]
-    return ended[0] if ended and ended[0].outcome in LOST else None
+    return ended[0] if ended and ended[0].outcome in RECOVERABLE_OUTCOMES else None
 
 
 def _seconds_since(lost: Attempt, status: GpuJobStatus) -> float:
@@ -152,7 +154,7 @@ def _seconds_since(lost: Attempt, status: GpuJobStatus) -> float:
     return max((times.read(running) - times.read(lost.finished_at)).total_seconds(), 0.0)
 
 
-class Depths(Protocol):
+class QueueDepth(Protocol):
     """Queue whose keys wait for a worker."""
 
     def __len__(self) -> int:
@@ -162,14 +164,14 @@ class Depths(Protocol):
         """Return how long the first of them has waited."""
 
 
-class Known(Protocol):
+class ObservedGpuJobs(Protocol):
     """Observed GPUJobs."""
 
     def all_gpujobs(self) -> Iterable[CachedGpuJob]:
         """Return the newest state of each GPUJob."""
 
 
-class KeptOut(Protocol):
+class QuarantineCounts(Protocol):
     """Source of the GPUs that get no new work."""
 
     def phases(self) -> Mapping[str, int]:
@@ -180,13 +182,15 @@ class OperatorCollector(Collector):
     """Collector of the current state; all values of a standby are 0."""
 
     def __init__(self) -> None:
-        self._queue: Depths | None = None
-        self._known: Known | None = None
-        self._kept_out: KeptOut | None = None
+        self._queue: QueueDepth | None = None
+        self._gpujobs: ObservedGpuJobs | None = None
+        self._quarantines: QuarantineCounts | None = None
 
-    def leads(self, queue: Depths, known: Known, kept_out: KeptOut) -> None:
+    def set_sources(
+        self, queue: QueueDepth, gpujobs: ObservedGpuJobs, quarantines: QuarantineCounts
+    ) -> None:
         """Collect from these sources, because this process leads now."""
-        self._queue, self._known, self._kept_out = queue, known, kept_out
+        self._queue, self._gpujobs, self._quarantines = queue, gpujobs, quarantines
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families."""
@@ -201,7 +205,7 @@ class OperatorCollector(Collector):
         )
         yield GaugeMetricFamily(
             "gpupack_operator_work_queue_oldest_seconds",
-            "For how long the first of them has waited.",
+            "How long the first of them has waited.",
             value=0.0 if queue is None else queue.oldest_seconds(),
         )
         yield self._jobs()
@@ -217,7 +221,7 @@ class OperatorCollector(Collector):
         counts: collections.Counter[tuple[str, str]] = collections.Counter()
         for phase in ("Pending", "Admitted", "Running", "Suspended"):
             counts[phase, ""] = 0
-        for each in self._known.all_gpujobs() if self._known else ():
+        for each in self._gpujobs.all_gpujobs() if self._gpujobs else ():
             status = each.job.status
             if not status.finished:
                 phase = status.phase or "Pending"
@@ -229,10 +233,10 @@ class OperatorCollector(Collector):
     def _quarantine(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_operator_gpus_kept_out",
-            "GPUs that are not used as others are, by the phase of their quarantine.",
+            "GPUs in quarantine, by phase.",
             labels=["phase"],
         )
-        phases = self._kept_out.phases() if self._kept_out else {}
+        phases = self._quarantines.phases() if self._quarantines else {}
         for phase in get_args(QuarantinePhase):
             family.add_metric([phase], phases.get(phase, 0))
         return family

@@ -17,17 +17,17 @@ from gpupack_kubeclient.objects import Condition, Json, ProvisioningRequest
 from gpupack_kubeclient.resources import POD_TEMPLATES, PROVISIONING_REQUESTS, Resource
 from gpupack_operator.cache import CachedGpuJob
 from gpupack_operator.decision.nodes import (
-    AskNodes,
-    NodesAsked,
-    NodesNotAsked,
-    NodesReturned,
+    CreateNodesRequest,
+    DeleteNodesRequest,
+    NodesRequestCreated,
+    NodesRequestDeleted,
+    NodesRequestRefused,
+    ObservedRequest,
     Provisioning,
-    ReturnNodes,
-    SeenRequest,
 )
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import provisioning
-from gpupack_operator.manifests.owner import is_ours, is_predecessor_s
+from gpupack_operator.manifests.owner import is_from_predecessor, is_ours
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class NodesRequests:
         self.settings = settings
         self._template = template
 
-    async def see(self, job: GpuJob) -> SeenRequest | None:
+    async def observe(self, job: GpuJob) -> ObservedRequest | None:
         """Return the state of the open request; None: there is none to read.
 
         Raises:
@@ -77,12 +77,14 @@ class NodesRequests:
             namespace = job.metadata.namespace
             found = await self._api.get(PROVISIONING_REQUESTS, name, namespace=namespace)
         except errors.NotFound:
-            return SeenRequest("Gone")
+            return ObservedRequest("Gone")
         if not is_ours(found, job) or found.metadata.deletion_timestamp is not None:
-            return SeenRequest("Gone")
-        return _seen(found)
+            return ObservedRequest("Gone")
+        return _observed(found)
 
-    async def ask(self, seen: CachedGpuJob, action: AskNodes) -> NodesAsked | NodesNotAsked | None:
+    async def create(
+        self, seen: CachedGpuJob, action: CreateNodesRequest
+    ) -> NodesRequestCreated | NodesRequestRefused | None:
         """Create both objects; existing ones are no error if they belong to the GPUJob.
 
         None: an object of that name is being deleted.
@@ -94,15 +96,15 @@ class NodesRequests:
                 if not await self._ensure(resource, body, job):
                     return None
         except errors.NotFound:
-            return NodesNotAsked(NO_KIND)
+            return NodesRequestRefused(NO_KIND)
         except (errors.Invalid, errors.Forbidden) as error:
-            return NodesNotAsked(f"the API server refuses: {error.said}")
+            return NodesRequestRefused(f"the API server refuses: {error.said}")
         except (TemplateInvalid, _NameTaken) as error:
-            return NodesNotAsked(str(error))
-        return NodesAsked()
+            return NodesRequestRefused(str(error))
+        return NodesRequestCreated()
 
     async def _bodies(
-        self, seen: CachedGpuJob, action: AskNodes
+        self, seen: CachedGpuJob, action: CreateNodesRequest
     ) -> tuple[tuple[Resource[Any], Json], ...]:
         job, settings = seen.job, self.settings
         if settings is None:
@@ -112,7 +114,7 @@ class NodesRequests:
         request = provisioning.provisioning_request(job, settings, number=action.number)
         return (POD_TEMPLATES, of_pods), (PROVISIONING_REQUESTS, request)
 
-    async def give_back(self, job: GpuJob, action: ReturnNodes) -> NodesReturned:
+    async def delete(self, job: GpuJob, action: DeleteNodesRequest) -> NodesRequestDeleted:
         """Delete both objects, if they belong to the GPUJob.
 
         If the operator has lost that right, garbage collection deletes them with the GPUJob.
@@ -123,7 +125,7 @@ class NodesRequests:
                 await self._delete(resource, name, job)
             except errors.Forbidden as error:
                 log.warning("%s/%s stays: %s", job.metadata.namespace, name, error)
-        return NodesReturned()
+        return NodesRequestDeleted()
 
     async def _delete(self, resource: Resource[Any], name: str, job: GpuJob) -> None:
         namespace = job.metadata.namespace
@@ -147,7 +149,7 @@ class NodesRequests:
                 found = await self._api.get(resource, name, namespace=namespace)
             except errors.NotFound:
                 return False
-            if found.metadata.deletion_timestamp or is_predecessor_s(found, job):
+            if found.metadata.deletion_timestamp or is_from_predecessor(found, job):
                 return False
             if not is_ours(found, job):
                 raise _NameTaken(
@@ -161,14 +163,14 @@ class _NameTaken(Exception):
     """Another object has the name."""
 
 
-def _seen(request: ProvisioningRequest) -> SeenRequest:
+def _observed(request: ProvisioningRequest) -> ObservedRequest:
     true = {each.type: each for each in request.status.conditions if each.status == "True"}
     for kind in ENDS:
         if kind in true:
-            return SeenRequest("Failed", _said(true[kind]))
-    return SeenRequest("Provisioned" if "Provisioned" in true else "Open")
+            return ObservedRequest("Failed", _describe_condition(true[kind]))
+    return ObservedRequest("Provisioned" if "Provisioned" in true else "Open")
 
 
-def _said(condition: Condition) -> str:
+def _describe_condition(condition: Condition) -> str:
     words = f"{condition.type} ({condition.reason})" if condition.reason else condition.type
     return f"{words}: {condition.message}" if condition.message else words

@@ -38,8 +38,8 @@ class PlannedSpec(View, frozen=True):
         keep = msgspec.structs.force_setattr
         required = ((self.affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED)
         keep(self, "affinity", {"nodeAffinity": {_REQUIRED: required}} if required else {})
-        keep(self, "containers", tuple(map(_requesting, self.containers)))
-        keep(self, "init_containers", tuple(map(_requesting, self.init_containers)))
+        keep(self, "containers", tuple(map(_with_requests, self.containers)))
+        keep(self, "init_containers", tuple(map(_with_requests, self.init_containers)))
 
 
 def read(spec: bytes) -> bytes:
@@ -61,8 +61,8 @@ def planned_pod(spec: bytes | None) -> PlannedPod | None:
     return PlannedPod(spec=dict(parts))
 
 
-def _requesting(container: Container) -> Container:
+def _with_requests(container: Container) -> Container:
     """Fill in requests from limits, as the API server does; a plan reads nothing else of limits."""
-    asked = container.resources
-    requests = Resources(requests=dict(asked.limits) | asked.requests)
+    resources = container.resources
+    requests = Resources(requests=dict(resources.limits) | resources.requests)
     return msgspec.structs.replace(container, resources=requests)

@@ -18,21 +18,21 @@ from gpupack_operator.decision import attempts, times
 from gpupack_operator.decision.gang_jobs import shared_pods
 from gpupack_operator.decision.model import (
     Answer,
-    AskGrowth,
-    AskPlan,
-    Grown,
-    NotGrown,
-    NotPlanned,
-    PlanLater,
-    Planned,
-    Waits,
+    GrowthPlan,
+    NoGrowth,
+    NoPlan,
+    Plan,
+    PlannerBusy,
+    PlanPending,
+    RequestGrowth,
+    RequestPlan,
 )
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, TemplateInvalid
 from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.gang import GangAttempt, largest_pod
-from gpupack_operator.manifests.shared_pod import obstacle
+from gpupack_operator.manifests.shared_pod import sharing_obstacle
 from gpupack_operator.planned_spec import planned_pod
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission, first_pod
@@ -66,7 +66,7 @@ class Planner:
         self._clock = clock
 
     async def plan(
-        self, seen: CachedGpuJob, action: AskPlan, *, priority: int, in_doubt: bool
+        self, seen: CachedGpuJob, action: RequestPlan, *, priority: int, is_quota_uncertain: bool
     ) -> Answer:
         """Request a placement if the API server accepts the first pod.
 
@@ -74,26 +74,26 @@ class Planner:
             seen: the GPUJob.
             action: the attempt.
             priority: the job's priority; a larger value goes first.
-            in_doubt: whether the API server's earlier answer about such pods may be outdated.
+            is_quota_uncertain: whether an earlier dry run of such pods may be outdated.
         """
         job = seen.job
         try:
             template = self._template(seen, action.attempt)
         except TemplateInvalid as error:
-            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+            return NoPlan(reason=JobReason.INVALID_TEMPLATE, message=str(error), permanent=True)
         admitted = await self._admission.review(
             job,
             template,
-            kind=pod.kind(job, seen.template, defaults=self._defaults),
+            kind=pod.template_hash(job, seen.template, defaults=self._defaults),
             attempt=action.attempt,
-            in_doubt=in_doubt,
+            is_quota_uncertain=is_quota_uncertain,
         )
-        if isinstance(admitted, NotPlanned):
+        if isinstance(admitted, NoPlan):
             return admitted
         # The template is in the PodSpec: sent twice, a large one would exceed the reader's limit.
         spec = msgspec.structs.replace(job.spec, template=None)
         meta = job.metadata
-        answer = await self._ask(
+        answer = await self._request(
             PlanRequest(
                 namespace=meta.namespace,
                 name=meta.name,
@@ -110,25 +110,27 @@ class Planner:
                 held_since=job.status.held_since,
             )
         )
-        if isinstance(answer, Planned):
-            answer = await self._laid_out(seen, action, template, answer)
-        if isinstance(answer, Planned | Waits):
+        if isinstance(answer, Plan):
+            answer = await self._with_pod_sharing(seen, action, template, answer)
+        if isinstance(answer, Plan | PlanPending):
             return dataclasses.replace(answer, planned_pod=planned_pod(admitted.spec))
         return answer
 
-    async def _laid_out(
-        self, seen: CachedGpuJob, action: AskPlan, template: Json, plan: Planned
+    async def _with_pod_sharing(
+        self, seen: CachedGpuJob, action: RequestPlan, template: Json, plan: Plan
     ) -> Answer:
         """Decide whether workers that have places on one node share a pod."""
         job = seen.job
-        placed = attempts.opened(job.status, plan.placement, self._clock.now(), shares_pods=True)
+        placed = attempts.begin_attempt(
+            job.status, plan.placement, self._clock.now(), shares_pods=True
+        )
         job = msgspec.structs.replace(job, status=placed)
         if not job.spec.may_share_pods or not shared_pods(job, placed):
             return plan
         if job.spec.pod_per_worker is not None:
             return dataclasses.replace(plan, shares_pods=True)
         container = pod.worker_container(job, seen.template)
-        separate = action.separate or obstacle(template["spec"], container)
+        separate = action.separate or sharing_obstacle(template["spec"], container)
         if separate:
             return dataclasses.replace(plan, separate=separate)
         began = time.monotonic()
@@ -159,7 +161,7 @@ class Planner:
             log.warning("a dry run of pod %s has no answer within %.1f s: %r", name, seconds, error)
             return ""
 
-    async def grow(self, seen: CachedGpuJob, action: AskGrowth) -> Answer:
+    async def grow(self, seen: CachedGpuJob, action: RequestGrowth) -> Answer:
         """Request a running attempt's placement, including the places that are held for it now."""
         meta = seen.job.metadata
         request = PlanRequest(
@@ -172,33 +174,33 @@ class Planner:
             resource_version=meta.resource_version,
             grows=True,
         )
-        asked_at = time.monotonic()
+        requested_at = time.monotonic()
         try:
-            answer = await self._plans.ask(request)
+            answer = await self._plans.request_plan(request)
         except PlanBusy:
-            return PlanLater()
+            return PlannerBusy()
         except (PlanUnanswered, PlanInvalid) as error:
             log.warning("%s/%s does not grow now: %s", meta.namespace, meta.name, error)
-            return NotGrown()
+            return NoGrowth()
         if isinstance(answer, PlanRefusal):
-            return NotGrown()
-        seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
-        return Grown(answer.placement, seconds) if seconds > 0 else NotGrown()
+            return NoGrowth()
+        seconds = answer.expires_seconds - (time.monotonic() - requested_at) - PLAN_MARGIN_SECONDS
+        return GrowthPlan(answer.placement, seconds) if seconds > 0 else NoGrowth()
 
-    async def _ask(self, request: PlanRequest) -> Answer:
-        asked_at = time.monotonic()
+    async def _request(self, request: PlanRequest) -> Answer:
+        requested_at = time.monotonic()
         try:
-            answer = await self._plans.ask(request)
+            answer = await self._plans.request_plan(request)
         except PlanBusy:
-            return PlanLater()
+            return PlannerBusy()
         except PlanUnanswered as error:
             reason = JobReason.PLAN_DENIED if error.denied else JobReason.SCHEDULER_UNAVAILABLE
-            return NotPlanned(reason=reason, message=str(error))
+            return NoPlan(reason=reason, message=str(error))
         except PlanInvalid as error:
-            return NotPlanned(reason=JobReason.INVALID_TEMPLATE, message=str(error), for_good=True)
+            return NoPlan(reason=JobReason.INVALID_TEMPLATE, message=str(error), permanent=True)
         if isinstance(answer, PlanRefusal):
-            return _waits(answer, asked_at)
-        return _planned(answer, asked_at, priority=request.priority)
+            return _pending(answer, requested_at)
+        return _planned(answer, requested_at, priority=request.priority)
 
     async def admitted_template(self, seen: CachedGpuJob, attempt: int) -> Json:
         """Return the pod template with the first pod's PodSpec after admission.
@@ -222,26 +224,26 @@ class Planner:
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
 
 
-def _planned(answer: PlanResponse, asked_at: float, *, priority: int) -> Answer:
+def _planned(answer: PlanResponse, requested_at: float, *, priority: int) -> Answer:
     """Return the plan; its hold began at some time after the request."""
-    seconds = answer.expires_seconds - (time.monotonic() - asked_at) - PLAN_MARGIN_SECONDS
+    seconds = answer.expires_seconds - (time.monotonic() - requested_at) - PLAN_MARGIN_SECONDS
     if seconds > 0:
-        return Planned(placement=answer.placement, seconds=seconds, priority=priority)
+        return Plan(placement=answer.placement, seconds=seconds, priority=priority)
     return _too_late()
 
 
-def _too_late() -> NotPlanned:
-    message = "a plan came too late to be written down"
-    return NotPlanned(reason=JobReason.SCHEDULER_UNAVAILABLE, message=message)
+def _too_late() -> NoPlan:
+    message = "the plan expired before it could be written"
+    return NoPlan(reason=JobReason.SCHEDULER_UNAVAILABLE, message=message)
 
 
-def _waits(answer: PlanRefusal, asked_at: float) -> Answer:
+def _pending(answer: PlanRefusal, requested_at: float) -> Answer:
     """Return the answer; a preemption must be written as soon as a plan."""
     seconds = None
     if answer.preemption is not None:
-        passed = time.monotonic() - asked_at
+        passed = time.monotonic() - requested_at
         seconds = max(answer.expires_seconds - passed - PLAN_MARGIN_SECONDS, 0.0)
-    return Waits(
+    return PlanPending(
         reason=answer.reason,
         message=answer.message,
         lasting=answer.lasting or answer.message,

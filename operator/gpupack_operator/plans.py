@@ -23,7 +23,7 @@ CALL_SECONDS = 10.0
 PAUSE_SECONDS = 2.0
 """How long the next calls get the same error as one without an answer, without being made."""
 OK, BAD_REQUEST, CONFLICT, DENIED = 200, 400, 409, {401, 403}
-ASK_INVALID = "RequestInvalid"
+REQUEST_INVALID = "RequestInvalid"
 """The plan API's reason for a spec or template that cannot be read. A call that it cannot decode is
 not the job's fault: the two sides have different versions during a rollout.
 """
@@ -52,7 +52,7 @@ class PlanClient:
         self._trouble: PlanUnanswered | None = None
         self._paused_until = 0.0
 
-    async def ask(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
+    async def request_plan(self, request: PlanRequest) -> PlanResponse | PlanRefusal:
         """Request places for all workers of an attempt.
 
         Raises:
@@ -84,7 +84,9 @@ class PlanClient:
         try:
             answer = await self._client.call("POST", route, body=msgspec.json.encode(request))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise PlanUnanswered(f"the scheduler does not answer: {_said(error)}") from error
+            raise PlanUnanswered(
+                f"the scheduler does not answer: {_describe_error(error)}"
+            ) from error
         return _answer(*answer)
 
 
@@ -97,7 +99,7 @@ def _answer(status: int, body: bytes) -> PlanResponse | PlanRefusal:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise PlanUnanswered(f"the scheduler's answer cannot be read: {error}") from error
     problem = _problem(body)
-    if status == BAD_REQUEST and problem.reason == ASK_INVALID:
+    if status == BAD_REQUEST and problem.reason == REQUEST_INVALID:
         raise PlanInvalid(problem.message)
     said = f"the scheduler gives no answer: {problem.message} ({problem.reason}, status {status})"
     raise PlanUnanswered(said, denied=status in DENIED)
@@ -107,9 +109,9 @@ def _problem(body: bytes) -> Problem:
     try:
         return msgspec.json.decode(body, type=Problem)
     except (msgspec.MsgspecError, RecursionError):
-        return Problem(reason="not of the API's form", message=body[:200].decode(errors="replace"))
+        return Problem(reason="unknown format", message=body[:200].decode(errors="replace"))
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the cause without addresses and ports, which differ from call to call."""
     return type(error).__name__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dry run of a GPUJob's first pod, before a plan: does the API server accept it, and how changed?
+"""Dry run of a GPUJob's first pod, before a plan: whether the API server accepts it, and how it is.
 
 A plan holds GPUs, and a Job whose pods a quota or an admission policy refuses holds them until the
 operator detects that no pod comes. The dry run passes through all of admission, including quotas
@@ -11,15 +11,15 @@ jobs that begin at the same time. Such an attempt ends before all its pods exist
 (outcome.not_created), and pauses its namespace (creation_backoff).
 
 What is allowed for one job is allowed for those that differ only in their names and in what their
-programs get (`manifests.pod.kind`): a thousand of them cost one dry run, not a thousand. Where
-admission depends on names this may be wrong; then, too, the attempt ends and pauses its namespace.
-Pods that were created since count against a quota, so a yes is valid at most until the next attempt
-of its namespace begins.
+programs get (`manifests.pod.template_hash`): a thousand of them cost one dry run. Where admission
+depends on names this may be wrong; then, too, the attempt ends and pauses its namespace.
+Pods that were created since count against a quota, so an approval is valid at most until the next
+attempt of its namespace begins.
 
-Admission's result for a pod may change, so a yes is valid at most until the first repeated request
-of a waiting job, and twice as long each time that the answer is the same, up to
-MAX_ALLOWED_SECONDS. Such a job requests at least every ten minutes (plan_line.py) and when it can
-be admitted.
+Admission's result for a pod may change, so an approval is valid at most until the first repeated
+request of a waiting job, and twice as long each time that the answer is the same, up to
+MAX_ALLOWED_SECONDS. Such a job requests at least every ten minutes (waiting_jobs.py) and when it
+can be admitted.
 
 Pods that differ in more cost one dry run each, and so does an edit of a waiting job. A namespace
 has DRY_RUNS_BURST of them at once and then one in DRY_RUN_SECONDS, since each passes through all
@@ -45,13 +45,13 @@ from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.objects import Json, Object
 from gpupack_kubeclient.resources import PODS, Resource
 from gpupack_operator import planned_spec
-from gpupack_operator.decision.model import NotPlanned
+from gpupack_operator.decision.model import NoPlan
 from gpupack_operator.decision.reasons import JobReason
-from gpupack_operator.plan_line import FIRST_LOOK_SECONDS
-from gpupack_operator.remembered import Remembered
+from gpupack_operator.expiring_cache import ExpiringCache
+from gpupack_operator.waiting_jobs import FIRST_REPEAT_SECONDS
 
-ALLOWED_SECONDS = FIRST_LOOK_SECONDS
-"""Validity of a yes. A thousand equal jobs that begin to wait cost one dry run."""
+ALLOWED_SECONDS = FIRST_REPEAT_SECONDS
+"""Validity of an approval. A thousand equal jobs that begin to wait cost one dry run."""
 
 MAX_ALLOWED_SECONDS: Final = 60.0
 
@@ -60,22 +60,22 @@ DRY_RUN_SECONDS: Final = 0.5
 LIMITED_SECONDS: Final = 15.0
 """Delay until the next request of a job whose namespace has used its dry runs."""
 
-MAX_KEPT_YES: Final = 1024
+MAX_APPROVALS: Final = 1024
 """Each has a pod of at most MAX_STORED_BYTES; the oldest are dropped, which costs a dry run."""
 
 DOUBTFUL_SECONDS: Final = 1.0
-"""Validity of a yes while pods of other jobs are about to count. The Job controller takes about as
-long to create the first pod: dry runs of jobs that are admitted within a moment would all have the
-same answer.
+"""Validity of an approval while pods of other jobs are about to count. The Job controller takes
+about as long to create the first pod: dry runs of jobs that are admitted within this time would all
+have the same answer.
 """
 
 FIRST_REFUSED_SECONDS = 5.0
 MAX_REFUSED_SECONDS = 60.0
-"""Longest validity of a no; it grows each time, so that jobs that wait for a quota cost little."""
+"""Longest validity of a refusal; it grows each time: jobs that wait for a quota cost little."""
 
 OVER_QUOTA: Final = "is forbidden: exceeded quota: "
 NO_DRY_RUNS = "does not support dry run"
-WRONG = {
+INVALID_POD_PATTERNS = {
     "Invalid": re.compile(r'Pod "[^"]*" is invalid: '),
     "BadRequest": re.compile(r'Pod in version "[^"]*" cannot be handled as a Pod: '),
 }
@@ -110,11 +110,14 @@ UNKNOWN: Final = AdmittedPod()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Yes:
-    """Yes with its time, by the monotonic clock in seconds, and whether it was given in doubt."""
+class _Approval:
+    """Approval with its time, by the monotonic clock in seconds.
+
+    A quota may have been uncertain then: pods of other jobs were about to count.
+    """
 
     at: float
-    in_doubt: bool
+    is_quota_uncertain: bool
     pod: AdmittedPod
     seconds: float = ALLOWED_SECONDS
 
@@ -122,14 +125,14 @@ class _Yes:
     def until(self) -> float:
         return self.at + self.seconds
 
-    def good_until(self, *, in_doubt: bool) -> float:
-        is_doubtful = in_doubt or self.in_doubt
+    def valid_until(self, *, is_quota_uncertain: bool) -> float:
+        is_doubtful = is_quota_uncertain or self.is_quota_uncertain
         return self.at + (DOUBTFUL_SECONDS if is_doubtful else self.seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Began:
-    """Start of a namespace's last attempt; no earlier yes is valid after `until`."""
+class _AttemptStart:
+    """Start of a namespace's last attempt; no earlier approval is valid after `until`."""
 
     at: float
 
@@ -139,8 +142,8 @@ class _Began:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _No:
-    """Refusal: what forbids the pods, until when not to ask again, and for how many seconds."""
+class _Refusal:
+    """Refusal: what forbids the pods, and until when and for how many seconds it is valid."""
 
     said: str
     until: float
@@ -148,7 +151,7 @@ class _No:
 
 
 class PodAdmission:
-    """Client that asks the API server, and remembers the answer for a while.
+    """Client that makes dry runs and caches the answers.
 
     Args:
         api: the API server.
@@ -158,26 +161,32 @@ class PodAdmission:
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._refused = Remembered[tuple[str, int, int], _No](
+        self._refused = ExpiringCache[tuple[str, int, int], _Refusal](
             clock, linger_seconds=MAX_REFUSED_SECONDS
         )
         """Refusals by UID, attempt and revision; those of deleted jobs expire."""
-        self._allowed = Remembered[tuple[str, str], _Yes](
-            clock, linger_seconds=MAX_ALLOWED_SECONDS, most=MAX_KEPT_YES
+        self._allowed = ExpiringCache[tuple[str, str], _Approval](
+            clock, linger_seconds=MAX_ALLOWED_SECONDS, max_entries=MAX_APPROVALS
         )
         """Permissions by namespace and kind."""
-        self._began = Remembered[str, _Began](clock, linger_seconds=0.0)
+        self._began = ExpiringCache[str, _AttemptStart](clock, linger_seconds=0.0)
         """Starts of attempts by namespace."""
         self._dry_runs = TokenBuckets(burst=DRY_RUNS_BURST, seconds=DRY_RUN_SECONDS, clock=clock)
         """Dry runs by namespace."""
 
     def begins(self, namespace: str) -> None:
         """Record that pods of an attempt are about to be created in a namespace."""
-        self._began.keep(namespace, _Began(self._clock()))
+        self._began.put(namespace, _AttemptStart(self._clock()))
 
     async def review(
-        self, job: GpuJob, template: Json, *, kind: str, attempt: int, in_doubt: bool = False
-    ) -> AdmittedPod | NotPlanned:
+        self,
+        job: GpuJob,
+        template: Json,
+        *,
+        kind: str,
+        attempt: int,
+        is_quota_uncertain: bool = False,
+    ) -> AdmittedPod | NoPlan:
         """Return the first pod after admission, or why no plan may be requested.
 
         Args:
@@ -185,7 +194,7 @@ class PodAdmission:
             template: its workers' pod template.
             kind: hash of its pods; equal if they differ only in names.
             attempt: the attempt that will begin.
-            in_doubt: whether a yes is valid only for a moment.
+            is_quota_uncertain: whether an approval is valid only briefly.
 
         Raises:
             KubeError: the API server gave no answer.
@@ -196,22 +205,24 @@ class PodAdmission:
         if no is not None and now < no.until:
             return _forbidden(no, seconds=no.until - now)
         yes = self._allowed.get(pods)
-        is_doubtful = in_doubt or self._is_outdated(yes, pods[0])
-        if yes and now < yes.good_until(in_doubt=is_doubtful):
+        is_doubtful = is_quota_uncertain or self._is_outdated(yes, pods[0])
+        if yes and now < yes.valid_until(is_quota_uncertain=is_doubtful):
             return yes.pod
         if not self._dry_runs.take(pods[0]):
             return _limited(pods[0], no, None if is_doubtful else yes)
         try:
             found = await self._review(first_pod(job, template, attempt=attempt))
         except errors.Invalid as error:
-            return NotPlanned(JobReason.INVALID_TEMPLATE, error.said, for_good=True)
+            return NoPlan(JobReason.INVALID_TEMPLATE, error.said, permanent=True)
         if isinstance(found, AdmittedPod):
-            self._keep(pods, _Yes(now, in_doubt, found, _good_for(yes, found)))
+            self._keep(
+                pods, _Approval(now, is_quota_uncertain, found, _validity_seconds(yes, found))
+            )
             self._refused.forget(key)
             return found
         seconds = _doubled(no)
-        no = _No(found, self._clock() + seconds, seconds)
-        self._refused.keep(key, no)
+        no = _Refusal(found, self._clock() + seconds, seconds)
+        self._refused.put(key, no)
         self._allowed.forget(pods)
         return _forbidden(no, seconds=seconds)
 
@@ -249,19 +260,19 @@ class PodAdmission:
         except errors.AlreadyExists:
             return None
         except (errors.Forbidden, errors.Invalid) as error:
-            if not _is_wrong(error) and NO_DRY_RUNS in error.said:
+            if not _is_invalid(error) and NO_DRY_RUNS in error.said:
                 return None
             raise
         return tried.spec
 
-    def _keep(self, pods: tuple[str, str], yes: _Yes) -> None:
-        """Keep a yes; any tenant may have pods of the largest size, which are tried each time."""
+    def _keep(self, pods: tuple[str, str], yes: _Approval) -> None:
+        """Keep an approval; a very large pod is tried each time, since any tenant may have one."""
         if len(yes.pod.spec or b"") <= planned_spec.MAX_STORED_BYTES:
-            self._allowed.keep(pods, yes)
+            self._allowed.put(pods, yes)
         else:
             self._allowed.forget(pods)
 
-    def _is_outdated(self, yes: _Yes | None, namespace: str) -> bool:
+    def _is_outdated(self, yes: _Approval | None, namespace: str) -> bool:
         began = self._began.get(namespace)
         return yes is not None and began is not None and began.at >= yes.at
 
@@ -274,26 +285,26 @@ class PodAdmission:
         try:
             spec = await self.try_pod(pod)
         except (errors.Forbidden, errors.Invalid) as error:
-            if _is_wrong(error):
+            if _is_invalid(error):
                 raise
             return error.said
         return UNKNOWN if spec is None else AdmittedPod(planned_spec.read(spec))
 
 
-def _good_for(last: _Yes | None, pod: AdmittedPod) -> float:
-    """Return the validity of a yes that follows another."""
+def _validity_seconds(last: _Approval | None, pod: AdmittedPod) -> float:
+    """Return the validity in seconds of an approval that follows another."""
     if last is None or last.pod != pod:
         return ALLOWED_SECONDS
     return min(2 * last.seconds, MAX_ALLOWED_SECONDS)
 
 
-def _limited(namespace: str, no: _No | None, yes: _Yes | None) -> AdmittedPod | NotPlanned:
+def _limited(namespace: str, no: _Refusal | None, yes: _Approval | None) -> AdmittedPod | NoPlan:
     """Return the answer without a dry run: the last one, or that none is possible now."""
     if no is not None:
         return _forbidden(no, seconds=LIMITED_SECONDS)
-    if yes is not None and not yes.in_doubt:
+    if yes is not None and not yes.is_quota_uncertain:
         return yes.pod
-    return NotPlanned(
+    return NoPlan(
         reason=JobReason.DRY_RUN_LIMIT_EXCEEDED,
         message=(
             f"jobs of namespace {namespace} whose pods all differ, or that are edited often, "
@@ -304,10 +315,10 @@ def _limited(namespace: str, no: _No | None, yes: _Yes | None) -> AdmittedPod | 
     )
 
 
-def _forbidden(no: _No, *, seconds: float) -> NotPlanned:
-    return NotPlanned(
+def _forbidden(no: _Refusal, *, seconds: float) -> NoPlan:
+    return NoPlan(
         reason=JobReason.CREATION_FORBIDDEN,
-        message=f"{no.said}; asked again within {MAX_REFUSED_SECONDS + LIMITED_SECONDS:.0f} s",
+        message=f"{no.said}; tried again within {MAX_REFUSED_SECONDS + LIMITED_SECONDS:.0f} s",
         retry_seconds=seconds,
     )
 
@@ -322,10 +333,10 @@ def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-def _is_wrong(error: errors.Refused) -> bool:
-    begins = WRONG.get(error.reason)
+def _is_invalid(error: errors.Refused) -> bool:
+    begins = INVALID_POD_PATTERNS.get(error.reason)
     return begins is not None and begins.match(error.said) is not None
 
 
-def _doubled(last: _No | None) -> float:
+def _doubled(last: _Refusal | None) -> float:
     return min(2 * last.seconds, MAX_REFUSED_SECONDS) if last else FIRST_REFUSED_SECONDS

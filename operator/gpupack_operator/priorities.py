@@ -11,12 +11,12 @@ from gpupack_crds.priority import PriorityProblem, priority_of
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.resources import PRIORITY_CLASSES
-from gpupack_operator.decision.model import NotPlanned
+from gpupack_operator.decision.model import NoPlan
 from gpupack_operator.decision.reasons import JobReason
 
-GOOD_SECONDS = 60.0
+FOUND_SECONDS = 60.0
 """How long a class is not read again. Its value cannot change, but it can be deleted."""
-BAD_SECONDS = 5.0
+PROBLEM_SECONDS = 5.0
 RETRY_SECONDS = 15.0
 MAX_NAMES = 1000
 """Limit of remembered names: any user can name classes that do not exist."""
@@ -32,7 +32,7 @@ class Priority:
     """
 
     value: int
-    problem: NotPlanned | None = None
+    problem: NoPlan | None = None
 
 
 class Priorities:
@@ -40,13 +40,15 @@ class Priorities:
 
     Args:
         api: the API server.
-        most: the largest priority that a GPUJob may set itself.
+        max_priority: the largest priority that a GPUJob may set itself.
         clock: monotonic seconds.
     """
 
-    def __init__(self, api: Api, *, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, api: Api, *, max_priority: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._api = api
-        self._most = most
+        self._max_priority = max_priority
         self._clock = clock
         self._known: collections.OrderedDict[str, tuple[float, Priority]] = (
             collections.OrderedDict()
@@ -60,12 +62,12 @@ class Priorities:
         """
         name = spec.priority_class_name
         if not name:
-            return Priority(min(spec.priority, self._most))
+            return Priority(min(spec.priority, self._max_priority))
         until, known = self._known.get(name, (0.0, None))
         if known and self._clock() < until:
             return known
         found = await self._read(name)
-        seconds = BAD_SECONDS if found.problem else GOOD_SECONDS
+        seconds = PROBLEM_SECONDS if found.problem else FOUND_SECONDS
         self._known[name] = (self._clock() + seconds, found)
         self._known.move_to_end(name)
         if len(self._known) > MAX_NAMES:
@@ -84,4 +86,4 @@ def _judged(found: int | PriorityProblem) -> Priority:
     if not isinstance(found, PriorityProblem):
         return Priority(found)
     reason = JobReason(found.reason)
-    return Priority(0, NotPlanned(reason, found.message, retry_seconds=RETRY_SECONDS))
+    return Priority(0, NoPlan(reason, found.message, retry_seconds=RETRY_SECONDS))

@@ -20,15 +20,15 @@ from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.events import About, EventWriter, Reporter, Said
 from gpupack_kubeclient.objects import ObjectMeta
+from gpupack_operator.acceptance_tests import AcceptanceTests
 from gpupack_operator.decision import acceptance
-from gpupack_operator.decision.quarantine import Rules, decided, needs_look
+from gpupack_operator.decision.quarantine import Rules, decide_entries, needs_decision
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.removed_gpus import RemovedGpus
-from gpupack_operator.trials import Trials
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 0.5
+CHECK_SECONDS: Final = 0.5
 AGAIN_SECONDS: Final = 5.0
 """Delay after a failed write."""
 MAX_WRITES: Final = 20
@@ -48,7 +48,7 @@ class Quarantines:
         metrics: counts burn-ins.
 
     Attributes:
-        trials: the jobs that test GPUs; None: GPUs are not tested.
+        acceptance_tests: the jobs that test GPUs; None: GPUs are not tested.
     """
 
     def __init__(
@@ -63,13 +63,15 @@ class Quarantines:
         self._api, self._rules, self._now = api, rules, now
         self._events = EventWriter(api, Reporter("gpupack.dev/operator", reporter, "Quarantine"))
         self._nodes: dict[str, GpuNode] = {}
-        self._look_at: dict[str, dt.datetime] = {}
+        self._check_at: dict[str, dt.datetime] = {}
         """Time of the next check by GPUNode; one without a time is checked only after it changes.
         """
         self._removed = RemovedGpus()
         self._listed = False
         tried = rules.acceptance
-        self.trials = Trials(api, tried, self._jobs_changed, metrics) if tried else None
+        self.acceptance_tests = (
+            AcceptanceTests(api, tried, self._jobs_changed, metrics) if tried else None
+        )
 
     def phases(self) -> Mapping[str, int]:
         """Return the number of GPUs in quarantine, by phase."""
@@ -83,7 +85,7 @@ class Quarantines:
             if uids.get(name) != node.metadata.uid:
                 self.remove(node)
         self._nodes.clear()
-        self._look_at.clear()
+        self._check_at.clear()
         self._rules.fleet.clear()
         for item in items:
             self.upsert(item)
@@ -92,10 +94,10 @@ class Quarantines:
     def upsert(self, item: GpuNode) -> None:
         """Store a new or changed GPUNode."""
         self._rules.fleet.put(item)
-        self._removed.see(item)
-        if self._comes_back(item) or needs_look(item, self._rules):
+        self._removed.update(item)
+        if self._was_quarantined(item) or needs_decision(item, self._rules):
             self._nodes[item.metadata.name] = item
-            self._look_at[item.metadata.name] = self._now()
+            self._check_at[item.metadata.name] = self._now()
         else:
             self._leave(item.metadata.name)
 
@@ -103,83 +105,85 @@ class Quarantines:
         """Remove a deleted GPUNode."""
         self._rules.fleet.remove(item.metadata.name)
         self._leave(item.metadata.name)
-        self._removed.put(item)
+        self._removed.add(item)
 
-    def _comes_back(self, item: GpuNode) -> bool:
+    def _was_quarantined(self, item: GpuNode) -> bool:
         """Tell whether GPUs of the node were in quarantine when their GPUNode was deleted."""
-        return bool(self._removed.kept(item) or (self.trials and self._removed.mended(item)))
+        return bool(
+            self._removed.kept(item) or (self.acceptance_tests and self._removed.repaired(item))
+        )
 
     def _leave(self, name: str) -> None:
         """Drop a GPUNode that needs no decision."""
         self._nodes.pop(name, None)
-        self._look_at.pop(name, None)
+        self._check_at.pop(name, None)
 
     def _jobs_changed(self, name: str) -> None:
         if name in self._nodes:
-            self._look_at[name] = self._now()
+            self._check_at[name] = self._now()
 
     async def run(self) -> None:
         """Write in an endless loop."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.look()
+            await asyncio.sleep(CHECK_SECONDS)
+            await self.write_changes()
 
-    async def look(self) -> None:
+    async def write_changes(self) -> None:
         """Write what has changed."""
         now = self._now()
-        due = [name for name, at in self._look_at.items() if at <= now]
+        due = [name for name, at in self._check_at.items() if at <= now]
         for name in due[:MAX_WRITES]:
             node = self._nodes.get(name)
             if node is None:
                 continue
             # A change while this pass waits for answers brings the next check forward.
-            self._look_at.pop(name, None)
+            self._check_at.pop(name, None)
             try:
-                again_at = await self._see(node, now)
+                again_at = await self._write_node(node, now)
             except (errors.NotFound, errors.Conflict):
                 again_at = now + dt.timedelta(seconds=AGAIN_SECONDS)
             except errors.KubeError as error:
-                log.warning("about the GPUs of node %s: %s; trying again", name, error)
+                log.warning("cannot update GPUNode %s: %s; trying again", name, error)
                 again_at = now + dt.timedelta(seconds=AGAIN_SECONDS)
-            self._look_by(name, again_at)
+            self._check_by(name, again_at)
         await self._clear_up()
 
-    async def _see(self, node: GpuNode, now: dt.datetime) -> dt.datetime | None:
+    async def _write_node(self, node: GpuNode, now: dt.datetime) -> dt.datetime | None:
         """Take the due steps; return when to check again if nothing changes until then."""
         # The watch shows the result of a write; if it does not, the write is repeated.
         soon = now + dt.timedelta(seconds=AGAIN_SECONDS)
         if await self._record(node, now):
             return soon
-        mended, kept = self._removed.mended(node), self._removed.kept(node)
-        entries, again_at = decided(node, now, self._rules, mended=mended, kept=kept)
+        repaired, kept = self._removed.repaired(node), self._removed.kept(node)
+        entries, again_at = decide_entries(node, now, self._rules, repaired=repaired, kept=kept)
         if entries != node.spec.quarantine:
             await self._decide(node, entries)
             return soon
-        if self._may_try(self.trials):
-            await self.trials.keep(node)
+        if self._may_test(self.acceptance_tests):
+            await self.acceptance_tests.create_and_delete(node)
         return again_at
 
-    def _may_try(self, trials: Trials | None) -> TypeGuard[Trials]:
+    def _may_test(self, tests: AcceptanceTests | None) -> TypeGuard[AcceptanceTests]:
         """Tell whether tests may be created or deleted: all jobs and GPUNodes must be known."""
-        return trials is not None and trials.listed and self._listed
+        return tests is not None and tests.listed and self._listed
 
     async def _clear_up(self) -> None:
-        if not self._may_try(self.trials):
+        if not self._may_test(self.acceptance_tests):
             return
-        for job in list(self.trials.strays(self._nodes))[:MAX_WRITES]:
+        for job in list(self.acceptance_tests.obsolete_jobs(self._nodes))[:MAX_WRITES]:
             try:
-                await self.trials.delete(job)
+                await self.acceptance_tests.delete(job)
             except errors.KubeError as error:
                 log.warning("cannot delete GPUJob %s: %s", job.metadata.name, error)
 
     async def _record(self, node: GpuNode, now: dt.datetime) -> bool:
         """Write results of burn-ins; return whether there was anything new."""
-        rules, trials = self._rules.acceptance, self.trials
-        if rules is None or not self._may_try(trials):
+        rules, tests = self._rules.acceptance, self.acceptance_tests
+        if rules is None or not self._may_test(tests):
             return False
-        jobs, status = trials.of(node.metadata.name), node.status
-        measured = acceptance.measured(node, jobs, rules, now)
-        all_reduce = acceptance.all_reduced(node, jobs, now)
+        jobs, status = tests.of(node.metadata.name), node.status
+        measured = acceptance.updated_measurements(node, jobs, rules, now)
+        all_reduce = acceptance.updated_all_reduce(node, jobs, now)
         if measured == status.measured and all_reduce == status.all_reduce:
             return False
         body: dict[str, Any] = {
@@ -201,16 +205,18 @@ class Quarantines:
         meta = ObjectMeta(
             name=node.metadata.name, namespace=EVENTS_NAMESPACE, uid=node.metadata.uid
         )
-        for said in news(node.spec.quarantine, entries):
+        for said in quarantine_events(node.spec.quarantine, entries):
             await self._events.write(About("gpupack.dev/v1beta1", "GPUNode", meta), said)
 
-    def _look_by(self, name: str, at: dt.datetime | None) -> None:
+    def _check_by(self, name: str, at: dt.datetime | None) -> None:
         """Check at that time at the latest; the node may have been deleted in the meantime."""
         if at is not None and name in self._nodes:
-            self._look_at[name] = min(self._look_at.get(name, at), at)
+            self._check_at[name] = min(self._check_at.get(name, at), at)
 
 
-def news(before: tuple[Quarantine, ...], after: tuple[Quarantine, ...]) -> Iterator[Said]:
+def quarantine_events(
+    before: tuple[Quarantine, ...], after: tuple[Quarantine, ...]
+) -> Iterator[Said]:
     """Yield the events for administrators about the change."""
     known, left = {each.gpu: each for each in before}, {each.gpu: each for each in after}
     for gpu, entry in left.items():
@@ -220,10 +226,10 @@ def news(before: tuple[Quarantine, ...], after: tuple[Quarantine, ...]) -> Itera
             case "Quarantined":
                 yield Said("Warning", "Quarantined", f"{gpu} gets no new work: {entry.cause}")
             case "Acceptance":
-                yield Said("Normal", "Acceptance", f"{gpu} is tried before it is used")
+                yield Said("Normal", "Acceptance", f"{gpu} is tested before it is used")
             case "Slow":
                 yield Said("Warning", "Slow", f"{gpu} is used last: {entry.cause}")
             case "Probation":
                 yield Said("Normal", "Probation", f"{gpu} is used last for a while")
     for gpu in known.keys() - left.keys():
-        yield Said("Normal", "Released", f"{gpu} is used as others are")
+        yield Said("Normal", "Released", f"{gpu} is released from quarantine")

@@ -20,31 +20,36 @@ from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     Answer,
     ApiWrite,
-    AskGrowth,
-    AskPlan,
     Decision,
-    Grown,
+    GrowthPlan,
     Limits,
-    NotPlanned,
+    NoPlan,
     Observation,
     Patch,
-    PlanLater,
-    Planned,
-    Waits,
+    Plan,
+    PlannerBusy,
+    PlanPending,
+    RequestGrowth,
+    RequestPlan,
 )
-from gpupack_operator.decision.nodes import AskNodes, NodesAction, ReserveNodes, ReturnNodes
+from gpupack_operator.decision.nodes import (
+    CreateNodesRequest,
+    DeleteNodesRequest,
+    NodesAction,
+    ReserveNodesRequest,
+)
 from gpupack_operator.decision.notices import Notice, notices
 from gpupack_operator.decision.workers import is_given_up, is_overdue
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import has_our_images
 from gpupack_operator.metrics import Metrics
-from gpupack_operator.nodes_bounds import NodesBounds
+from gpupack_operator.nodes_limits import NodesRequestLimiter
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.nvlink_cliques import NvlinkCliques
-from gpupack_operator.overlooked import overlooked_jobs, overlooked_pods
-from gpupack_operator.plan_line import Key, PlanLine, TurnOrder
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
+from gpupack_operator.unwatched_objects import find_unwatched_jobs, find_unwatched_pods
+from gpupack_operator.waiting_jobs import Key, TurnOrder, WaitingJobs
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +65,7 @@ class Sources:
     priorities: Priorities
     preemptions: Preemptions
     nodes: NodesRequests
-    bounds: NodesBounds
+    nodes_limiter: NodesRequestLimiter
     metrics: Metrics
     cliques: NvlinkCliques = dataclasses.field(default_factory=NvlinkCliques)
     pull_secrets: tuple[str, ...] = ()
@@ -75,7 +80,7 @@ class Reconciler:
         api: Api,
         actor: Actor,
         cache: Cache,
-        line: PlanLine,
+        waiting_jobs: WaitingJobs,
         limits: Limits,
         sources: Sources,
     ) -> None:
@@ -87,9 +92,9 @@ class Reconciler:
         self._priorities = sources.priorities
         self._preemptions = sources.preemptions
         self._nodes = sources.nodes
-        self._bounds = sources.bounds
+        self._nodes_limiter = sources.nodes_limiter
         self._cliques = sources.cliques
-        self._line = line
+        self._waiting_jobs = waiting_jobs
         self._limits, self._pull_secrets = limits, sources.pull_secrets
         self._creation = CreationBackoff()
         self._refetch: set[Key] = set()
@@ -103,55 +108,57 @@ class Reconciler:
         try:
             return await self._pass(key)
         finally:
-            self._line.turn_ends(key)
+            self._waiting_jobs.end_pass(key)
 
     async def _pass(self, key: Key) -> float | None:
         if key in self._refetch:
             await self._refresh(key)
         seen = self._cache.gpujob(key)
         if seen is None:
-            self._line.leave(key)
-            self._creation.gone(key)
+            self._waiting_jobs.remove(key)
+            self._creation.record_deletion(key)
             return None
         try:
             again_at = await self._steps(key, seen)
-            await self._recovered(key)
+            await self._clear_failure(key)
             newest = self._cache.gpujob(key)
             if newest is not None:
-                self._bounds.settle(newest.job, self._now())
+                self._nodes_limiter.settle(newest.job, self._now())
         except errors.KubeError:
             self._refetch.add(key)
-            self._line.is_to_ask(key)
+            self._waiting_jobs.discard_answer(key)
             raise
         return None if again_at is None else (again_at - self._now()).total_seconds()
 
-    async def failed(self, key: Key, error: Exception, *, failures: int) -> None:
+    async def report_failure(self, key: Key, error: Exception, *, failures: int) -> None:
         """Report in the status that passes fail, if the error is worth a message."""
-        if not stalls.is_worth_telling(error, failures=failures):
+        if not stalls.is_worth_reporting(error, failures=failures):
             return
         try:
             if key in self._refetch:
                 await self._refresh(key)
             if seen := self._cache.gpujob(key):
                 write = self._writer(seen.job)
-                told = stalls.stalled(
+                status = stalls.with_stalled(
                     seen.job.status, error, retry_seconds=MAX_RETRY_SECONDS, write=write
                 )
-                await self._tell(seen, told)
+                await self._write_message(seen, status)
         except errors.KubeError as trouble:
             log.warning("%s/%s: cannot write that passes fail: %s", *key, trouble)
 
-    async def _recovered(self, key: Key) -> None:
+    async def _clear_failure(self, key: Key) -> None:
         seen = self._cache.gpujob(key)
         if seen and stalls.is_stalled(seen.job.status):
-            await self._tell(seen, stalls.recovered(seen.job.status, self._writer(seen.job)))
+            await self._write_message(
+                seen, stalls.without_stalled(seen.job.status, self._writer(seen.job))
+            )
 
-    async def _tell(self, seen: CachedGpuJob, status: GpuJobStatus) -> None:
+    async def _write_message(self, seen: CachedGpuJob, status: GpuJobStatus) -> None:
         """Write a status that follows from no decision, if it contains anything new."""
         if status == seen.job.status:
             return
         written = await self._actor.write_status(seen.job, status)
-        self._cache.wrote(CachedGpuJob(job=written, template=seen.template))
+        self._cache.record_write(CachedGpuJob(job=written, template=seen.template))
         await self._report(written, list(notices(seen.job, status)))
 
     def _writer(self, job: GpuJob) -> Writer:
@@ -169,55 +176,57 @@ class Reconciler:
             while True:
                 decision = decide(observation)
                 job = await self._write(observation, decision.status, seen.template)
-                self._metrics.wrote(observation.job.status, job.status)
-                self._creation.saw(job, observation)
+                self._metrics.count_attempts(observation.job.status, job.status)
+                self._creation.record(job, observation)
                 news += notices(observation.job, job.status)
-                self._remember(key, observation, decision)
+                self._update_waiting_jobs(key, observation, decision)
                 newest = CachedGpuJob(job=job, template=seen.template)
                 if decision.logs is not None:
                     await self._actor.save_logs(job, decision.logs)
                 answer = await self._act(newest, decision, priority)
                 if answer is None:
                     return decision.again_at
-                observation = self._answered(observation, job, answer, priority)
+                observation = self._with_answer(observation, job, answer, priority)
         finally:
             await self._report(seen.job, news)
 
-    def _answered(
+    def _with_answer(
         self, observation: Observation, job: GpuJob, answer: Answer, priority: Priority
     ) -> Observation:
         """Return the observation with the answer, and record when to request a plan again."""
         key, now = Key(*job.key), self._now()
         match answer:
-            case PlanLater():
+            case PlannerBusy():
                 created = job.metadata.creation_timestamp or now
-                self._line.line_up(TurnOrder(-priority.value, created, key))
-            case Waits():
-                self._line.waits(key, generation=job.metadata.generation, now=now)
-            case NotPlanned():
-                self._line.refused(key)
-            case Planned():
-                self._line.is_to_ask(key)
+                self._waiting_jobs.enqueue(TurnOrder(-priority.value, created, key))
+            case PlanPending():
+                self._waiting_jobs.record_answer(key, generation=job.metadata.generation, now=now)
+            case NoPlan():
+                self._waiting_jobs.record_failure(key)
+            case Plan():
+                self._waiting_jobs.discard_answer(key)
         return dataclasses.replace(
             observation,
             job=job,
             answer=answer,
             now=now,
-            refusals=self._line.refusals(key),
-            asked_until=self._asked_until(job),
-            told=self._line.told(key),
+            request_failures=self._waiting_jobs.failures(key),
+            next_request_at=self._next_request_at(job),
+            wait_message=self._waiting_jobs.wait_message(key),
         )
 
-    def _asked_until(self, job: GpuJob) -> dt.datetime | None:
-        return self._line.asked_until(Key(*job.key), generation=job.metadata.generation)
+    def _next_request_at(self, job: GpuJob) -> dt.datetime | None:
+        return self._waiting_jobs.next_request_at(Key(*job.key), generation=job.metadata.generation)
 
     async def _observe(self, key: Key, seen: CachedGpuJob) -> Observation:
         jobs = self._cache.jobs_of(seen.job)
-        jobs += await overlooked_jobs(self._api, seen.job, jobs)
+        jobs += await find_unwatched_jobs(self._api, seen.job, jobs)
         pods = self._cache.pods_of(seen.job, jobs)
-        pods += await overlooked_pods(self._api, seen.job, jobs, pods)
+        pods += await find_unwatched_pods(self._api, seen.job, jobs, pods)
         doubtful = (pod for pod in pods if is_given_up(pod) or is_overdue(pod, self._now()))
-        silent = await self._fence.silent(sorted({pod.spec.node_name for pod in doubtful} - {""}))
+        silent_nodes = await self._fence.silent_nodes(
+            sorted({pod.spec.node_name for pod in doubtful} - {""})
+        )
         return Observation(
             job=seen.job,
             jobs=jobs,
@@ -225,16 +234,18 @@ class Reconciler:
             now=self._now(),
             limits=self._limits,
             pull_secrets=self._pull_secrets if has_our_images(seen.job.spec) else None,
-            silent=silent,
-            refusals=self._line.refusals(key),
-            asked_until=self._asked_until(seen.job),
-            told=self._line.told(key),
-            preempted=self._preemptions.of(seen.job, seen.job.status.attempt),
-            moved=self._preemptions.move_of(seen.job, seen.job.status.attempt),
+            silent_nodes=silent_nodes,
+            request_failures=self._waiting_jobs.failures(key),
+            next_request_at=self._next_request_at(seen.job),
+            wait_message=self._waiting_jobs.wait_message(key),
+            preemption=self._preemptions.preemption_of(seen.job, seen.job.status.attempt),
+            move=self._preemptions.move_of(seen.job, seen.job.status.attempt),
             provisioning=self._nodes.settings,
-            nodes=await self._nodes.see(seen.job),
-            shrinks=self._preemptions.shrinks(seen.job, seen.job.status.attempt),
-            grows=self._preemptions.grows(seen.job, seen.job.status.attempt),
+            nodes=await self._nodes.observe(seen.job),
+            extra_preemptions=self._preemptions.extra_preemptions(
+                seen.job, seen.job.status.attempt
+            ),
+            may_grow=self._preemptions.may_grow(seen.job, seen.job.status.attempt),
             cliques=self._cliques.of(seen.job.status.placement),
         )
 
@@ -245,16 +256,16 @@ class Reconciler:
         job, answer = observation.job, observation.answer
         if status == job.status:
             return job
-        seconds = answer.seconds if isinstance(answer, Planned | Waits | Grown) else None
-        if observation.moved is not None and status.moves > job.status.moves:
-            seconds = (observation.moved.until - observation.now).total_seconds()
+        seconds = answer.seconds if isinstance(answer, Plan | PlanPending | GrowthPlan) else None
+        if observation.move is not None and status.moves > job.status.moves:
+            seconds = (observation.move.until - observation.now).total_seconds()
         try:
             async with asyncio.timeout(seconds):
                 written = await self._written(job, status)
         except TimeoutError as error:
-            message = f"the plan's {seconds:.1f} s were over before the status was written"
+            message = f"the plan expired after {seconds:.1f} s, before the status was written"
             raise errors.Unreachable(message) from error
-        self._cache.wrote(CachedGpuJob(job=written, template=template))
+        self._cache.record_write(CachedGpuJob(job=written, template=template))
         return written
 
     async def _written(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:
@@ -268,14 +279,14 @@ class Reconciler:
             refused = isinstance(error, errors.Invalid) or error.is_too_large
             if not refused or results.all_of(status) == results.all_of(job.status):
                 raise
-            bare = results.refused(status, error, self._writer(job))
+            bare = results.without_results(status, error, self._writer(job))
             return await self._actor.write_status(job, bare)
 
     async def _report(self, job: GpuJob, news: list[Notice]) -> None:
         """Log and post events, only after the status is written."""
         for notice in news:
             log.info("%s/%s: %s: %s", *job.key, notice.reason, notice.note)
-        await self._actor.post(job, news)
+        await self._actor.post_events(job, news)
 
     async def _priority(self, job: GpuJob) -> Priority:
         """Return the priority, which matters only while the job waits."""
@@ -293,9 +304,9 @@ class Reconciler:
         for action in decision.actions:
             if isinstance(action, Patch):
                 continue
-            if isinstance(action, AskPlan):
+            if isinstance(action, RequestPlan):
                 return priority.problem or await self._plan(seen, action, priority)
-            if isinstance(action, AskGrowth):
+            if isinstance(action, RequestGrowth):
                 return await self._actor.planner.grow(seen, action)
             if answer := await self._carry_out(seen, action):
                 return answer
@@ -303,30 +314,30 @@ class Reconciler:
 
     async def _carry_out(self, seen: CachedGpuJob, action: ApiWrite | NodesAction) -> Answer | None:
         match action:
-            case ReserveNodes():
-                return self._bounds.reserve(seen.job, action, self._now())
-            case AskNodes():
-                return await self._nodes.ask(seen, action)
-            case ReturnNodes():
-                return await self._nodes.give_back(seen.job, action)
+            case ReserveNodesRequest():
+                return self._nodes_limiter.reserve(seen.job, action, self._now())
+            case CreateNodesRequest():
+                return await self._nodes.create(seen, action)
+            case DeleteNodesRequest():
+                return await self._nodes.delete(seen.job, action)
         return await self._actor.act(seen, action)
 
-    async def _plan(self, seen: CachedGpuJob, action: AskPlan, priority: Priority) -> Answer:
-        self._line.asks(Key(*seen.job.key))
+    async def _plan(self, seen: CachedGpuJob, action: RequestPlan, priority: Priority) -> Answer:
+        self._waiting_jobs.record_request(Key(*seen.job.key))
         if no := self._creation.pause(seen.job):
             return no
-        in_doubt = self._creation.in_doubt(seen.job.metadata.namespace)
+        is_quota_uncertain = self._creation.is_quota_uncertain(seen.job.metadata.namespace)
         return await self._actor.planner.plan(
-            seen, action, priority=priority.value, in_doubt=in_doubt
+            seen, action, priority=priority.value, is_quota_uncertain=is_quota_uncertain
         )
 
-    def _remember(self, key: Key, observation: Observation, decision: Decision) -> None:
-        """Update the plan line: whether the job waits for a plan, and what its status says."""
+    def _update_waiting_jobs(self, key: Key, observation: Observation, decision: Decision) -> None:
+        """Update the waiting jobs: whether the job waits for a plan, and what its status says."""
         before, status = observation.job.status, decision.status
-        if status.phase != "Pending" or _is_leaving(observation.job):
-            self._line.leave(key)
+        if status.phase != "Pending" or _is_being_deleted(observation.job):
+            self._waiting_jobs.remove(key)
         elif (status.reason, status.message) != (before.reason, before.message):
-            self._line.tell(key, waiting.told(observation))
+            self._waiting_jobs.set_wait_message(key, waiting.wait_message(observation))
 
     async def _refresh(self, key: Key) -> None:
         """Read the GPUJob past the watch: another client wrote it, or a write had no answer."""
@@ -337,10 +348,10 @@ class Reconciler:
             if seen:
                 self._cache.mark_deleted(seen.job.metadata.uid)
         else:
-            self._cache.wrote(found.cached())
+            self._cache.record_write(found.cached())
         self._refetch.discard(key)
 
 
-def _is_leaving(job: GpuJob) -> bool:
+def _is_being_deleted(job: GpuJob) -> bool:
     """Tell whether it is being deleted: other components' finalizers may take their time."""
     return job.metadata.deletion_timestamp is not None

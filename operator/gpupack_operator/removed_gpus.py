@@ -38,7 +38,7 @@ class RemovedGpus:
     def __len__(self) -> int:
         return len(self._removed)
 
-    def put(self, gone: GpuNode) -> None:
+    def add(self, gone: GpuNode) -> None:
         """Remember the quarantine of a deleted GPUNode."""
         for entry in gone.spec.quarantine:
             self._removed.pop(entry.gpu, None)
@@ -46,7 +46,7 @@ class RemovedGpus:
         for oldest in list(self._removed)[:-MAX_REMOVED]:
             del self._removed[oldest]
 
-    def see(self, node: GpuNode) -> None:
+    def update(self, node: GpuNode) -> None:
         """Forget GPUs that are in quarantine again, or that their node does not list any more.
 
         Before its first scan an agent lists no GPU at all.
@@ -61,7 +61,7 @@ class RemovedGpus:
             if is_missing and not _is_kept(removed, node):
                 del self._removed[gpu]
 
-    def mended(self, node: GpuNode) -> frozenset[str]:
+    def repaired(self, node: GpuNode) -> frozenset[str]:
         """Return GPUs of a node whose GPUNode an administrator deleted."""
         return frozenset(gpu for gpu, removed in self._of(node) if not _is_kept(removed, node))
 

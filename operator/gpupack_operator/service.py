@@ -35,10 +35,9 @@ from gpupack_operator.fencing import Fence
 from gpupack_operator.kopf_session import GpuJobStream
 from gpupack_operator.log_tails import LogTails
 from gpupack_operator.metrics import Metrics, OperatorCollector
-from gpupack_operator.nodes_bounds import NodesBounds
+from gpupack_operator.nodes_limits import NodesRequestLimiter
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.nvlink_cliques import NvlinkCliques
-from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
@@ -47,6 +46,7 @@ from gpupack_operator.reconcile import Reconciler, Sources
 from gpupack_operator.settings import Settings
 from gpupack_operator.turns import TurnListener
 from gpupack_operator.unowned_gpunodes import UnownedGpuNodes
+from gpupack_operator.waiting_jobs import Key, WaitingJobs
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
 
@@ -61,25 +61,25 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         LeaseLost: another operator works now.
         WatchStale: a watch is dead.
     """
-    stop = _told_to_stop()
+    stop = _stop_event()
     beating = asyncio.create_task(liveness.beat(settings.heartbeat), name="heartbeat")
-    counted = Counted()
+    metric_sources = MetricSources()
     try:
         async with (
             Api.connect(environ) as api,
             Api.connect(environ) as leases,
-            metrics.shown(counted.collectors(), api=api, settings=settings.metrics),
+            metrics.shown(metric_sources.collectors(), api=api, settings=settings.metrics),
         ):
             # A separate connection: renewals must not wait for one that other calls use.
             election = _election(settings, leases)
-            if not await _elected(election, stop):
+            if not await _wait_for_lease(election, stop):
                 return
             try:
-                await _lead(settings, environ, api, election, counted, stop)
+                await _lead(settings, environ, api, election, metric_sources, stop)
             finally:
                 await election.release()
     finally:
-        await _cancelled(beating)
+        await _cancel(beating)
 
 
 WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "trials")
@@ -87,25 +87,25 @@ WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "trials")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotBegun:
+class StandbyWatch:
     """Watch of a standby, which has skipped nothing."""
 
     unreadable: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Counted:
+class MetricSources:
     """Sources of metrics; a standby shows them as well."""
 
     watches: dict[str, Watch] = dataclasses.field(
-        default_factory=lambda: dict.fromkeys(WATCHED, NotBegun())
+        default_factory=lambda: dict.fromkeys(WATCHED, StandbyWatch())
     )
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
-    now: OperatorCollector = dataclasses.field(default_factory=OperatorCollector)
+    state: OperatorCollector = dataclasses.field(default_factory=OperatorCollector)
 
     def collectors(self) -> tuple[Collector, ...]:
         """Return all collectors."""
-        return UnreadableObjects(self.watches), self.metrics.counted, self.now
+        return UnreadableObjects(self.watches), self.metrics.registry, self.state
 
 
 def _election(settings: Settings, api: Api) -> Election:
@@ -119,7 +119,7 @@ def _election(settings: Settings, api: Api) -> Election:
     )
 
 
-def _told_to_stop() -> asyncio.Event:
+def _stop_event() -> asyncio.Event:
     """Return an event that SIGTERM sets."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -127,12 +127,12 @@ def _told_to_stop() -> asyncio.Event:
     return stop
 
 
-async def _elected(election: Election, stop: asyncio.Event) -> bool:
+async def _wait_for_lease(election: Election, stop: asyncio.Event) -> bool:
     """Wait for the Lease, or for SIGTERM; return whether the Lease is held."""
     acquiring = asyncio.create_task(election.acquire(), name="acquire")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     done, _ = await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await _cancelled(acquiring, stopping)
+    await _cancel(acquiring, stopping)
     if acquiring in done:
         acquiring.result()
         return True
@@ -146,42 +146,47 @@ async def _lead(
     environ: Mapping[str, str],
     api: Api,
     election: Election,
-    counted: Counted,
+    metric_sources: MetricSources,
     stop: asyncio.Event,
 ) -> None:
     call_later = asyncio.get_running_loop().call_later
     queue: WorkQueue[Key] = WorkQueue(call_later)
-    cache, line = Cache(), PlanLine(queue.add)
-    plans = PlanClient(settings.plan, on_free=line.next_turn)
+    cache, waiting_jobs = Cache(), WaitingJobs(queue.add)
+    plans = PlanClient(settings.plan, on_free=waiting_jobs.wake_next)
     actor = Actor(
         api,
         plans,
         defaults=settings.pods,
         reporter=settings.lease.holder,
-        tails=LogTails(api, counted.metrics.logs_left_out) if settings.saves_logs else None,
+        tails=LogTails(api, metric_sources.metrics.count_unsaved_logs)
+        if settings.saves_logs
+        else None,
         provisioning=settings.provisioning,
     )
     fence = Fence(api, namespace=settings.lease.namespace)
-    preemptions, bounds = Preemptions(), NodesBounds(settings.bounds, queue.add)
+    preemptions, nodes_limiter = (
+        Preemptions(),
+        NodesRequestLimiter(settings.nodes_limits, queue.add),
+    )
     cliques = NvlinkCliques()
     sources = Sources(
         fence=fence,
-        priorities=Priorities(api, most=settings.max_priority),
+        priorities=Priorities(api, max_priority=settings.max_priority),
         preemptions=preemptions,
         nodes=NodesRequests(api, settings.provisioning, actor.planner.admitted_template),
-        bounds=bounds,
-        metrics=counted.metrics,
+        nodes_limiter=nodes_limiter,
+        metrics=metric_sources.metrics,
         cliques=cliques,
         pull_secrets=settings.pods.pulling.secrets,
     )
-    reconciler = Reconciler(api, actor, cache, line, settings.limits, sources)
-    pool = WorkerPool(queue, reconciler.reconcile, reconciler.failed, counted.metrics)
-    router = EventRouter(queue, cache, line, preemptions, bounds)
+    reconciler = Reconciler(api, actor, cache, waiting_jobs, settings.limits, sources)
+    pool = WorkerPool(
+        queue, reconciler.reconcile, reconciler.report_failure, metric_sources.metrics
+    )
+    router = EventRouter(queue, cache, waiting_jobs, preemptions, nodes_limiter)
     gpujobs = watches.gpujobs_of(cache, router)
     stream = GpuJobStream()
-    audit = Audit(
-        api, cache, gpujobs.drop, passed_over=stream.passed_over, namespace=settings.namespace
-    )
+    audit = Audit(api, cache, gpujobs.drop, skipped=stream.skipped, namespace=settings.namespace)
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)
     listing = watches.list_once(api, gpujobs, namespace=settings.namespace)
     quarantines = Quarantines(
@@ -189,21 +194,21 @@ async def _lead(
         reporter=settings.lease.holder,
         rules=Rules(settings.probation_seconds, settings.acceptance),
         now=api.clock.now,
-        metrics=counted.metrics,
+        metrics=metric_sources.metrics,
     )
     unowned = UnownedGpuNodes(api, now=api.clock.now)
     gpunodes = Reflector(api, GPUNODES, Both(quarantines, Both(unowned, cliques)))
-    tried = watches.trials_of(api, quarantines.trials)
-    counted.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tried})
-    counted.now.leads(queue, cache, quarantines)
+    tested = watches.acceptance_test_watches(api, quarantines.acceptance_tests)
+    metric_sources.watches.update({"gpujobs": stream, **watched, "gpunodes": gpunodes, **tested})
+    metric_sources.state.set_sources(queue, cache, quarantines)
     registry = handlers.registry(gpujobs, stream, environ)
     async with contextlib.aclosing(plans):
         await _until_first_ends(
             election.hold(),
-            TurnListener(settings.plan, line, router.orders).run(),
+            TurnListener(settings.plan, waiting_jobs, router.on_orders).run(),
             audit.run(lambda: pool.add_all(cache.keys())),
             _work(pool, listing, watched.values(), gpunodes, settings.reconcilers),
-            *(each.run() for each in (*watched.values(), gpunodes, *tried.values())),
+            *(each.run() for each in (*watched.values(), gpunodes, *tested.values())),
             quarantines.run(),
             unowned.run(),
             _listen(settings, registry, stop),
@@ -248,12 +253,12 @@ async def _until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await _cancelled(*tasks)
+        await _cancel(*tasks)
     for task in done:
         task.result()
 
 
-async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,8 +17,8 @@ from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.liveness import heartbeat_path
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
-from gpupack_operator.manifests.pulling import Pulling
-from gpupack_operator.nodes_bounds import Bounds
+from gpupack_operator.manifests.pulling import PullSettings
+from gpupack_operator.nodes_limits import NodesLimits
 
 DEFAULT_EXTENDER = f"https://gpupack-extender.{names.SYSTEM_NAMESPACE}.svc:8443"
 DEFAULT_TOKEN = "/var/run/secrets/gpupack/token"  # noqa: S105 - a path, not a secret
@@ -63,7 +63,7 @@ class Settings:
 
     Attributes:
         provisioning: how nodes are requested; None: not at all.
-        bounds: limits of concurrent requests for nodes.
+        nodes_limits: limits of concurrent requests for nodes.
         namespace: the only namespace to serve; empty: all.
         probation_seconds: how long a GPU that became unhealthy must have stayed healthy.
         acceptance: how GPUs are tested before they are used; None: time alone decides, as where
@@ -81,7 +81,7 @@ class Settings:
     pods: PodDefaults
     limits: Limits
     provisioning: Provisioning | None
-    bounds: Bounds
+    nodes_limits: NodesLimits
     namespace: str
     probation_seconds: float
     acceptance: Acceptance | None
@@ -106,7 +106,7 @@ class Settings:
             pods=_pods(environment),
             limits=_limits(environment),
             provisioning=_provisioning(environment),
-            bounds=_bounds(environment),
+            nodes_limits=_nodes_limits(environment),
             namespace=environment.text("GPUPACK_WATCH_NAMESPACE", ""),
             probation_seconds=environment.seconds("GPUPACK_PROBATION_SECONDS", 600.0),
             acceptance=_acceptance(environment),
@@ -147,7 +147,7 @@ def _pods(environment: Environment) -> PodDefaults:
         socket_defaults=_switch(environment, "GPUPACK_SOCKET_DEFAULTS", usual="true"),
         vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
         launcher_image=environment.text("GPUPACK_LAUNCHER_IMAGE", ""),
-        pulling=Pulling(
+        pulling=PullSettings(
             policy=environment.choice("GPUPACK_IMAGE_PULL_POLICY", PULL_POLICIES, PULL_POLICIES[0]),
             secrets=environment.words("GPUPACK_IMAGE_PULL_SECRETS"),
         ),
@@ -183,25 +183,25 @@ def _provisioning(environment: Environment) -> Provisioning | None:
             "GPUPACK_PROVISIONING_PARAMETERS", _texts, {}, "a JSON object of texts"
         ),
         after_seconds=environment.whole("GPUPACK_PROVISIONING_AFTER_SECONDS", 60, least=0),
-        soon_seconds=environment.whole("GPUPACK_PROVISIONING_SOON_SECONDS", 300, least=0),
+        min_wait_seconds=environment.whole("GPUPACK_PROVISIONING_SOON_SECONDS", 300, least=0),
         answer_seconds=environment.whole("GPUPACK_PROVISIONING_ANSWER_SECONDS", 900),
         place_seconds=environment.whole("GPUPACK_PROVISIONING_PLACE_SECONDS", 600),
-        again_seconds=environment.whole("GPUPACK_PROVISIONING_AGAIN_SECONDS", 60, least=0),
+        retry_after_seconds=environment.whole("GPUPACK_PROVISIONING_AGAIN_SECONDS", 60, least=0),
         backoff_seconds=environment.whole("GPUPACK_PROVISIONING_BACKOFF_SECONDS", 60),
-        most_backoff_seconds=environment.whole("GPUPACK_PROVISIONING_MAX_BACKOFF_SECONDS", 1800),
-        most_failures=environment.whole("GPUPACK_PROVISIONING_MAX_FAILURES", 3),
+        max_backoff_seconds=environment.whole("GPUPACK_PROVISIONING_MAX_BACKOFF_SECONDS", 1800),
+        max_failures=environment.whole("GPUPACK_PROVISIONING_MAX_FAILURES", 3),
     )
 
 
-def _bounds(environment: Environment) -> Bounds:
-    return Bounds(
+def _nodes_limits(environment: Environment) -> NodesLimits:
+    return NodesLimits(
         requests=environment.whole("GPUPACK_PROVISIONING_MAX_REQUESTS", 10, least=0),
         gpus=environment.whole("GPUPACK_PROVISIONING_MAX_GPUS", 256, least=0),
         namespace_requests=environment.whole(
             "GPUPACK_PROVISIONING_NAMESPACE_MAX_REQUESTS", 2, least=0
         ),
         namespace_gpus=environment.whole("GPUPACK_PROVISIONING_NAMESPACE_MAX_GPUS", 64, least=0),
-        between_seconds=environment.whole(
+        interval_seconds=environment.whole(
             "GPUPACK_PROVISIONING_NAMESPACE_BETWEEN_SECONDS", 60, least=0
         ),
     )

@@ -16,8 +16,8 @@ import msgspec
 from gpupack_crds import names
 from gpupack_crds.plan import TurnsResponse
 from gpupack_operator.extender_client import ExtenderClient
-from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.settings import PlanSettings
+from gpupack_operator.waiting_jobs import Key, WaitingJobs
 
 log = logging.getLogger(__name__)
 
@@ -34,37 +34,37 @@ class TurnListener:
     def __init__(
         self,
         settings: PlanSettings,
-        line: PlanLine,
-        ordered: Callable[[TurnsResponse], None],
+        waiting_jobs: WaitingJobs,
+        on_orders: Callable[[TurnsResponse], None],
     ) -> None:
         """Create a listener.
 
-        `ordered` receives all orders to end, move or grow attempts each time.
+        `on_orders` receives all orders to end, move or grow attempts each time.
         """
         self._settings = settings
-        self._line = line
-        self._ordered = ordered
+        self._waiting_jobs = waiting_jobs
+        self._on_orders = on_orders
         self._queue, self._number = "", 0
-        self._trouble = ""
+        self._last_failure = ""
 
     async def run(self) -> None:
         """Listen until cancelled."""
         async with ExtenderClient(self._settings, seconds=CALL_SECONDS) as client:
             while True:
-                heard = await self._listen(client)
-                if heard is None:
+                response = await self._listen(client)
+                if response is None:
                     await client.aclose()
                     await asyncio.sleep(PAUSE_SECONDS)
                 else:
-                    self._hear(heard)
+                    self._process(response)
 
-    def _hear(self, heard: TurnsResponse) -> None:
-        self._queue, self._number = heard.queue, heard.number
-        if heard.all_jobs:
-            self._line.ask_anew()
-        self._ordered(heard)
-        for job in heard.jobs:
-            self._line.called(Key(job.namespace, job.name))
+    def _process(self, response: TurnsResponse) -> None:
+        self._queue, self._number = response.queue, response.number
+        if response.all_jobs:
+            self._waiting_jobs.notify_all()
+        self._on_orders(response)
+        for job in response.jobs:
+            self._waiting_jobs.notify(Key(job.namespace, job.name))
 
     async def _listen(self, client: ExtenderClient) -> TurnsResponse | None:
         """Return the next answer, or None if there is none; log the cause once."""
@@ -72,15 +72,15 @@ class TurnListener:
         try:
             status, body = await client.call("GET", names.TURNS_ROUTE, query=query)
             if status == OK:
-                heard = msgspec.json.decode(body, type=TurnsResponse)
-                self._trouble = ""
-                return heard
-            self._complain(f"{status}: {body[:200].decode(errors='replace')}")
+                response = msgspec.json.decode(body, type=TurnsResponse)
+                self._last_failure = ""
+                return response
+            self._log_failure(f"{status}: {body[:200].decode(errors='replace')}")
         except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as error:
-            self._complain(type(error).__name__)
+            self._log_failure(type(error).__name__)
         return None
 
-    def _complain(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            log.warning("the extender does not say whose turn it is: %s", trouble)
+    def _log_failure(self, trouble: str) -> None:
+        if trouble != self._last_failure:
+            self._last_failure = trouble
+            log.warning("no notifications from the extender: %s", trouble)

@@ -18,8 +18,8 @@ from gpupack_kubeclient.node_owner import node_reference
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 2.0
-MAX_LOOKS: Final = 20
+CHECK_SECONDS: Final = 2.0
+MAX_CHECKS: Final = 20
 """Largest number of GPUNodes in one pass."""
 GRACE_SECONDS: Final = 60.0
 """Minimum age of a GPUNode that is deleted: its Node may not be registered yet."""
@@ -56,18 +56,18 @@ class UnownedGpuNodes:
     async def run(self) -> None:
         """Check in an endless loop."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.look()
+            await asyncio.sleep(CHECK_SECONDS)
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Process each GPUNode; one that stays goes to the end."""
-        for name, item in list(self._unowned.items())[:MAX_LOOKS]:
+        for name, item in list(self._unowned.items())[:MAX_CHECKS]:
             try:
                 await self._settle(item)
             except (errors.NotFound, errors.Conflict) as error:
                 log.debug("GPUNode %s has changed: %s", name, error)
             except errors.KubeError as error:
-                log.warning("about the owner of GPUNode %s: %s; trying again", name, error)
+                log.warning("cannot set the owner of GPUNode %s: %s; trying again", name, error)
             if self._unowned.get(name) is item:
                 self._unowned[name] = self._unowned.pop(name)
 

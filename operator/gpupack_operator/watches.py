@@ -16,13 +16,13 @@ from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.objects import Object
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import JOBS, PODS
+from gpupack_operator.acceptance_tests import AcceptanceTests
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.index import Index
-from gpupack_operator.plan_line import Key
-from gpupack_operator.trials import Trials
+from gpupack_operator.waiting_jobs import Key
 
-OURS = {"labelSelector": names.JOB_LABEL}
+OWN_LABEL = {"labelSelector": names.JOB_LABEL}
 
 GpuJobs: TypeAlias = Index[ReadableGpuJob, CachedGpuJob]
 
@@ -52,7 +52,7 @@ class InitialList:
 
 def gpujobs_of(cache: Cache, router: EventRouter) -> GpuJobs:
     """Return the index of all GPUJobs; `cache` reads it, and `router` receives each change."""
-    found: GpuJobs = Index(_name_of, ReadableGpuJob.cached, router.gpujob)
+    found: GpuJobs = Index(_name_of, ReadableGpuJob.cached, router.on_gpujob)
     cache.gpujobs = found
     return found
 
@@ -70,20 +70,20 @@ def reflectors(
     api: Api, cache: Cache, router: EventRouter, *, namespace: str
 ) -> dict[str, Reflector[Any]]:
     """Return the watches of all kinds but GPUJobs; they fill `cache` and notify `router`."""
-    jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, router.job)
-    pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, router.pod)
+    jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, router.on_job)
+    pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, router.on_pod)
     cache.jobs, cache.pods = jobs, pods
     return {
-        "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OURS),
-        "pods": Reflector(api, PODS, pods, namespace=namespace, selectors=OURS),
+        "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OWN_LABEL),
+        "pods": Reflector(api, PODS, pods, namespace=namespace, selectors=OWN_LABEL),
     }
 
 
-def trials_of(api: Api, trials: Trials | None) -> dict[str, Reflector[Any]]:
+def acceptance_test_watches(api: Api, tests: AcceptanceTests | None) -> dict[str, Reflector[Any]]:
     """Return the watch of the jobs that test GPUs, if GPUs are tested."""
-    if trials is None:
+    if tests is None:
         return {}
-    return {"trials": Reflector(api, GPUJOBS, trials, namespace=names.ACCEPTANCE_NAMESPACE)}
+    return {"trials": Reflector(api, GPUJOBS, tests, namespace=names.ACCEPTANCE_NAMESPACE)}
 
 
 def _name_of(job: Object) -> Key:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from gpupack_kubeclient import errors
 from gpupack_operator.metrics import Metrics
-from gpupack_operator.plan_line import Key
 from gpupack_operator.reconcile import MAX_RETRY_SECONDS
+from gpupack_operator.waiting_jobs import Key
 from gpupack_operator.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -71,15 +71,15 @@ class WorkerPool:
             with self._metrics.timed_pass():
                 seconds = await self._reconcile(key)
         except errors.KubeError as error:
-            self._metrics.passed("api_error")
+            self._metrics.count_pass("api_error")
             log.warning("%s/%s: %s; trying again", *key, error)
             return await self._failed(key, error)
         except Exception as error:
             # A bug about one GPUJob must not stop the others; the traceback helps to fix it.
-            self._metrics.passed("internal_error")
+            self._metrics.count_pass("internal_error")
             log.exception("%s/%s: unexpected error; trying again", *key)
             return await self._failed(key, error)
-        self._metrics.passed("done")
+        self._metrics.count_pass("done")
         self._failures.pop(key, None)
         return seconds
 

@@ -130,7 +130,7 @@ def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
     assert entry["relapses"] >= 1
     about = f"--field-selector=involvedObject.name={node}"
     told = system.kubectl("get", "events", "--namespace=default", about).stdout
-    assert "is tried before it is used" in told
+    assert "is tested before it is used" in told
 
 
 def test_who_may_make_gpujobs_elsewhere_makes_none_where_burn_ins_run(kube):

@@ -52,7 +52,7 @@ def test_one_of_two_half_full_nodes_is_emptied_for_who_needs_a_whole_one(fragmen
     (moved,) = moves(jobs)
     first, second = jobs[moved]["attempts"]
     assert (first["outcome"], first["reason"]) == ("Moved", "Consolidation")
-    assert first["message"].endswith("so that whole has room there")
+    assert first["message"].endswith("to free GPUs for whole there")
     assert "outcome" not in second
     assert (jobs[moved].get("restarts", 0), jobs[moved]["moves"]) == (0, 1)
     assert jobs[moved]["nodes"] != jobs["whole"]["nodes"]

@@ -105,7 +105,7 @@ def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tel
     asked = wait_nodes(kube, "ProvisioningRequested")
     assert asked["status"] == "True"
     seconds_asked = time.monotonic() - begin
-    assert "asks for nodes for 16 GPUs" in kube.gpujob("train")["status"]["message"]
+    assert "requests nodes for 16 GPUs" in kube.gpujob("train")["status"]["message"]
     assert requests_of(kube) == BOTH
     found = kube.wait_phase("train", "Running")
     tell(

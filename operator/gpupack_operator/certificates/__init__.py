@@ -5,7 +5,7 @@
                                       ▲                      pure │ x509
                                       └──── every 10 s ───────────┘
 
-* `wanted`: the Secrets to fill and their hosts, from the environment.
+* `certificate_requests`: the Secrets to fill and their hosts, from the environment.
 * `pair`: a Secret's data as keys and certificates; creates new ones.
 * `renewal`: the decision whether a Secret needs new data, as a pure function.
 * `service`: the loop; `python -m gpupack_operator.certificates` runs it.

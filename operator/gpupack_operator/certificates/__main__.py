@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from gpupack_crds import names
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.environment import Environment, SettingsInvalid
+from gpupack_operator.certificates.certificate_requests import (
+    CertificateRequest,
+    parse_certificate_requests,
+)
 from gpupack_operator.certificates.service import keep
-from gpupack_operator.certificates.wanted import Wanted, parse_wanted
 
 
 def main() -> None:
@@ -26,11 +29,11 @@ def main() -> None:
 async def _serve(environ: Mapping[str, str]) -> None:
     environment = Environment(environ)
     logging.basicConfig(level=environment.log_level(), format="%(levelname)s %(name)s: %(message)s")
-    none: tuple[Wanted, ...] = ()
-    wanted = environment.stated("GPUPACK_CERTIFICATES", parse_wanted, none)
+    none: tuple[CertificateRequest, ...] = ()
+    requests = environment.stated("GPUPACK_CERTIFICATES", parse_certificate_requests, none)
     namespace = environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE)
     async with Api.connect(environ) as api:
-        work = asyncio.create_task(keep(api, wanted, namespace=namespace))
+        work = asyncio.create_task(keep(api, requests, namespace=namespace))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
         try:
             await work

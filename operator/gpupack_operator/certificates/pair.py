@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gpupack_operator.certificates.wanted import Wanted
+from gpupack_operator.certificates.certificate_requests import CertificateRequest
 
 AUTHORITY_VALIDITY: Final = dt.timedelta(days=36525)
 """A hundred years: an authority is replaced when its Secret is emptied, not when time passes."""
-BACKDATED: Final = dt.timedelta(days=1)
+BACKDATING: Final = dt.timedelta(days=1)
 """Lets a caller whose clock is slow accept a new certificate."""
 
 CA_CERTIFICATE: Final = "ca.crt"
@@ -97,21 +97,23 @@ def read(data: Mapping[str, str]) -> Pair | None:
     return Pair(certificate, issuer, _authority(issuer, texts.get(CA_KEY, b"")))
 
 
-def issue(wanted: Wanted, now: dt.datetime, authority: Authority | None) -> dict[str, str]:
+def issue(
+    request: CertificateRequest, now: dt.datetime, authority: Authority | None
+) -> dict[str, str]:
     """Issue a certificate and return the Secret's data.
 
     Args:
-        wanted: hosts and validity of the certificate.
+        request: hosts and validity of the certificate.
         now: the API server's time.
         authority: the authority that signs; None: create a new one.
     """
-    authority = authority or _new_authority(wanted, now)
+    authority = authority or _new_authority(request, now)
     key = ec.generate_private_key(ec.SECP256R1())
-    until = min(now + wanted.validity, authority.certificate.not_valid_after_utc)
-    names = [x509.DNSName(host) for host in wanted.hosts]
+    until = min(now + request.validity, authority.certificate.not_valid_after_utc)
+    names = [x509.DNSName(host) for host in request.hosts]
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     certificate = (
-        _certificate(wanted.service, authority.certificate.subject, key, now, until)
+        _certificate(request.service, authority.certificate.subject, key, now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -140,11 +142,11 @@ def _authority(issuer: x509.Certificate, text: bytes) -> Authority | None:
     return Authority(issuer, key)
 
 
-def _new_authority(wanted: Wanted, now: dt.datetime) -> Authority:
+def _new_authority(request: CertificateRequest, now: dt.datetime) -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(f"{wanted.service}-ca")
+    subject = _name(f"{request.service}-ca")
     certificate = (
-        _certificate(f"{wanted.service}-ca", subject, key, now, now + AUTHORITY_VALIDITY)
+        _certificate(f"{request.service}-ca", subject, key, now, now + AUTHORITY_VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())
@@ -165,7 +167,7 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
+        .not_valid_before(now - BACKDATING)
         .not_valid_after(until)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpupack_operator.certificates import pair
-from gpupack_operator.certificates.wanted import Wanted
+from gpupack_operator.certificates.certificate_requests import CertificateRequest
 
 RENEWED_PART: Final = 3
 """A certificate is renewed when a third of its validity is left."""
@@ -23,7 +23,7 @@ class Reason(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class NewSecretData:
     """New data of a Secret.
 
     Attributes:
@@ -35,25 +35,27 @@ class Issued:
     reason: Reason
 
 
-def renewed(wanted: Wanted, data: Mapping[str, str], now: dt.datetime) -> Issued | None:
+def renew(
+    request: CertificateRequest, data: Mapping[str, str], now: dt.datetime
+) -> NewSecretData | None:
     """Return a Secret's new data, or None if the Secret needs none.
 
     Args:
-        wanted: the certificate that the Secret should hold.
+        request: the certificate that the Secret should hold.
         data: the data that the Secret holds, in base64.
         now: the API server's time.
     """
     held = pair.read(data)
-    reason = _reason(wanted, held, now)
+    reason = _reason(request, held, now)
     if reason is None:
         return None
-    return Issued(pair.issue(wanted, now, _lasting(wanted, held, now)), reason)
+    return NewSecretData(pair.issue(request, now, _reusable_authority(request, held, now)), reason)
 
 
-def _reason(wanted: Wanted, held: pair.Pair | None, now: dt.datetime) -> Reason | None:
+def _reason(request: CertificateRequest, held: pair.Pair | None, now: dt.datetime) -> Reason | None:
     if held is None:
         return Reason.MISSING
-    if wanted.host not in held.hosts:
+    if request.host not in held.hosts:
         return Reason.OTHER_HOST
     begun = held.certificate.not_valid_before_utc
     if held.until - now < (held.until - begun) / RENEWED_PART:
@@ -61,9 +63,11 @@ def _reason(wanted: Wanted, held: pair.Pair | None, now: dt.datetime) -> Reason 
     return None
 
 
-def _lasting(wanted: Wanted, held: pair.Pair | None, now: dt.datetime) -> pair.Authority | None:
+def _reusable_authority(
+    request: CertificateRequest, held: pair.Pair | None, now: dt.datetime
+) -> pair.Authority | None:
     """Return the Secret's authority if it outlives what it would sign; otherwise None."""
     authority = held.authority if held else None
-    if authority and authority.certificate.not_valid_after_utc >= now + wanted.validity:
+    if authority and authority.certificate.not_valid_after_utc >= now + request.validity:
         return authority
     return None

@@ -14,8 +14,8 @@ from gpupack_kubeclient import objects
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import Conflict, KubeError
 from gpupack_kubeclient.resources import Resource
-from gpupack_operator.certificates.renewal import renewed
-from gpupack_operator.certificates.wanted import Wanted
+from gpupack_operator.certificates.certificate_requests import CertificateRequest
+from gpupack_operator.certificates.renewal import renew
 
 SECONDS: Final = 10.0
 """Interval between two checks."""
@@ -32,33 +32,33 @@ class Secret(objects.Object, frozen=True):
 SECRETS: Final = Resource("/api/v1", "secrets", Secret)
 
 
-async def keep(api: Api, wanted: Iterable[Wanted], *, namespace: str) -> None:
+async def keep(api: Api, requests: Iterable[CertificateRequest], *, namespace: str) -> None:
     """Check all Secrets, in an endless loop."""
-    wanted = tuple(wanted)
+    requests = tuple(requests)
     while True:
-        for each in wanted:
+        for each in requests:
             try:
                 await fill(api, each, namespace=namespace)
             except KubeError as error:
-                log.warning("Secret %s/%s is not looked at: %s", namespace, each.secret, error)
+                log.warning("cannot check Secret %s/%s: %s", namespace, each.secret, error)
         await asyncio.sleep(SECONDS)
 
 
-async def fill(api: Api, wanted: Wanted, *, namespace: str) -> None:
+async def fill(api: Api, request: CertificateRequest, *, namespace: str) -> None:
     """Issue a certificate if the Secret needs one.
 
     Raises:
         KubeError: the Secret cannot be read or written.
     """
-    secret = await api.get(SECRETS, wanted.secret, namespace=namespace)
-    issued = renewed(wanted, secret.data or {}, api.clock.now())
+    secret = await api.get(SECRETS, request.secret, namespace=namespace)
+    issued = renew(request, secret.data or {}, api.clock.now())
     if issued is None:
         return
     version = {"resourceVersion": secret.metadata.resource_version}
     body = {"metadata": version, "data": issued.data}
     try:
-        await api.merge(SECRETS, wanted.secret, body, namespace=namespace)
+        await api.merge(SECRETS, request.secret, body, namespace=namespace)
     except Conflict:
         # Another client wrote it after the read: the next check judges the new data.
         return
-    log.info("issued the certificate in %s/%s: %s", namespace, wanted.secret, issued.reason)
+    log.info("issued the certificate in %s/%s: %s", namespace, request.secret, issued.reason)

@@ -29,12 +29,12 @@ from gpupack_crds.kinds import GpuJob, GpuNode
 from gpupack_crds.placement import by_worker
 from gpupack_operator.decision import times
 
-Trial = Literal["burn-in", "all-reduce"]
+AcceptanceTest = Literal["burn-in", "all-reduce"]
 
 MAX_MESSAGE: Final = 256
 _NEVER: Final = "1970-01-01T00:00:00Z"
 
-LEAST_TOGETHER: Final = 2
+MIN_ALL_REDUCE_GPUS: Final = 2
 """Smallest number of GPUs for an all-reduce."""
 
 
@@ -50,7 +50,7 @@ def in_maintenance(node: GpuNode, gpu: str) -> bool:
     return any(entry.covers(gpu, node.status.mode) for entry in node.spec.maintenance)
 
 
-def untried(node: GpuNode) -> tuple[str, ...]:
+def untested_gpus(node: GpuNode) -> tuple[str, ...]:
     """Return the GPUs in acceptance that can be tested and have no verdict yet."""
     fit = {
         each.uuid
@@ -61,48 +61,50 @@ def untried(node: GpuNode) -> tuple[str, ...]:
     return tuple(e.gpu for e in entries if e.gpu in fit and verdict_of(node, e) is None)
 
 
-def measured(
-    node: GpuNode, jobs: Mapping[Trial, GpuJob], rules: Acceptance, now: dt.datetime
+def updated_measurements(
+    node: GpuNode, jobs: Mapping[AcceptanceTest, GpuJob], rules: Acceptance, now: dt.datetime
 ) -> tuple[Measured, ...]:
     """Return `status.measured` with an ended burn-in's results, and GPUs that got none in time."""
-    waiting = {gpu: _since(node, gpu) for gpu in untried(node)}
+    waiting = {gpu: _since(node, gpu) for gpu in untested_gpus(node)}
     found = dict[str, Measured]()
     job = jobs.get("burn-in")
     if job is not None and (ended := _end(job)):
         found = _results(job, [gpu for gpu, since in waiting.items() if since <= ended], now)
     for gpu, since in waiting.items():
         if gpu not in found and now >= times.after(since, rules.seconds):
-            told = f"no burn-in told anything within {rules.seconds} s"
+            said = f"no burn-in reported a result within {rules.seconds} s"
             at = times.write(now)
-            found[gpu] = Measured(gpu=gpu, at=at, outcome="Unknown", message=told)
+            found[gpu] = Measured(gpu=gpu, at=at, outcome="Unknown", message=said)
     listed = {each.uuid for each in node.status.devices}
     before = {each.gpu: each for each in node.status.measured if not listed or each.gpu in listed}
     merged = before | {gpu: _with_figures(new, before.get(gpu)) for gpu, new in found.items()}
     return tuple(merged.values())[:MAX_GPUS]
 
 
-def all_reduced(node: GpuNode, jobs: Mapping[Trial, GpuJob], now: dt.datetime) -> AllReduce | None:
+def updated_all_reduce(
+    node: GpuNode, jobs: Mapping[AcceptanceTest, GpuJob], now: dt.datetime
+) -> AllReduce | None:
     """Return `status.allReduce` with the result of the job that ended."""
     job = jobs.get("all-reduce")
-    last, wanted = _last_since(node), together(node)
-    if job is None or not wanted or (ended := _end(job)) is None or ended < last:
+    last, needed = _last_since(node), all_reduce_gpus(node)
+    if job is None or not needed or (ended := _end(job)) is None or ended < last:
         return node.status.all_reduce
     result = next(iter(job.status.results), None)
     figure = _figure(result.metrics, "all_reduce_bus_gb_per_s") if result else None
     return AllReduce(
         at=times.write(now),
-        gpus=job.spec.gpus or LEAST_TOGETHER,
+        gpus=job.spec.gpus or MIN_ALL_REDUCE_GPUS,
         bus_gb_per_s=figure,
         message="" if figure is not None else job.status.message[:MAX_MESSAGE],
         simulated=bool(result and result.simulated),
     )
 
 
-def together(node: GpuNode) -> int:
+def all_reduce_gpus(node: GpuNode) -> int:
     """Return how many GPUs an all-reduce needs: all of the node's once all have passed; 0: none."""
     entries = {e.gpu: e for e in node.spec.quarantine if e.phase == "Acceptance"}
     whole = [d for d in node.status.devices if not d.mig_parent]
-    if len(whole) < LEAST_TOGETHER or {d.uuid for d in whole} != entries.keys():
+    if len(whole) < MIN_ALL_REDUCE_GPUS or {d.uuid for d in whole} != entries.keys():
         return 0
     verdicts = [verdict_of(node, entry) for entry in entries.values()]
     if not all(each is not None and each.outcome == "Passed" for each in verdicts):
@@ -111,20 +113,20 @@ def together(node: GpuNode) -> int:
     return 0 if done is not None and times.read(done.at) >= _last_since(node) else len(whole)
 
 
-def size(node: GpuNode, trial: Trial) -> int:
+def gpus_to_test(node: GpuNode, test: AcceptanceTest) -> int:
     """Return the number of GPUs that need the test; 0: no test is needed."""
-    return len(untried(node)) if trial == "burn-in" else together(node)
+    return len(untested_gpus(node)) if test == "burn-in" else all_reduce_gpus(node)
 
 
-def is_over(job: GpuJob, trial: Trial, wanted: int) -> bool:
+def is_obsolete(job: GpuJob, test: AcceptanceTest, needed: int) -> bool:
     """Tell whether the job is no longer useful and is deleted.
 
     Another one follows if one is needed.
     """
     if job.status.finished:
-        return wanted > 0
-    asks = job.spec.workers if trial == "burn-in" else job.spec.gpus
-    return asks != wanted and (wanted == 0 or not job.status.holds_placement)
+        return needed > 0
+    requested = job.spec.workers if test == "burn-in" else job.spec.gpus
+    return requested != needed and (needed == 0 or not job.status.holds_placement)
 
 
 def _since(node: GpuNode, gpu: str) -> dt.datetime:

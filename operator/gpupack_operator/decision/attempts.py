@@ -16,7 +16,7 @@ from gpupack_crds.gpujob_status import (
 )
 from gpupack_crds.placement import NodePlacement, by_worker, nodes_of
 from gpupack_operator.decision import times
-from gpupack_operator.decision.conditions import clipped
+from gpupack_operator.decision.conditions import clip
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import Verdict
 
@@ -58,7 +58,7 @@ def current(status: GpuJobStatus) -> Attempt | None:
     return last if last and last.finished_at is None else None
 
 
-def opened(
+def begin_attempt(
     status: GpuJobStatus,
     placement: tuple[NodePlacement, ...],
     now: dt.datetime,
@@ -74,7 +74,7 @@ def opened(
     attempt = Attempt(
         number=number,
         started_at=times.write(now),
-        nodes=shortened(nodes, NODES_CHARACTERS),
+        nodes=shorten_names(nodes, NODES_CHARACTERS),
         shares_pods=shares_pods,
     )
     return structs.replace(
@@ -82,12 +82,12 @@ def opened(
         attempt=number,
         placement=placement,
         attempts=(*map(_summary, status.attempts), attempt)[-ATTEMPTS_KEPT:],
-        nodes=shortened(nodes),
+        nodes=shorten_names(nodes),
         started_at=status.started_at or times.write(now),
     )
 
 
-def closed(
+def end_attempt(
     status: GpuJobStatus,
     verdict: Verdict,
     now: dt.datetime,
@@ -105,7 +105,7 @@ def closed(
         finished_at=times.write(now),
         outcome=verdict.outcome,
         reason=str(verdict.reason),
-        message=clipped(verdict.message, MESSAGE_CHARACTERS),
+        message=clip(verdict.message, MESSAGE_CHARACTERS),
         fault=_fault(status, verdict),
     )
     active = _active_seconds(ended, now if ended_at is None else min(ended_at, now))
@@ -117,7 +117,7 @@ def closed(
     )
 
 
-def to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[str, ...]:
+def nodes_to_avoid(status: GpuJobStatus, now: dt.datetime, seconds: float) -> tuple[str, ...]:
     """Return nodes on which attempts failed within the last `seconds`, the latest first."""
     breaks = (
         Break(each.fault.node, each.reason, times.read(each.finished_at))
@@ -143,7 +143,7 @@ def next_start(status: GpuJobStatus) -> dt.datetime | None:
     return times.after(times.read(last.finished_at), seconds)
 
 
-def shortened(names: tuple[str, ...], characters: int = 40) -> str:
+def shorten_names(names: tuple[str, ...], characters: int = 40) -> str:
     """Shorten names for a column: all of them, or the first few and the number of the others."""
     shown = list(names)
     while len(shown) > 1 and len(",".join(shown)) > characters:
@@ -153,7 +153,7 @@ def shortened(names: tuple[str, ...], characters: int = 40) -> str:
 
 
 def _summary(attempt: Attempt) -> Attempt:
-    return structs.replace(attempt, message=clipped(attempt.message, SUMMARY_CHARACTERS))
+    return structs.replace(attempt, message=clip(attempt.message, SUMMARY_CHARACTERS))
 
 
 def _fault(status: GpuJobStatus, verdict: Verdict) -> Fault | None:
@@ -167,7 +167,7 @@ def _fault(status: GpuJobStatus, verdict: Verdict) -> Fault | None:
     return Fault(
         worker=place.worker,
         node=place.node,
-        devices=shortened(devices, DEVICES_CHARACTERS),
+        devices=shorten_names(devices, DEVICES_CHARACTERS),
     )
 
 

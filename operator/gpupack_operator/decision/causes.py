@@ -16,11 +16,11 @@ import re
 
 from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.results import looks_like_result, read_result
-from gpupack_operator.decision import ends
+from gpupack_operator.decision import container_ends
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.times import after
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict
-from gpupack_operator.decision.workers import Exit, Worker
+from gpupack_operator.decision.workers import FailedContainer, Worker
 
 SETTLE_SECONDS = 2.0
 """How long news about other pods may take: a deletion often follows from a failure."""
@@ -57,7 +57,9 @@ def cause_of(worker: Worker, view: AttemptView) -> Cause | None:
     """Return what happened to a worker; None: nothing went wrong."""
     if worker.succeeded and not worker.pod_failed:
         return None
-    if worker.exit and isinstance(ends.end(worker.pod, worker.exit.state), ends.ByItself):
+    if worker.exit and isinstance(
+        container_ends.classify_end(worker.pod, worker.exit.state), container_ends.EndedByItself
+    ):
         return _own_failure(worker, worker.exit, view.started_at)
     return _infrastructure(worker, view.started_at)
 
@@ -67,13 +69,13 @@ def is_ignored(cause: Cause, view: AttemptView) -> bool:
     return cause.own_failure and view.action_for(cause.verdict.exit_code) == "Ignore"
 
 
-def _own_failure(worker: Worker, exit_: Exit, otherwise: dt.datetime) -> Cause:
+def _own_failure(worker: Worker, exit_: FailedContainer, otherwise: dt.datetime) -> Cause:
     is_worker = exit_.container == worker.main_container
     killed = exit_.state.reason == "OOMKilled"
     verdict = Verdict(
         outcome="Failed",
         reason=JobReason.OUT_OF_MEMORY if killed else JobReason.WORKER_FAILED,
-        message=f"{_who(worker)}: {_how(exit_)}",
+        message=f"{_name_worker(worker)}: {_describe_exit(exit_)}",
         exit_code=exit_.state.exit_code if is_worker else None,
         worker=worker.index,
     )
@@ -87,10 +89,10 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
     """
     state = worker.exit.state if worker.exit else None
     at = state.finished_at if state else worker.bound_at
-    if by := ends.interruption(worker.pod):
+    if by := container_ends.interruption(worker.pod):
         at, reason, message = by.at or at, by.reason, by.message or f"its pod ended: {by.reason}"
     elif state:
-        reason, message = state.reason, _said(state.message) or "it was lost"
+        reason, message = state.reason, _last_message(state.message) or "it was lost"
     elif worker.pod_failed:
         reason, message = "", "its node rejected it"
     else:
@@ -101,27 +103,27 @@ def _infrastructure(worker: Worker, otherwise: dt.datetime) -> Cause | None:
     verdict = Verdict(
         outcome="Infrastructure",
         reason=status.reason or reason or JobReason.POD_REJECTED,
-        message=f"{_who(worker)}: {said}",
+        message=f"{_name_worker(worker)}: {said}",
         worker=worker.index,
     )
     return Cause(at=at or otherwise, own_failure=False, verdict=verdict)
 
 
-def _who(worker: Worker) -> str:
+def _name_worker(worker: Worker) -> str:
     node = worker.pod.spec.node_name
     return f"worker {worker.index}" + (f" on node {node}" if node else "")
 
 
-def _how(exit_: Exit) -> str:
+def _describe_exit(exit_: FailedContainer) -> str:
     state = exit_.state
-    said = _said(state.message)
+    said = _last_message(state.message)
     text = f"container {exit_.container} ended with exit code {state.exit_code}"
     text += f" ({state.reason})" if state.reason else ""
     return text + (f": {said}" if said else "")
 
 
-def _said(message: str) -> str:
-    """Return a container's last words: its result's headline, or the end of its message or log."""
+def _last_message(message: str) -> str:
+    """Return a container's last message: its result's headline, or the end of its log."""
     try:
         result = read_result(message)
     except ResultUnreadable:

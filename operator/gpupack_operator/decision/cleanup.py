@@ -20,9 +20,9 @@ from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision import times
 from gpupack_operator.decision.model import Action, DeleteJob, EndPod, Observation, StopJob
 from gpupack_operator.decision.reasons import JobReason
-from gpupack_operator.decision.workers import has_last_words
+from gpupack_operator.decision.workers import has_terminated_container
 from gpupack_operator.manifests.limits import gpu_containers, limits
-from gpupack_operator.manifests.owner import attempt_of, index_of, is_controlled_by, is_gang_s
+from gpupack_operator.manifests.owner import attempt_of, index_of, is_controlled_by, is_gang_job
 
 FAILED_ATTEMPTS_KEPT = 2
 
@@ -38,7 +38,7 @@ that its controller does not consider ended, and with them the logs that show wh
 """
 
 
-def retained(observation: Observation, status: GpuJobStatus) -> frozenset[str]:
+def retained_jobs(observation: Observation, status: GpuJobStatus) -> frozenset[str]:
     """Return the names of the Jobs that stay: of the last failed attempts, and of the final one."""
     if _was_forbidden(status):
         return frozenset()
@@ -47,39 +47,39 @@ def retained(observation: Observation, status: GpuJobStatus) -> frozenset[str]:
     return frozenset(
         job.metadata.name
         for job in observation.jobs
-        if attempt_of(job) in numbers and is_gang_s(job, observation.job)
+        if attempt_of(job) in numbers and is_gang_job(job, observation.job)
     )
 
 
-def clearing(
+def clear_jobs(
     observation: Observation, status: GpuJobStatus
 ) -> tuple[tuple[Action, ...], dt.datetime | None]:
     """Delete Jobs that need not stay, stop those that do not end, and return when to look again."""
-    kept = retained(observation, status)
+    kept = retained_jobs(observation, status)
     actions: list[Action] = []
     looks: list[dt.datetime] = []
     for job in observation.jobs:
         if job.metadata.name not in kept:
-            actions += deletion(job)
-        elif not _at_rest(job) and not _ends_well(job, observation, status):
+            actions += delete_job(job)
+        elif not _is_at_rest(job) and not _ends_well(job, observation, status):
             ends_at = _ended_at(job, status, observation.now)
-            stop_at = times.after(ends_at, _patience_seconds(job, observation))
+            stop_at = times.after(ends_at, _end_seconds(job, observation))
             if stop_at <= observation.now:
                 actions.append(StopJob(name=job.metadata.name))
                 continue
             looks.append(stop_at)
             if _outcome(job, status) == "Failed":
-                actions += ending(job, observation)
+                actions += end_pods(job, observation)
     return tuple(actions), times.earliest(*looks)
 
 
-def ending(job: Job, observation: Observation) -> tuple[Action, ...]:
+def end_pods(job: Job, observation: Observation) -> tuple[Action, ...]:
     """End the running pods of a failed attempt's Job if its controller does not end them."""
     if not _has_one_pod(job):
         return ()
-    telling = [pod for pod in _pods_of(job, observation) if has_last_words(pod)]
+    telling = [pod for pod in _pods_of(job, observation) if has_terminated_container(pod)]
     if not telling:
-        return deletion(job)
+        return delete_job(job)
     return tuple(
         EndPod(name=pod.metadata.name, uid=pod.metadata.uid)
         for pod in telling
@@ -87,16 +87,16 @@ def ending(job: Job, observation: Observation) -> tuple[Action, ...]:
     )
 
 
-def all_cleared(observation: Observation, status: GpuJobStatus) -> bool:
+def are_all_cleared(observation: Observation, status: GpuJobStatus) -> bool:
     """Tell whether no Job of an earlier attempt can create a pod or is being deleted."""
-    kept = retained(observation, status)
+    kept = retained_jobs(observation, status)
     return all(
-        job.metadata.name in kept and _at_rest(job) and job.metadata.deletion_timestamp is None
+        job.metadata.name in kept and _is_at_rest(job) and job.metadata.deletion_timestamp is None
         for job in observation.jobs
     )
 
 
-def deletion(job: Job) -> tuple[Action, ...]:
+def delete_job(job: Job) -> tuple[Action, ...]:
     """Delete a Job, unless its deletion has begun."""
     if job.metadata.deletion_timestamp is not None:
         return ()
@@ -129,13 +129,15 @@ def _outcome(job: Job, status: GpuJobStatus) -> Outcome | None:
     return next((each.outcome for each in status.attempts if each.number == number), None)
 
 
-def _patience_seconds(job: Job, observation: Observation) -> float:
+def _end_seconds(job: Job, observation: Observation) -> float:
     """Return how long a Job may take to end.
 
     A pod that the operator ends has its grace period first.
     """
     pods = _pods_of(job, observation) if _has_one_pod(job) else []
-    graces = [pod.spec.termination_grace_period_seconds for pod in pods if has_last_words(pod)]
+    graces = [
+        pod.spec.termination_grace_period_seconds for pod in pods if has_terminated_container(pod)
+    ]
     return CONTROLLER_SECONDS + max(graces, default=0)
 
 
@@ -154,6 +156,6 @@ def _pods_of(job: Job, observation: Observation) -> list[Pod]:
     ]
 
 
-def _at_rest(job: Job) -> bool:
+def _is_at_rest(job: Job) -> bool:
     over = any(found.type in ENDS and found.status == "True" for found in job.status.conditions)
     return over or job.spec.suspend or job.metadata.deletion_timestamp is not None

@@ -12,7 +12,7 @@ from gpupack_operator.decision import times
 from gpupack_operator.decision.reasons import JobReason
 
 MESSAGE_CHARACTERS = 2048
-LONGEST_CHARACTERS = 4096
+MAX_MESSAGE_CHARACTERS = 4096
 
 
 class Type(enum.StrEnum):
@@ -27,8 +27,7 @@ class Type(enum.StrEnum):
     """True: the operator fails to reconcile this GPUJob and retries; the message names the error.
     """
     NODES_REQUESTED = "NodesRequested"
-    """True: the cluster's autoscaler was asked for nodes. Set only if a job ever requested nodes.
-    """
+    """True: nodes were requested from the autoscaler. Set only if a job ever requested nodes."""
     FAST_COMMUNICATION = "FastCommunication"
     """False: workers that NVLink connects report other transports. Set only if they report any."""
 
@@ -69,20 +68,20 @@ class Writer:
             type=kind.value,
             status=value,
             reason=str(reason),
-            message=clipped(message),
+            message=clip(message),
             last_transition_time=since,
             observed_generation=self._generation,
         )
         others = {condition.type: condition for condition in status.conditions}
         changed = structs.replace(status, conditions=tuple((others | {kind.value: new}).values()))
-        return summed_up(changed)
+        return with_phase(changed)
 
     def without(self, status: GpuJobStatus, kind: Type) -> GpuJobStatus:
         """Remove a condition."""
         kept = tuple(found for found in status.conditions if found.type != kind)
         if len(kept) == len(status.conditions):
             return status
-        return summed_up(structs.replace(status, conditions=kept))
+        return with_phase(structs.replace(status, conditions=kept))
 
 
 def get(status: GpuJobStatus, kind: Type) -> Condition | None:
@@ -90,12 +89,12 @@ def get(status: GpuJobStatus, kind: Type) -> Condition | None:
     return next((found for found in status.conditions if found.type == kind), None)
 
 
-def clipped(message: str, characters: int = MESSAGE_CHARACTERS) -> str:
+def clip(message: str, characters: int = MESSAGE_CHARACTERS) -> str:
     """Shorten a message to a length that the CRD's schema accepts."""
     return message if len(message) <= characters else message[: characters - 1] + "…"
 
 
-def summed_up(status: GpuJobStatus) -> GpuJobStatus:
+def with_phase(status: GpuJobStatus) -> GpuJobStatus:
     """Set phase, reason and message, from the conditions alone."""
     phase, deciding = _deciding(status)
     stall = get(status, Type.STALLED)
@@ -105,11 +104,11 @@ def summed_up(status: GpuJobStatus) -> GpuJobStatus:
         status,
         phase=phase,
         reason=deciding.reason if deciding else "",
-        message=clipped(_with_more(status, phase, deciding), LONGEST_CHARACTERS),
+        message=clip(_full_message(status, phase, deciding), MAX_MESSAGE_CHARACTERS),
     )
 
 
-def _with_more(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -> str:
+def _full_message(status: GpuJobStatus, phase: Phase, deciding: Condition | None) -> str:
     """Append the state of a pending job's node request, or another job's slow communication."""
     message = deciding.message if deciding else ""
     kind = Type.NODES_REQUESTED if phase == "Pending" else Type.FAST_COMMUNICATION
@@ -133,7 +132,7 @@ def _deciding(status: GpuJobStatus) -> tuple[Phase, Condition | None]:
     for kind, phase in _PHASES:
         condition = get(status, kind)
         if condition and condition.status == "True":
-            return phase, _trouble(status) if kind is Type.ADMITTED else condition
+            return phase, _admitted_condition(status) if kind is Type.ADMITTED else condition
     return _not_running(status)
 
 
@@ -143,7 +142,7 @@ def _not_running(status: GpuJobStatus) -> tuple[Phase, Condition | None]:
     return ("Suspended" if suspended else "Pending"), admitted
 
 
-def _trouble(status: GpuJobStatus) -> Condition | None:
+def _admitted_condition(status: GpuJobStatus) -> Condition | None:
     """Return the condition that says why an admitted job does not run, or where its places are."""
     running = get(status, Type.RUNNING)
     waits_quietly = running is None or running.reason == JobReason.STARTING

@@ -4,7 +4,7 @@
 | the GPUJob …                          | is judged by        |
 |---|---|
 | is being deleted                      | no module: garbage collection removes what it owns |
-| has ended                             | `ended.py`: time to live, stopping what still runs |
+| has ended                             | `finished.py`: time to live, stopping what still runs |
 | has an attempt that has not ended     | `running.py`: continue, restart, succeed, fail |
 | has none, suspended or not            | `waiting.py`: clean up, wait, plan, admit |
 
@@ -23,8 +23,8 @@ from msgspec import structs
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.decision import (
     attempts,
-    ended,
     fast_communication,
+    finished,
     gpus,
     provisioning,
     running,
@@ -40,22 +40,24 @@ def decide(observation: Observation) -> Decision:
     if job.metadata.deletion_timestamp is not None:
         return Decision(status=job.status)
     write = Writer(now=observation.now, generation=job.metadata.generation)
-    status = write.first(_up_to_date(observation))
-    decision = provisioning.beside(observation, _of_life(observation, status, write), write)
-    status = fast_communication.reported(observation, decision.status, write)
+    status = write.first(_with_derived_fields(observation))
+    decision = provisioning.with_node_request(
+        observation, _decide_by_state(observation, status, write), write
+    )
+    status = fast_communication.with_condition(observation, decision.status, write)
     return dataclasses.replace(decision, status=status)
 
 
-def _of_life(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
+def _decide_by_state(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
     if status.finished:
-        return ended.decide(observation, status)
+        return finished.decide(observation, status)
     attempt = attempts.current(status)
     if attempt:
         return running.decide(observation, status, attempt, write)
     return waiting.decide(observation, status, write)
 
 
-def _up_to_date(observation: Observation) -> GpuJobStatus:
+def _with_derived_fields(observation: Observation) -> GpuJobStatus:
     spec, width = observation.job.spec, observation.job.status.width
     return structs.replace(
         observation.job.status,

@@ -30,28 +30,28 @@ thousand workers takes 200 KB, and each component that watches GPUJobs reads eac
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Recorded:
+class EndedWorkersRecord:
     """Record to write, and when to look again."""
 
     ended: EndedWorkers | None
     again_at: dt.datetime | None = None
 
 
-def recorded(view: AttemptView, before: EndedWorkers | None) -> Recorded:
+def record_ended_workers(view: AttemptView, before: EndedWorkers | None) -> EndedWorkersRecord:
     """Add the workers that ended since the last such write, if the first ended a while ago."""
     known = view.ended.indices
     news = [each for each in by_index(view.workers).values() if each.index not in known]
     ended = [each for each in news if _has_ended(each, view)]
     if not ended:
-        return Recorded(before)
+        return EndedWorkersRecord(before)
     seconds = RECORD_SECONDS + len(known) // RECORDED_PER_SECOND
     due = times.after(min(_ended_at(each, view) for each in ended), seconds)
     if view.now < due:
-        return Recorded(before, again_at=due)
+        return EndedWorkersRecord(before, again_at=due)
     succeeded = {each.index for each in ended if each.succeeded}
     ignored = {each.index for each in ended} - succeeded
-    last_at = max([_ended_at(each, view) for each in ended] + view.ended.moments)
-    return Recorded(
+    last_at = max([_ended_at(each, view) for each in ended] + view.ended.end_times)
+    return EndedWorkersRecord(
         EndedWorkers(
             succeeded=indices.written(view.ended.succeeded | succeeded),
             ignored=indices.written(view.ended.ignored | ignored),

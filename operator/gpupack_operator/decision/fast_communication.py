@@ -37,7 +37,7 @@ _TRANSPORTS: Final = re.compile(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Peers:
+class NvlinkPeers:
     """Workers on one node whose GPUs belong to one NVLink clique.
 
     Attributes:
@@ -52,7 +52,7 @@ class Peers:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class PeersReport:
     """Report of such workers.
 
     Attributes:
@@ -61,21 +61,23 @@ class Seen:
         uses_nvlink: whether all workers that report a transport use NVLink.
     """
 
-    peers: Peers
+    peers: NvlinkPeers
     communication: Communication
     uses_nvlink: bool
 
 
-def reported(observation: Observation, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
+def with_condition(observation: Observation, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
     """Write the condition if results have changed, or could not be judged before."""
     results = all_of(status)
     is_known = get(status, Type.FAST_COMMUNICATION) is not None
-    if results == all_of(observation.job.status) and (is_known or not any(_say(results))):
+    if results == all_of(observation.job.status) and (
+        is_known or not any(_results_with_transports(results))
+    ):
         return status
-    found = list(seen(observation.job.spec, status, observation.cliques))
+    found = list(peers_reports(observation.job.spec, status, observation.cliques))
     slow = [each for each in found if not each.uses_nvlink]
     if slow:
-        message = _slow(slow, status)
+        message = _describe_slow(slow, status)
         return write.set(
             status, Type.FAST_COMMUNICATION, "False", JobReason.NVLINK_NOT_USED, message
         )
@@ -85,23 +87,23 @@ def reported(observation: Observation, status: GpuJobStatus, write: Writer) -> G
     return write.without(status, Type.FAST_COMMUNICATION)
 
 
-def seen(
+def peers_reports(
     spec: GpuJobSpec, status: GpuJobStatus, cliques: Mapping[str, Mapping[str, int]]
-) -> Iterator[Seen]:
+) -> Iterator[PeersReport]:
     """Yield the workers that could use NVLink and report what they use."""
     if spec.distributed is not None and spec.distributed.backend in NOT_BY_NCCL:
         return
-    said = {each.worker: each.communication for each in _say(all_of(status))}
-    for peers in expected(status.placement, cliques):
+    said = {each.worker: each.communication for each in _results_with_transports(all_of(status))}
+    for peers in expected_peers(status.placement, cliques):
         of_peers = [found for index in peers.workers if (found := said.get(index)) is not None]
         slow = [each for each in of_peers if not _uses_nvlink(each, peers)]
         for each in (slow or of_peers)[:1]:
-            yield Seen(peers, each, uses_nvlink=not slow)
+            yield PeersReport(peers, each, uses_nvlink=not slow)
 
 
-def expected(
+def expected_peers(
     placement: Sequence[NodePlacement], cliques: Mapping[str, Mapping[str, int]]
-) -> Iterator[Peers]:
+) -> Iterator[NvlinkPeers]:
     """Yield the workers of each node on which several have whole GPUs of one clique."""
     whole = (each for each in placement if each.percent == WHOLE_PERCENT)
     in_order = sorted(by_worker(whole), key=lambda each: (each.node, each.worker))
@@ -109,7 +111,7 @@ def expected(
         workers = tuple(group)
         if len(workers) > 1 and _is_one_clique(workers, cliques.get(node, {})):
             are_all = all(each.node == node for each in placement)
-            yield Peers(node, tuple(each.worker for each in workers), are_all)
+            yield NvlinkPeers(node, tuple(each.worker for each in workers), are_all)
 
 
 def _is_one_clique(workers: Iterable[WorkerPlacement], cliques: Mapping[str, int]) -> bool:
@@ -117,7 +119,7 @@ def _is_one_clique(workers: Iterable[WorkerPlacement], cliques: Mapping[str, int
     return len(numbers) == 1 and None not in numbers and all(each.devices for each in workers)
 
 
-def _say(results: Iterable[WorkerResult]) -> Iterator[WorkerResult]:
+def _results_with_transports(results: Iterable[WorkerResult]) -> Iterator[WorkerResult]:
     """Yield results that name transports of GPUs; a container may write anything there."""
     for each in results:
         said = each.communication
@@ -125,7 +127,7 @@ def _say(results: Iterable[WorkerResult]) -> Iterator[WorkerResult]:
             yield each
 
 
-def _uses_nvlink(said: Communication, peers: Peers) -> bool:
+def _uses_nvlink(said: Communication, peers: NvlinkPeers) -> bool:
     """Tell whether workers of one node use NVLink; between nodes there are other transports.
 
     NCCL connects each process with one on its node.
@@ -136,7 +138,7 @@ def _uses_nvlink(said: Communication, peers: Peers) -> bool:
     return SHARED_MEMORY not in transports and any(each.startswith(NVLINK) for each in transports)
 
 
-def _slow(slow: Sequence[Seen], status: GpuJobStatus) -> str:
+def _describe_slow(slow: Sequence[PeersReport], status: GpuJobStatus) -> str:
     first = slow[0]
     more = len(slow) - 1
     others = f", as on {more} more {'node' if more == 1 else 'nodes'}," if more else ""

@@ -12,12 +12,12 @@ from typing import Final
 from gpupack_crds.gpunode import Measured
 from gpupack_crds.kinds import GpuNode
 
-SLOW: Final = 0.9
+SLOW_FRACTION: Final = 0.9
 """Fraction of the median below which a GPU is used last: NVIDIA's boards of one model differ by a
 few percent (docs/workloads), so a difference of a tenth is no accident.
 """
 
-LEAST_OTHERS: Final = 3
+MIN_OTHERS: Final = 3
 """Smallest number of other GPUs of the model for which a median is meaningful."""
 
 FIGURES: Final = (
@@ -72,10 +72,10 @@ class Fleet:
         ]
         for name, unit in FIGURES:
             own, theirs = getattr(measured, name), _known(others, name)
-            if own is None or len(theirs) < LEAST_OTHERS:
+            if own is None or len(theirs) < MIN_OTHERS:
                 continue
             usual = statistics.median(theirs)
-            if own < SLOW * usual:
+            if own < SLOW_FRACTION * usual:
                 return f"{own:g} {unit}; the median of {len(theirs)} others is {usual:g}"
         return ""
 

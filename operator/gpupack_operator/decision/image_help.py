@@ -41,7 +41,8 @@ def image_help(said: str, *, namespace: str, secrets: Sequence[str] | None) -> s
         )
     named = " or ".join(secrets)
     return (
-        f"; the pod takes credentials from Secret {named} of namespace {namespace}: is it there, "
-        f"and right? kubectl --namespace={namespace} create secret docker-registry {secrets[0]} "
-        "--docker-server=REGISTRY --docker-username=USER --docker-password=PASSWORD creates it"
+        f"; the pod uses the credentials of Secret {named} of namespace {namespace}; check that it "
+        f"exists and is correct; kubectl --namespace={namespace} create secret docker-registry "
+        f"{secrets[0]} --docker-server=REGISTRY --docker-username=USER "
+        "--docker-password=PASSWORD creates it"
     )

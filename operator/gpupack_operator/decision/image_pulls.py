@@ -25,10 +25,10 @@ LATER_SECONDS: Final = 30.0
 INVALID_NAME: Final = "InvalidImageName"
 NEVER_PULLED: Final = "ErrImageNeverPull"
 TROUBLE: Final = frozenset({"ImagePullBackOff", "ErrImagePull", INVALID_NAME, NEVER_PULLED})
-"""Reasons that the kubelet gives."""
+"""Reasons of the kubelet for a container whose image it cannot pull."""
 
 
-def in_row(ended: Sequence[Attempt]) -> int:
+def consecutive_failures(ended: Sequence[Attempt]) -> int:
     """Count the last attempts that could not pull an image."""
     newest_first = reversed(ended)
     could_not = itertools.takewhile(
@@ -37,24 +37,30 @@ def in_row(ended: Sequence[Attempt]) -> int:
     return sum(1 for _ in could_not)
 
 
-def seconds(ended: Sequence[Attempt], first: float) -> float:
+def wait_seconds(ended: Sequence[Attempt], first: float) -> float:
     """Return how long the attempt after these waits; `first`: how long the first one waits."""
-    return min(first, LATER_SECONDS) if in_row(ended) else first
+    return min(first, LATER_SECONDS) if consecutive_failures(ended) else first
 
 
-def is_last(ended: Sequence[Attempt]) -> bool:
+def is_last_attempt(ended: Sequence[Attempt]) -> bool:
     """Tell whether the attempt after these is the last that may wait for an image."""
-    return in_row(ended) + 1 >= MAX_ATTEMPTS
+    return consecutive_failures(ended) + 1 >= MAX_ATTEMPTS
 
 
-def is_for_good(reason: str, ended: Sequence[Attempt]) -> bool:
+def is_permanent(reason: str, ended: Sequence[Attempt]) -> bool:
     """Tell whether waiting is futile, and another attempt as well."""
-    return reason == INVALID_NAME or (reason == NEVER_PULLED and in_row(ended) == len(ended))
+    return reason == INVALID_NAME or (
+        reason == NEVER_PULLED and consecutive_failures(ended) == len(ended)
+    )
 
 
-def held_until(ended: Sequence[Attempt], until: str) -> str:
+def describe_hold(ended: Sequence[Attempt], until: str) -> str:
     """Describe how the attempt continues; `until`: a time."""
-    number = in_row(ended) + 1
+    number = consecutive_failures(ended) + 1
     text = f"; its GPUs are held until {until}, by attempt {number} of {MAX_ATTEMPTS} that may wait"
-    follows = "the job fails" if is_last(ended) else "they are given back, and it tries again later"
+    follows = (
+        "the job fails"
+        if is_last_attempt(ended)
+        else "they are released, and the job is retried later"
+    )
     return f"{text} for the image; then {follows}"

@@ -11,7 +11,7 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.plan import GpuShortage
 from gpupack_kubeclient.objects import Job, Pod
-from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, Provisioning, SeenRequest
+from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, ObservedRequest, Provisioning
 from gpupack_operator.decision.reasons import JobReason
 
 CREATED_PER_SECOND = 20
@@ -20,7 +20,7 @@ CREATED_PER_SECOND = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of time after which the operator gives an attempt up.
+    """Time limits after which the operator ends an attempt.
 
     Attributes:
         create_seconds: from the Job controller's start, or the last pod that it created, until
@@ -57,8 +57,8 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planned:
-    """Answer of the plan API that gives every worker a place.
+class Plan:
+    """Plan: a place for every worker.
 
     Attributes:
         placement: the placement, as in the status.
@@ -78,8 +78,8 @@ class Planned:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Waits:
-    """Answer that the job waits in the extender's queue, which notifies when it can be admitted.
+class PlanPending:
+    """Answer that the job waits in the queue, which notifies the operator when it can be admitted.
 
     Attributes:
         reason: the extender's reason.
@@ -87,8 +87,8 @@ class Waits:
         position: the position in the queue, 1 for the first; 0: it is not known.
         preemption: the victims that are preempted for it.
         seconds: how long that certainly stays valid; by then it must be written.
-        lacks_room: set if the job lacks only free GPUs.
-        queued: False: the queue has decided nothing about it, and says when to request again.
+        gpu_shortage: set if the job lacks only free GPUs.
+        queued: False: the job is not in the queue; the message says why.
         planned_pod: the pod with which its workers are queued; None: that of the template.
     """
 
@@ -104,44 +104,44 @@ class Waits:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotPlanned:
-    """No plan: it could not be requested, or there was no answer.
+class NoPlan:
+    """Failure to get a plan: it could not be requested, or there was no answer.
 
     Attributes:
         reason: the cause.
         message: the cause in a sentence.
-        for_good: the job's request cannot be read; no plan will ever be made.
+        permanent: the job's request cannot be read; no plan will ever be made.
         retry_seconds: when a new request may get another answer; None: soon, then later each time.
     """
 
     reason: str
     message: str
-    for_good: bool = False
+    permanent: bool = False
     retry_seconds: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PlanLater:
-    """Another job is being planned now."""
+class PlannerBusy:
+    """Answer that another job is being planned now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotCreated:
+class CreationFailure:
     """Refusal of an attempt's Service or Job by the API server.
 
     Attributes:
         reason: the typed cause.
         message: the API server's message.
-        for_good: the object is invalid and will never be accepted.
+        permanent: the object is invalid and will never be accepted.
     """
 
     reason: JobReason
     message: str
-    for_good: bool
+    permanent: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Grown:
+class GrowthPlan:
     """Places for more workers of the attempt.
 
     Attributes:
@@ -154,12 +154,12 @@ class Grown:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotGrown:
-    """No places for more workers, or no answer."""
+class NoGrowth:
+    """Answer that there are no places for more workers, or no answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotCreatedBeside:
+class ExtraWorkerCreationFailure:
     """Refusal of an extra worker's Job by the API server.
 
     Attributes:
@@ -172,44 +172,44 @@ class NotCreatedBeside:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotYet:
-    """A child's name will be free in a moment: the object that has it is being deleted."""
+class NameInUse:
+    """Answer that a child's name is in use by an object that is being deleted."""
 
 
 Answer = (
-    Planned
-    | Waits
-    | NotPlanned
-    | PlanLater
-    | NotCreated
-    | NotYet
+    Plan
+    | PlanPending
+    | NoPlan
+    | PlannerBusy
+    | CreationFailure
+    | NameInUse
     | NodesAnswer
-    | Grown
-    | NotGrown
-    | NotCreatedBeside
+    | GrowthPlan
+    | NoGrowth
+    | ExtraWorkerCreationFailure
 )
 """Result of the action of an earlier step of the same pass."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Preempted:
+class AttemptPreemption:
     """Request that the attempt end for another GPUJob, a standalone pod or its node's state.
 
     Attributes:
         reason: the preemption policy that applied.
-        beneficiary: the preemptor's namespace and name.
+        preemptor: the preemptor's namespace and name.
         kind: the preemptor's kind; node: it is in maintenance, or a GPU of it failed.
         why: the administrator's reason for the maintenance, or the GPU and how it failed.
     """
 
     reason: PreemptionReason
-    beneficiary: tuple[str, str]
+    preemptor: tuple[str, str]
     kind: Literal["GPUJob", "pod", "node"] = "GPUJob"
     why: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
+class AttemptMove:
     """Request that the attempt end and start again on another node.
 
     Attributes:
@@ -226,13 +226,13 @@ class Moved:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class WaitMessage:
     """Explanation in the status why the job waits, if this operator wrote it.
 
     Attributes:
         at: when it was written.
-        lasting: as in `Waits`; the message itself if it came from another answer.
-        position: as in `Waits`.
+        lasting: as in `PlanPending`; the message itself if it came from another answer.
+        position: as in `PlanPending`.
     """
 
     at: dt.datetime
@@ -249,19 +249,19 @@ class Observation:
         jobs: its Jobs, of any attempt. If one of the current attempt is missing, that was
             confirmed.
         pods: its pods, of any attempt.
-        silent: of the nodes whose pods are overdue, those that report nothing at all.
+        silent_nodes: of the nodes whose pods are overdue, those that report nothing at all.
         now: the time.
         limits: limits of time.
         pull_secrets: pull secrets of its pods by the chart's values; None: no image is gpupack's.
-        refusals: number of consecutive requests for a plan that failed or had no answer.
-        asked_until: until then no plan is requested, because the queue knows the job as it is.
-        told: why the job waits, by its status; None: another operator wrote it.
-        preempted: for what the current attempt must end.
-        moved: where the current attempt will continue.
+        request_failures: number of consecutive requests for a plan that failed or had no answer.
+        next_request_at: until then no plan is requested, because the queue knows the job as it is.
+        wait_message: why the job waits, by its status; None: another operator wrote it.
+        preemption: for what the current attempt must end.
+        move: where the current attempt will continue.
         provisioning: how nodes are requested; None: not at all.
         nodes: the current state of the open request for nodes; None: it was not read.
-        shrinks: the attempt's extra workers that must end, by index, with the reason.
-        grows: whether places are held for more workers of the attempt.
+        extra_preemptions: the attempt's extra workers that must end, by index, with the reason.
+        may_grow: whether places are held for more workers of the attempt.
         cliques: by node of the placement: NVLink cliques by GPU; nodes without NVLink are omitted.
         answer: the answer to an action earlier in this pass.
     """
@@ -272,22 +272,22 @@ class Observation:
     now: dt.datetime
     limits: Limits = Limits()
     pull_secrets: tuple[str, ...] | None = None
-    silent: frozenset[str] = frozenset()
-    refusals: int = 0
-    asked_until: dt.datetime | None = None
-    told: Told | None = None
-    preempted: Preempted | None = None
-    moved: Moved | None = None
+    silent_nodes: frozenset[str] = frozenset()
+    request_failures: int = 0
+    next_request_at: dt.datetime | None = None
+    wait_message: WaitMessage | None = None
+    preemption: AttemptPreemption | None = None
+    move: AttemptMove | None = None
     provisioning: Provisioning | None = None
-    nodes: SeenRequest | None = None
-    shrinks: Mapping[int, Preempted] = dataclasses.field(default_factory=dict)
-    grows: bool = False
+    nodes: ObservedRequest | None = None
+    extra_preemptions: Mapping[int, AttemptPreemption] = dataclasses.field(default_factory=dict)
+    may_grow: bool = False
     cliques: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     answer: Answer | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskPlan:
+class RequestPlan:
     """Request to the plan API for places for all workers of an attempt.
 
     Attributes:
@@ -302,14 +302,14 @@ class AskPlan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskGrowth:
+class RequestGrowth:
     """Request to the plan API for the places of all workers of an attempt that runs."""
 
     attempt: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CreateBeside:
+class CreateExtraWorker:
     """Creation of the Job of an extra worker.
 
     Attributes:
@@ -371,10 +371,10 @@ class DeleteGpuJob:
 Patch = DeleteJob | StopJob | EndPod | SetDeadline
 """Actions without an answer, so the order of several does not matter."""
 
-ApiWrite = CreateChildren | CreateBeside | Patch | DeleteGpuJob
+ApiWrite = CreateChildren | CreateExtraWorker | Patch | DeleteGpuJob
 """Writes to the API server."""
 
-Action = AskPlan | AskGrowth | ApiWrite | NodesAction
+Action = RequestPlan | RequestGrowth | ApiWrite | NodesAction
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types for requests for nodes: settings, observations, questions, answers and writes."""
+"""Types for requests for nodes: settings, observations, answers and writes."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,34 +14,34 @@ class Provisioning:
         class_name: class of each ProvisioningRequest.
         parameters: parameters of that class.
         after_seconds: how long a job lacks only free GPUs before nodes are requested.
-        soon_seconds: no nodes are requested for a job whose estimated start is within this time.
+        min_wait_seconds: no nodes are requested if the estimated start is within this time.
         answer_seconds: from the request until the autoscaler must have answered.
-        place_seconds: from its yes until the job must have its places.
-        again_seconds: from the return of a request until the next one of the same job.
+        place_seconds: from provisioning until the job must have its places.
+        retry_after_seconds: from the deletion of a request until the next one of the same job.
         backoff_seconds: from a request that brought nothing until the next, doubled each time.
-        most_backoff_seconds: the longest such time.
-        most_failures: after this number of consecutive failures no nodes are requested for the
+        max_backoff_seconds: the longest such time.
+        max_failures: after this number of consecutive failures no nodes are requested for the
             unchanged job.
     """
 
     class_name: str
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     after_seconds: float = 60
-    soon_seconds: float = 300
+    min_wait_seconds: float = 300
     answer_seconds: float = 900
     place_seconds: float = 600
-    again_seconds: float = 60
+    retry_after_seconds: float = 60
     backoff_seconds: float = 60
-    most_backoff_seconds: float = 1800
-    most_failures: int = 3
+    max_backoff_seconds: float = 1800
+    max_failures: int = 3
 
     def backoff_after(self, failures: int) -> float:
         """Return the seconds from the last of these consecutive failures until the next request."""
-        return min(self.backoff_seconds * 2.0 ** min(failures - 1, 16), self.most_backoff_seconds)
+        return min(self.backoff_seconds * 2.0 ** min(failures - 1, 16), self.max_backoff_seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SeenRequest:
+class ObservedRequest:
     """State of the ProvisioningRequest that was made according to the status.
 
     Attributes:
@@ -54,8 +54,8 @@ class SeenRequest:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReserveNodes:
-    """Question whether the limits of namespace and cluster allow one more request.
+class ReserveNodesRequest:
+    """Check whether the limits of namespace and cluster allow one more request.
 
     Attributes:
         gpus: the GPUs of all workers.
@@ -71,28 +71,28 @@ class ReserveNodes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AskNodes:
+class CreateNodesRequest:
     """Creation of the PodTemplate and the ProvisioningRequest."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReturnNodes:
+class DeleteNodesRequest:
     """Deletion of the PodTemplate and the ProvisioningRequest."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class MayAskNodes:
+class NodesRequestAllowed:
     """Answer that one more request may be made."""
 
     is_fresh: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class MayNotAskNodes:
+class NodesRequestDeferred:
     """Answer that no further request may be made now.
 
     Attributes:
@@ -105,21 +105,27 @@ class MayNotAskNodes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NodesAsked:
+class NodesRequestCreated:
     """Answer that the objects exist."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NodesNotAsked:
+class NodesRequestRefused:
     """Answer that the objects could not be created."""
 
     message: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NodesReturned:
+class NodesRequestDeleted:
     """Answer that the objects are deleted."""
 
 
-NodesAnswer = MayAskNodes | MayNotAskNodes | NodesAsked | NodesNotAsked | NodesReturned
-NodesAction = ReserveNodes | AskNodes | ReturnNodes
+NodesAnswer = (
+    NodesRequestAllowed
+    | NodesRequestDeferred
+    | NodesRequestCreated
+    | NodesRequestRefused
+    | NodesRequestDeleted
+)
+NodesAction = ReserveNodesRequest | CreateNodesRequest | DeleteNodesRequest

@@ -23,7 +23,7 @@ class Notice:
 
 
 def notices(job: GpuJob, new: GpuJobStatus) -> tuple[Notice, ...]:
-    """Return the news of a status, compared with the job's previous one, in chronological order.
+    """Return the events for a new status, compared with the previous one, in chronological order.
 
     Events of other components are not repeated: the kubelet reports the start of a job's only
     worker.
@@ -46,15 +46,13 @@ def _attempt_ended(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
     if last is None or last == _last_ended(old) or new.finished or last.outcome == "Suspended":
         return None
     if last.outcome == "Preempted":
-        note = f"attempt {last.number} was {last.message}; it starts again when its turn comes"
+        note = f"attempt {last.number} was {last.message}; it restarts when the queue admits it"
         return Notice(type="Warning", reason="Preempted", note=note)
     if last.outcome == "Moved":
-        note = (
-            f"attempt {last.number} was {last.message}; it starts again where room is kept for it"
-        )
+        note = f"attempt {last.number} was {last.message}; it restarts on the GPUs reserved for it"
         return Notice(type="Normal", reason="Moved", note=note)
     if last.outcome == "Revised":
-        note = f"attempt {last.number} was {last.message}; it starts again by that"
+        note = f"attempt {last.number} was {last.message}; it restarts with that revision"
         return Notice(type="Normal", reason=JobReason.REVISED, note=note)
     note = f"attempt {last.number} ended ({last.reason}): {last.message}; starting another"
     return Notice(type="Warning", reason=JobReason.RESTARTING, note=note)
@@ -67,19 +65,19 @@ def _preempts(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
         return None
     victims = [name for each in new.preemption.victims for name in each.attempts]
     workers = sum("+" in name for name in victims)
-    whom = [
+    counts = [
         _count(len(victims) - workers, "other job"),
         _count(workers, "worker", of="of elastic gangs"),
     ]
-    told = " and ".join(filter(None, whom))
+    named = " and ".join(filter(None, counts))
     are = "is" if len(victims) == 1 else "are"
     reasons = ", ".join(each.reason for each in new.preemption.victims)
     if new.preemption.gained_gpu_seconds is not None:
         lost, gained = new.preemption.lost_gpu_seconds or 0, new.preemption.gained_gpu_seconds
-        hours = f"{lost / _HOUR:.2f} GPU-hours at the most, and gains {gained / _HOUR:.2f}"
-        note = f"{told} {are} moved so that it has room, which costs {hours}"
+        hours = f"{lost / _HOUR:.2f} GPU-hours and gains {gained / _HOUR:.2f}"
+        note = f"{named} {are} moved to free GPUs for it, which costs at most {hours}"
         return Notice(type="Normal", reason="Consolidating", note=note)
-    note = f"{told} {are} preempted for it ({reasons})"
+    note = f"{named} {are} preempted for it ({reasons})"
     return Notice(type="Normal", reason="Preempting", note=note)
 
 
@@ -123,7 +121,7 @@ def _waits_for_another_reason(old: GpuJobStatus, new: GpuJobStatus) -> Notice | 
 
 
 def _nodes_requested(old: GpuJobStatus, new: GpuJobStatus) -> Notice | None:
-    """Report the progress of a node request; a request that other jobs hold back is no event."""
+    """Report the progress of a node request; a deferred request is no event."""
     before, after = (get(status, Type.NODES_REQUESTED) for status in (old, new))
     silent = {JobReason.PROVISIONING_DEFERRED, before.reason if before else ""}
     if after is None or after.reason in silent:

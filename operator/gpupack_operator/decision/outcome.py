@@ -20,7 +20,7 @@ from gpupack_operator.decision.workers import Worker, by_index
 NEWS_SECONDS = 3.0
 """A Job's end can be known before the ends of its pods, because there are two watches."""
 
-MISSING_NAMED = 8
+MAX_NAMED_WORKERS = 8
 """Largest number of workers that a message names."""
 
 CONTROLLER_SECONDS = 120.0
@@ -31,7 +31,7 @@ JOB_ENDS = ("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")
 
 START_TROUBLE = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 CONFIG_TROUBLE = "CreateContainerConfigError"
-NODE_S_FAULT = (
+NODE_FAULT_TEXTS = (
     "gpupack: ",
     "PreStartContainer",
     "endpoint not found in cache",
@@ -69,7 +69,7 @@ def completed(view: AttemptView) -> Finding | None:
     return Finding(view.now, _verdict("Succeeded", JobReason.COMPLETED, message))
 
 
-def out_of_time(view: AttemptView) -> Finding | None:
+def deadline_exceeded(view: AttemptView) -> Finding | None:
     """Apply the GPUJob's deadline; an end before it is judged by how it ended, however late."""
     if view.deadline is None or (view.ended_at is not None and view.ended_at < view.deadline):
         return None
@@ -104,8 +104,8 @@ def job_gone(view: AttemptView) -> Finding | None:
     """
     began = view.running or any(worker.started for worker in view.workers)
     missing = bool(view.missing_jobs) and began
-    going = any(job.metadata.deletion_timestamp is not None for job in view.jobs)
-    if not missing and not going:
+    deleted = any(job.metadata.deletion_timestamp is not None for job in view.jobs)
+    if not missing and not deleted:
         return None
     message = f"the Job of attempt {view.number} was deleted"
     return Finding(view.now, _verdict("Infrastructure", JobReason.JOB_DELETED, message))
@@ -126,7 +126,7 @@ def job_failed(view: AttemptView) -> Finding | None:
     return Finding(due, _verdict("Infrastructure", JobReason.POD_LOST, message))
 
 
-def ended_unseen(view: AttemptView) -> Finding | None:
+def end_not_observed(view: AttemptView) -> Finding | None:
     """Find that a Job completed, but a worker's pod was deleted before its end was observed.
 
     Only a pod whose deletion was requested disappears, and the pod showed whether that was before
@@ -137,8 +137,10 @@ def ended_unseen(view: AttemptView) -> Finding | None:
     if not lacking:
         return None
     complete, missing = lacking[0][0], [index for _, of in lacking for index in of]
-    which = ", ".join(map(str, missing[:MISSING_NAMED]))
-    which += f" and {len(missing) - MISSING_NAMED} more" if len(missing) > MISSING_NAMED else ""
+    which = ", ".join(map(str, missing[:MAX_NAMED_WORKERS]))
+    which += (
+        f" and {len(missing) - MAX_NAMED_WORKERS} more" if len(missing) > MAX_NAMED_WORKERS else ""
+    )
     message = (
         f"the Job completed, but the pods of workers {which} were deleted, and with them whether "
         "the workers had ended by themselves before"
@@ -190,7 +192,7 @@ def not_bound(view: AttemptView) -> Finding | None:
     why = _why_unbound(waits, view) if waits else "see the events of the Job"
     within = f"within {seconds:.0f} s"
     message = f"{bound} of {view.count} workers were bound {within}: {why}"
-    message += view.told_of_strangers + view.told_of_more
+    message += view.foreign_pods_message + view.excess_message
     index = refused.index if refused else None
     return Finding(due, _verdict("Infrastructure", JobReason.BIND_TIMEOUT, message, worker=index))
 
@@ -230,12 +232,12 @@ Rule = Callable[[AttemptView], Finding | None]
 
 RULES: tuple[Rule, ...] = (
     completed,
-    out_of_time,
+    deadline_exceeded,
     causes.first_cause,
     failures_ignored,
     job_gone,
     job_failed,
-    ended_unseen,
+    end_not_observed,
     not_created,
     not_bound,
     not_starting,
@@ -248,11 +250,11 @@ def _verdict(
     reason: JobReason,
     message: str,
     *,
-    for_good: bool = False,
+    permanent: bool = False,
     worker: int | None = None,
 ) -> Verdict:
     return Verdict(
-        outcome=outcome, reason=reason, message=message, for_good=for_good, worker=worker
+        outcome=outcome, reason=reason, message=message, permanent=permanent, worker=worker
     )
 
 
@@ -268,9 +270,9 @@ def _why_not_created(view: AttemptView, created: int) -> str:
     seconds = view.limits.create_seconds_of(view.count)
     return (
         f"{created} of {view.count} {of} and for {seconds:.0f} s "
-        "no other was created: a quota or admission forbids them. What forbids them is told by "
+        "no other was created: a quota or admission forbids them. To see the refusal: "
         f"kubectl get events --field-selector reason=FailedCreate,involvedObject.name={name}"
-        f"{view.told_of_strangers}"
+        f"{view.foreign_pods_message}"
     )
 
 
@@ -299,17 +301,17 @@ def _why_unbound(worker: Worker, view: AttemptView) -> str:
 
 def _trouble(worker: Worker, view: AttemptView) -> Finding | None:
     known = (each for each in worker.waiting if each.reason in image_pulls.TROUBLE | START_TROUBLE)
-    waiting, turn_at = next(known, None), worker.turn_at
-    if not waiting or not turn_at or worker.started:
+    waiting, startable_at = next(known, None), worker.startable_at
+    if not waiting or not startable_at or worker.started:
         return None
     message = f"worker {worker.index} on node {worker.pod.spec.node_name}: {waiting.reason}"
     message += f": {waiting.message}" if waiting.message else ""
     if waiting.reason in image_pulls.TROUBLE:
-        return _image_trouble(worker, waiting, turn_at, message, view)
+        return _image_trouble(worker, waiting, startable_at, message, view)
     broken = partial(_verdict, message=message, worker=worker.index)
-    due = times.after(turn_at, view.limits.start_seconds)
-    if _is_template_s_fault(waiting):
-        return Finding(due, broken("Failed", JobReason.CANNOT_START, for_good=True))
+    due = times.after(startable_at, view.limits.start_seconds)
+    if _is_template_fault(waiting):
+        return Finding(due, broken("Failed", JobReason.CANNOT_START, permanent=True))
     return Finding(due, broken("Infrastructure", JobReason.CANNOT_START))
 
 
@@ -323,20 +325,20 @@ def _image_trouble(
     namespace = worker.pod.metadata.namespace
     message += image_help(waiting.message, namespace=namespace, secrets=view.pull_secrets)
     broken = partial(_verdict, reason=JobReason.IMAGE_PULL_FAILED, worker=worker.index)
-    if image_pulls.is_for_good(waiting.reason, view.earlier):
-        return Finding(since, broken("Failed", message=message, for_good=True))
-    due = times.after(since, image_pulls.seconds(view.earlier, view.limits.image_seconds))
-    if image_pulls.is_last(view.earlier):
+    if image_pulls.is_permanent(waiting.reason, view.earlier):
+        return Finding(since, broken("Failed", message=message, permanent=True))
+    due = times.after(since, image_pulls.wait_seconds(view.earlier, view.limits.image_seconds))
+    if image_pulls.is_last_attempt(view.earlier):
         message += f"; {image_pulls.MAX_ATTEMPTS} attempts in a row could not pull it"
-        return Finding(due, broken("Failed", message=message, for_good=True))
+        return Finding(due, broken("Failed", message=message, permanent=True))
     return Finding(due, broken("Infrastructure", message=message))
 
 
-def _is_template_s_fault(waiting: ContainerWaiting) -> bool:
+def _is_template_fault(waiting: ContainerWaiting) -> bool:
     """Tell whether the template is the cause.
 
     Without a text this is not known, and another attempt may show it.
     """
     said = waiting.message
     known = waiting.reason == CONFIG_TROUBLE and said != ""
-    return known and not any(mark in said for mark in NODE_S_FAULT)
+    return known and not any(mark in said for mark in NODE_FAULT_TEXTS)

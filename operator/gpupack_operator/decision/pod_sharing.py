@@ -13,7 +13,7 @@ from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.decision.reasons import JobReason
 
 
-def refusal(spec: GpuJobSpec, status: GpuJobStatus) -> str:
+def sharing_refusal(spec: GpuJobSpec, status: GpuJobStatus) -> str:
     """Return why each worker of the next attempt needs its own pod; empty: they may share.
 
     The last attempt that shared pods decides. It says nothing about a later revision.

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for nodes for a GPUJob that does not fit on the existing nodes, and their return.
 
-    (none) ─► Asking ─► Asked ─► Provisioned ─► Returned: it runs
-      ▲         │         │           │
-      └─ Failed ◄─────────┴───────────┘    from any open state: Returned, when nodes are useless
+    (none) ─► Creating ─► Requested ─► Provisioned ─► Withdrawn: the job runs
+      ▲          │            │             │
+      └─ Failed ◄┴────────────┴─────────────┘  any open state ─► Withdrawn: nodes are not needed
 
 `status.nodesRequest` is written before anything acts on it, and the objects' names follow from its
 number. So an operator that restarts at any point finds the objects that exist, and requests nothing
-twice. Objects that may exist are deleted until their deletion is confirmed.
+twice. Objects that may exist are deleted until their deletion is confirmed. Deferred: a limit
+delays the request.
 
 Only the queue's own answer that nothing but free GPUs is lacking counts, and it is requested again
 before nodes are requested. These requests run in parallel with the rest of the job's life and do
@@ -22,31 +23,30 @@ from msgspec import structs
 from gpupack_crds import names
 from gpupack_crds.condition import ConditionStatus
 from gpupack_crds.gpujob_status import GpuJobStatus, NodesRequest, NodesState
-from gpupack_operator.decision import attempts, gpus, nodes_texts, times
-from gpupack_operator.decision.conditions import Type, Writer, clipped
-from gpupack_operator.decision.model import Action, AskPlan, Decision, Observation, Waits
+from gpupack_operator.decision import attempts, gpus, nodes_request_messages, times
+from gpupack_operator.decision.conditions import Type, Writer, clip
+from gpupack_operator.decision.model import Action, Decision, Observation, PlanPending, RequestPlan
 from gpupack_operator.decision.nodes import (
-    AskNodes,
-    MayAskNodes,
-    MayNotAskNodes,
-    NodesAsked,
-    NodesNotAsked,
-    NodesReturned,
+    CreateNodesRequest,
+    DeleteNodesRequest,
+    NodesRequestAllowed,
+    NodesRequestCreated,
+    NodesRequestDeferred,
+    NodesRequestDeleted,
+    NodesRequestRefused,
     Provisioning,
-    ReserveNodes,
-    ReturnNodes,
+    ReserveNodesRequest,
 )
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """How often to read a ProvisioningRequest. So few are open at a time that a watch, with the right
 to read those of all namespaces, would be no gain.
 """
 
-SAID_CHARACTERS = 512
+MAX_REASON_CHARACTERS = 512
 
-HELD_SECONDS = 600.0
-"""How long the status may name a limit that holds a job back, although another one applies by now.
-"""
+LIMIT_MESSAGE_SECONDS = 600.0
+"""Time for which the status may name a limit although another one applies by now."""
 
 QUOTA_REASONS = frozenset({"BorrowingLimitExceeded", "QuotaExceeded", "Unsatisfiable"})
 """Reasons of the queue for which free GPUs are not what is lacking: more nodes would not help."""
@@ -59,7 +59,7 @@ class _Step:
     again_at: dt.datetime | None = None
 
 
-def beside(observation: Observation, decision: Decision, write: Writer) -> Decision:
+def with_node_request(observation: Observation, decision: Decision, write: Writer) -> Decision:
     """Add the steps to request or return nodes to a decision."""
     before = decision.status.nodes_request
     if before is None and observation.provisioning is None:
@@ -75,22 +75,22 @@ def beside(observation: Observation, decision: Decision, write: Writer) -> Decis
 
 
 def _step(observation: Observation, decision: Decision, request: NodesRequest) -> _Step:
-    if isinstance(observation.answer, NodesReturned):
+    if isinstance(observation.answer, NodesRequestDeleted):
         request = structs.replace(request, objects=False)
     settings, phase = observation.provisioning, decision.status.phase
     if phase == "Pending" and settings is not None:
         step = _waiting(observation, request, settings)
-    elif phase == "Admitted" and _brought(observation, request):
-        is_told = request.state == "Provisioned"
-        step = _Step(request if is_told else _in_state(observation, request, "Provisioned"))
+    elif phase == "Admitted" and _may_use_requested_nodes(observation, request):
+        is_reported = request.state == "Provisioned"
+        step = _Step(request if is_reported else _in_state(observation, request, "Provisioned"))
     else:
         step = _Step(_not_waiting(observation, request, decision.status))
     if step.request.is_open or not step.request.objects or decision.actions:
         return step
-    return dataclasses.replace(step, actions=(ReturnNodes(request.number),))
+    return dataclasses.replace(step, actions=(DeleteNodesRequest(request.number),))
 
 
-def _brought(observation: Observation, request: NodesRequest) -> bool:
+def _may_use_requested_nodes(observation: Observation, request: NodesRequest) -> bool:
     """Tell whether the job may have been placed on the requested nodes."""
     seen = observation.nodes
     says_yes = seen is not None and seen.state == "Provisioned"
@@ -108,21 +108,21 @@ def _not_waiting(
         return request
     why = "the job has its places" if runs else f"the job is {status.phase.lower()}"
     if status.phase == "Pending":
-        why = "nodes are not asked for any more"
+        why = "no nodes are requested any more"
     return _closed(observation, request, "Withdrawn", why, failures=0)
 
 
 def _waiting(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
-    request = _lacking(observation, _of_spec(observation, request), settings)
+    request = _record_shortage(observation, _for_current_spec(observation, request), settings)
     if request.is_open:
-        request = _followed(observation, request, settings)
+        request = _record_progress(observation, request, settings)
     if not request.is_open:
-        return _to_ask(observation, request, settings)
-    actions = (AskNodes(request.number),) if request.state == "Creating" else ()
-    return _Step(request, actions, times.after(observation.now, LOOK_SECONDS))
+        return _request_when_due(observation, request, settings)
+    actions = (CreateNodesRequest(request.number),) if request.state == "Creating" else ()
+    return _Step(request, actions, times.after(observation.now, CHECK_SECONDS))
 
 
-def _of_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
+def _for_current_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
     """Return a request for another spec, and forget what was learned from it."""
     generation = observation.job.metadata.generation
     if request.generation == generation:
@@ -132,16 +132,16 @@ def _of_spec(observation: Observation, request: NodesRequest) -> NodesRequest:
     return structs.replace(request, generation=generation, failures=0, lacks_gpus_since=None)
 
 
-def _lacking(
+def _record_shortage(
     observation: Observation, request: NodesRequest, settings: Provisioning
 ) -> NodesRequest:
     """Record the answer of the queue."""
     answer = observation.answer
-    if not isinstance(answer, Waits) or not answer.queued:
+    if not isinstance(answer, PlanPending) or not answer.queued:
         return request
-    lacks = answer.gpu_shortage if _is_of_whole_gpus(observation) else None
+    lacks = answer.gpu_shortage if _uses_whole_gpus(observation) else None
     starts_in = lacks.starts_in_seconds if lacks else None
-    if lacks and (starts_in is None or starts_in > settings.soon_seconds):
+    if lacks and (starts_in is None or starts_in > settings.min_wait_seconds):
         since = request.lacks_gpus_since or times.write(observation.now)
         return structs.replace(request, lacks_gpus_since=since)
     if request.is_open and answer.reason in QUOTA_REASONS:
@@ -152,16 +152,16 @@ def _lacking(
     return structs.replace(request, lacks_gpus_since=None)
 
 
-def _followed(
+def _record_progress(
     observation: Observation, request: NodesRequest, settings: Provisioning
 ) -> NodesRequest:
     """Record the progress of the open request."""
     match observation.answer:
-        case NodesAsked() if request.state == "Creating":
+        case NodesRequestCreated() if request.state == "Creating":
             return _in_state(observation, request, "Requested")
-        case NodesNotAsked(message=message) if request.state == "Creating":
+        case NodesRequestRefused(message=message) if request.state == "Creating":
             return _failed(observation, request, message)
-    trouble = _trouble(observation, request, settings)
+    trouble = _failure(observation, request, settings)
     if trouble:
         return _failed(observation, request, trouble)
     seen = observation.nodes
@@ -170,12 +170,12 @@ def _followed(
     return request
 
 
-def _trouble(observation: Observation, request: NodesRequest, settings: Provisioning) -> str:
+def _failure(observation: Observation, request: NodesRequest, settings: Provisioning) -> str:
     """Return why the request has failed; empty: it has not."""
     name = names.nodes_request(observation.job.metadata.name, number=request.number)
     seen, waits = observation.nodes, request.state != "Provisioned"
     if seen is not None and seen.state == "Gone":
-        return f"somebody deleted ProvisioningRequest {name}"
+        return f"another client deleted ProvisioningRequest {name}"
     if seen is not None and seen.state == "Failed":
         return f"ProvisioningRequest {name}: {seen.message}"
     seconds = settings.answer_seconds if waits else settings.place_seconds
@@ -190,37 +190,39 @@ def _trouble(observation: Observation, request: NodesRequest, settings: Provisio
     return "" if waits else gave
 
 
-def _to_ask(observation: Observation, request: NodesRequest, settings: Provisioning) -> _Step:
+def _request_when_due(
+    observation: Observation, request: NodesRequest, settings: Provisioning
+) -> _Step:
     """Request nodes now, or return when to do so."""
     since = request.lacks_gpus_since
-    if since is None or request.objects or request.failures >= settings.most_failures:
+    if since is None or request.objects or request.failures >= settings.max_failures:
         return _Step(request)
     due_at = _due_at(request, settings, since)
     if observation.now < due_at:
         return _Step(request, again_at=due_at)
-    return _due(observation, request)
+    return _check_and_request(observation, request)
 
 
-def _due(observation: Observation, request: NodesRequest) -> _Step:
+def _check_and_request(observation: Observation, request: NodesRequest) -> _Step:
     """Check the limits, then the queue's current answer, then the limits again."""
-    asked, again_at = gpus.number(observation.job.spec), None
+    requested, again_at = gpus.number(observation.job.spec), None
     actions: tuple[Action, ...] = ()
     match observation.answer:
-        case MayAskNodes(is_fresh=True):
+        case NodesRequestAllowed(is_fresh=True):
             request = _in_state(observation, request, "Creating")
             request = structs.replace(request, number=request.number + 1, objects=True)
-            actions = (AskNodes(request.number),)
-        case MayAskNodes():
-            actions = (_ask_plan(observation),)
-        case MayNotAskNodes(message=message, retry_seconds=seconds):
+            actions = (CreateNodesRequest(request.number),)
+        case NodesRequestAllowed():
+            actions = (_request_plan(observation),)
+        case NodesRequestDeferred(message=message, retry_seconds=seconds):
             if message and _is_news(observation, request):
                 request = _in_state(observation, request, "Deferred", message)
             again_at = times.after(observation.now, seconds)
-        case Waits(gpu_shortage=lacks, position=position) if lacks is not None:
-            actions = (ReserveNodes(asked, position, lacks.quota_gpus, is_fresh=True),)
-        case None | NodesReturned():
-            position = observation.told.position if observation.told else 0
-            actions = (ReserveNodes(asked, position),)
+        case PlanPending(gpu_shortage=lacks, position=position) if lacks is not None:
+            actions = (ReserveNodesRequest(requested, position, lacks.quota_gpus, is_fresh=True),)
+        case None | NodesRequestDeleted():
+            position = observation.wait_message.position if observation.wait_message else 0
+            actions = (ReserveNodesRequest(requested, position),)
     return _Step(request, actions, again_at)
 
 
@@ -228,14 +230,14 @@ def _is_news(observation: Observation, request: NodesRequest) -> bool:
     """Tell whether the text may be written: limits change often, and each text is a write."""
     if request.state != "Deferred" or request.since is None:
         return True
-    return observation.now >= times.after(times.read(request.since), HELD_SECONDS)
+    return observation.now >= times.after(times.read(request.since), LIMIT_MESSAGE_SECONDS)
 
 
-def _ask_plan(observation: Observation) -> AskPlan:
+def _request_plan(observation: Observation) -> RequestPlan:
     """Request a plan of the queue for the next attempt."""
     status = observation.job.status
-    avoid = attempts.to_avoid(status, observation.now, observation.limits.avoid_seconds)
-    return AskPlan(status.attempt + 1, avoid)
+    avoid = attempts.nodes_to_avoid(status, observation.now, observation.limits.avoid_seconds)
+    return RequestPlan(status.attempt + 1, avoid)
 
 
 def _due_at(request: NodesRequest, settings: Provisioning, lacks_gpus_since: str) -> dt.datetime:
@@ -243,7 +245,7 @@ def _due_at(request: NodesRequest, settings: Provisioning, lacks_gpus_since: str
     if request.since is None or request.state not in {"Failed", "Withdrawn"}:
         return due_at
     failed = request.state == "Failed" and request.failures
-    pause = settings.backoff_after(request.failures) if failed else settings.again_seconds
+    pause = settings.backoff_after(request.failures) if failed else settings.retry_after_seconds
     return max(due_at, times.after(times.read(request.since), pause))
 
 
@@ -267,7 +269,7 @@ def _in_state(
     observation: Observation, request: NodesRequest, state: NodesState, message: str = ""
 ) -> NodesRequest:
     since = times.write(observation.now)
-    said = clipped(message, SAID_CHARACTERS)
+    said = clip(message, MAX_REASON_CHARACTERS)
     return structs.replace(request, state=state, since=since, message=said)
 
 
@@ -276,14 +278,16 @@ def _written(
 ) -> GpuJobStatus:
     is_used = request.number or request.lacks_gpus_since or request.state
     status = structs.replace(status, nodes_request=request if is_used else None)
-    told = nodes_texts.told(request, observation.job, observation.provisioning)
-    if told is None:
+    described = nodes_request_messages.describe_request(
+        request, observation.job, observation.provisioning
+    )
+    if described is None:
         return write.without(status, Type.NODES_REQUESTED)
     value: ConditionStatus = "True" if request.is_open else "False"
-    return write.set(status, Type.NODES_REQUESTED, value, *told)
+    return write.set(status, Type.NODES_REQUESTED, value, *described)
 
 
-def _is_of_whole_gpus(observation: Observation) -> bool:
+def _uses_whole_gpus(observation: Observation) -> bool:
     """Tell whether the job uses whole GPUs.
 
     It is not known how the GPUs of a new node would be divided or shared.

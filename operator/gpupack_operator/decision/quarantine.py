@@ -16,7 +16,7 @@ no GPU healthy. «Better» has already lasted for a while: the agent reports it 
 (agent.hysteresisSeconds). After an administrator removes an entry, the GPU is used at once, unless
 it is still Cordoned or Failed, or is new where new GPUs are tested: then set its phase to
 Probation. An administrator who deletes a GPUNode, so that its errors no longer count, has repaired
-GPUs: those that were kept out are tested as if they were new. If a GPUNode was deleted with its
+GPUs: those that were quarantined are tested as if they were new. If a GPUNode was deleted with its
 Node, no GPU was repaired: the entries continue wherever the GPUs appear again.
 """
 
@@ -41,9 +41,9 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_operator.decision import acceptance, times
 from gpupack_operator.decision.fleet import Fleet
 
-ILL: Final = {"Cordoned", "Failed"}
+UNHEALTHY: Final = {"Cordoned", "Failed"}
 
-NOT_LOOKED_AT: Final = ("NotInspected",)
+NOT_INSPECTED: Final = ("NotInspected",)
 """The agent's rule for a driver that hangs: it says nothing about the GPUs."""
 
 MAX_DOUBLINGS: Final = 8
@@ -71,19 +71,19 @@ class Rules:
         return times.after(since, self.probation_seconds * doubled)
 
 
-def needs_look(node: GpuNode, rules: Rules) -> bool:
+def needs_decision(node: GpuNode, rules: Rules) -> bool:
     """Tell whether there is anything to decide."""
-    if node.spec.quarantine or any(map(_is_ill, node.status.devices)):
+    if node.spec.quarantine or any(map(_is_unhealthy, node.status.devices)):
         return True
     return bool(rules.acceptance and rules.acceptance.new(node))
 
 
-def decided(
+def decide_entries(
     node: GpuNode,
     now: dt.datetime,
     rules: Rules,
     *,
-    mended: Collection[str] = (),
+    repaired: Collection[str] = (),
     kept: tuple[Quarantine, ...] = (),
 ) -> tuple[tuple[Quarantine, ...], dt.datetime | None]:
     """Return the new entries, and when to look again if nothing changes until then.
@@ -92,7 +92,7 @@ def decided(
         node: the node of the GPUs.
         now: the API server's time.
         rules: settings of the decision.
-        mended: GPUs that were kept out when an administrator deleted the previous GPUNode.
+        repaired: GPUs that were quarantined when an administrator deleted the previous GPUNode.
         kept: entries of GPUs whose GPUNode was deleted with its Node: they continue.
     """
     if node.status.mode == "observed":
@@ -100,17 +100,17 @@ def decided(
     if kept:
         spec = structs.replace(node.spec, quarantine=_joined(node.spec.quarantine, kept))
         node = structs.replace(node, spec=spec)
-    ill = _ill(node.status.devices)
+    unhealthy = _unhealthy_devices(node.status.devices)
     devices = {each.mig_parent or each.uuid: each for each in node.status.devices}
     # A GPU without slices for now, as after a boot, exists all the same.
     there = devices.keys() | {each.gpu for each in node.status.mig_gpus}
-    new = _new(node, rules, mended)
+    new = _new_gpus(node, rules, repaired)
     entries, again_at = list[Quarantine](), list[dt.datetime]()
     for entry in node.spec.quarantine:
         # Before its first scan an agent knows of no GPUs.
         if there and entry.gpu not in there:
             continue
-        step = _Step(node, rules, now, devices.get(entry.gpu), ill.pop(entry.gpu, None))
+        step = _Step(node, rules, now, devices.get(entry.gpu), unhealthy.pop(entry.gpu, None))
         found = step.next(entry)
         if found is None:
             continue
@@ -118,7 +118,7 @@ def decided(
         if (ends_at := step.ends_at(found)) is not None:
             again_at.append(ends_at)
     since = times.write(now)
-    for gpu, device in ill.items():
+    for gpu, device in unhealthy.items():
         entries.append(Quarantine(gpu=gpu, cause=device.cause, since=since))
     entries += [Quarantine(gpu=g, phase="Acceptance", cause=why, since=since) for g, why in new]
     return tuple(entries[:MAX_GPUS]), min(again_at, default=None)
@@ -131,8 +131,8 @@ def _joined(
     return (*entries, *(each for each in kept if each.gpu not in entered))
 
 
-NEW: Final = "nobody has measured it yet"
-MENDED: Final = "its GPUNode was deleted while it was kept out"
+NEW_GPU: Final = "it has not been measured yet"
+REPAIRED_GPU: Final = "its GPUNode was deleted while it was quarantined"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,20 +141,24 @@ class _Step:
 
     Attributes:
         device: the agent's description of the GPU; None: there is no scan yet.
-        ill: the GPU or a slice of it, if that is Cordoned or Failed.
+        unhealthy: the GPU or a slice of it, if that is Cordoned or Failed.
     """
 
     node: GpuNode
     rules: Rules
     now: dt.datetime
     device: GpuDevice | None
-    ill: GpuDevice | None
+    unhealthy: GpuDevice | None
 
     def next(self, entry: Quarantine) -> Quarantine | None:
         """Return the next entry; None: the GPU is used normally."""
-        if self.ill is not None:
-            return entry if entry.phase == "Quarantined" else self._relapsed(entry, self.ill.cause)
-        if self.device is None or self.device.causes == NOT_LOOKED_AT:
+        if self.unhealthy is not None:
+            return (
+                entry
+                if entry.phase == "Quarantined"
+                else self._relapsed(entry, self.unhealthy.cause)
+            )
+        if self.device is None or self.device.causes == NOT_INSPECTED:
             return entry
         match entry.phase:
             case "Quarantined":
@@ -168,13 +172,13 @@ class _Step:
 
     def ends_at(self, entry: Quarantine) -> dt.datetime | None:
         """Return when its phase ends by itself."""
-        if self.device is None or self.device.causes == NOT_LOOKED_AT:
+        if self.device is None or self.device.causes == NOT_INSPECTED:
             return None
         if entry.phase == "Probation":
             return self.rules.after(entry, self.now)
         if entry.phase == "Acceptance" and entry.since and self.rules.acceptance:
             return times.after(times.read(entry.since), self.rules.acceptance.seconds)
-        if entry.phase == "Quarantined" and entry.until and self.ill is None:
+        if entry.phase == "Quarantined" and entry.until and self.unhealthy is None:
             return times.read(entry.until)
         return None
 
@@ -216,12 +220,12 @@ class _Step:
         """Tell whether to wait for the node's other GPUs until all can run an all-reduce."""
         entries = {e.gpu: e for e in self.node.spec.quarantine if e.phase == "Acceptance"}
         whole = {each.uuid for each in self.node.status.devices if not each.mig_parent}
-        if len(whole) < acceptance.LEAST_TOGETHER or not whole <= entries.keys():
+        if len(whole) < acceptance.MIN_ALL_REDUCE_GPUS or not whole <= entries.keys():
             return False
         verdicts = [acceptance.verdict_of(self.node, entry) for entry in entries.values()]
         if any(each is not None and each.outcome != "Passed" for each in verdicts):
             return False
-        return not all(verdicts) or acceptance.together(self.node) > 0
+        return not all(verdicts) or acceptance.all_reduce_gpus(self.node) > 0
 
     def _failed(self, entry: Quarantine, verdict: Measured | None) -> Quarantine:
         cause = f"its burn-in failed: {verdict.message if verdict else ''}"
@@ -239,7 +243,7 @@ class _Step:
         )
 
 
-def _new(node: GpuNode, rules: Rules, mended: Collection[str]) -> Iterator[tuple[str, str]]:
+def _new_gpus(node: GpuNode, rules: Rules, repaired: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the GPUs without an entry that are tested before they get any work, and why."""
     tried = rules.acceptance
     if tried is None:
@@ -250,14 +254,14 @@ def _new(node: GpuNode, rules: Rules, mended: Collection[str]) -> Iterator[tuple
         uuid = device.uuid
         if device.health not in TAKES_WORK or uuid in entered or not tried.tries(device):
             continue
-        if uuid in new or uuid in mended:
-            yield uuid, NEW if uuid in new else MENDED
+        if uuid in new or uuid in repaired:
+            yield uuid, NEW_GPU if uuid in new else REPAIRED_GPU
 
 
-def _ill(devices: tuple[GpuDevice, ...]) -> dict[str, GpuDevice]:
+def _unhealthy_devices(devices: tuple[GpuDevice, ...]) -> dict[str, GpuDevice]:
     """Return the unhealthy devices by GPU; a MIG slice counts for its GPU."""
-    return {each.mig_parent or each.uuid: each for each in devices if _is_ill(each)}
+    return {each.mig_parent or each.uuid: each for each in devices if _is_unhealthy(each)}
 
 
-def _is_ill(device: GpuDevice) -> bool:
-    return device.health in ILL and device.causes != NOT_LOOKED_AT
+def _is_unhealthy(device: GpuDevice) -> bool:
+    return device.health in UNHEALTHY and device.causes != NOT_INSPECTED

@@ -14,11 +14,11 @@ from gpupack_crds.errors import ResultUnreadable
 from gpupack_crds.gpujob_status import WorkerResult
 from gpupack_crds.results import Result, looks_like_result, read_result
 from gpupack_crds.wire import stored_bytes
-from gpupack_operator.decision import ends
-from gpupack_operator.decision.view import NONE_ENDED, Ended
+from gpupack_operator.decision import container_ends
+from gpupack_operator.decision.view import NONE_ENDED, RecordedEnds
 from gpupack_operator.decision.workers import Worker, by_index
 
-RESULTS_BYTES = 196_608
+MAX_RESULTS_BYTES = 196_608
 """Limit of a job's results: those of a thousand workers must fit into one object of etcd."""
 
 
@@ -36,8 +36,10 @@ class Readings:
 
         A failed worker's headline goes first: good measurements of other workers would hide it.
         """
-        told = [result for result in self.results if result.headline]
-        first = min(told, key=lambda result: result.worker not in self.failed, default=None)
+        with_headline = [result for result in self.results if result.headline]
+        first = min(
+            with_headline, key=lambda result: result.worker not in self.failed, default=None
+        )
         return first.headline if first else ""
 
 
@@ -45,7 +47,7 @@ NONE = Readings(results=(), problems=())
 """Readings of a job that ends while it has no workers."""
 
 
-def read(workers: Iterable[Worker], ended: Ended = NONE_ENDED) -> Readings:
+def read(workers: Iterable[Worker], ended: RecordedEnds = NONE_ENDED) -> Readings:
     """Read the results of all workers; those of failed workers are often the most useful.
 
     If a worker has no pod any more, or its pod gives no result any more (a request to end seems to
@@ -58,7 +60,7 @@ def read(workers: Iterable[Worker], ended: Ended = NONE_ENDED) -> Readings:
     each = by_index(workers)
     results = {result.worker: result for result in ended.results}
     for index, worker in each.items():
-        if not isinstance(worker.end, ends.ByItself):
+        if not isinstance(worker.end, container_ends.EndedByItself):
             continue
         if not worker.succeeded and not looks_like_result(worker.result):
             continue
@@ -88,7 +90,7 @@ def _of_worker(index: int, result: Result) -> WorkerResult:
 
 def _within_budget(results: list[WorkerResult]) -> tuple[WorkerResult, ...]:
     """Keep all headlines before any measurements; leave out what exceeds the limit."""
-    left = RESULTS_BYTES
+    left = MAX_RESULTS_BYTES
     kept: list[tuple[WorkerResult, WorkerResult]] = []
     for result in results:
         bare = msgspec.structs.replace(result, metrics={}, communication=None)

@@ -26,7 +26,7 @@ class Step(enum.Enum):
 
 def next_step(verdict: Verdict, view: AttemptView, status: GpuJobStatus) -> Step:
     """Look up the verdict in the table above."""
-    if verdict.for_good or verdict.outcome == "DeadlineExceeded":
+    if verdict.permanent or verdict.outcome == "DeadlineExceeded":
         return Step.GIVE_UP
     if verdict.outcome in {"Infrastructure", "Preempted", "Moved", "Revised", "Suspended"}:
         return Step.RETRY

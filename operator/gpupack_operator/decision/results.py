@@ -13,7 +13,7 @@ from gpupack_operator.decision.readings import Readings
 from gpupack_operator.decision.reasons import JobReason
 
 
-def written(status: GpuJobStatus, found: Readings, write: Writer) -> GpuJobStatus:
+def with_results(status: GpuJobStatus, found: Readings, write: Writer) -> GpuJobStatus:
     """Return the status with the results that were read."""
     status = structs.replace(status, results=found.results, headline=found.headline)
     if found.problems:
@@ -32,10 +32,10 @@ def all_of(status: GpuJobStatus) -> tuple[WorkerResult, ...]:
     return status.results + (ended.results if ended else ())
 
 
-def refused(status: GpuJobStatus, error: errors.Refused, write: Writer) -> GpuJobStatus:
+def without_results(status: GpuJobStatus, error: errors.Refused, write: Writer) -> GpuJobStatus:
     """Return the status without the results that the API server refuses."""
     ended = status.ended_workers
     bare = structs.replace(ended, results=()) if ended else None
     status = structs.replace(status, results=(), headline="", ended_workers=bare)
-    message = f"the API server takes no such results: {error.said}"
+    message = f"the API server refuses the results: {error.said}"
     return write.set(status, Type.RESULTS_VALID, "False", JobReason.RESULT_UNREADABLE, message)

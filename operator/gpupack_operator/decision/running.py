@@ -11,9 +11,9 @@ from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_kubeclient.objects import Job
 from gpupack_operator.decision import (
     attempts,
-    beside,
-    ended,
     ended_workers,
+    extra_workers,
+    finished,
     image_pulls,
     outcome,
     readings,
@@ -21,24 +21,24 @@ from gpupack_operator.decision import (
     results,
     times,
 )
-from gpupack_operator.decision.cleanup import deletion, ending
+from gpupack_operator.decision.cleanup import delete_job, end_pods
 from gpupack_operator.decision.conditions import Type, Writer, get
 from gpupack_operator.decision.model import (
     Action,
+    AttemptMove,
     CreateChildren,
+    CreationFailure,
     Decision,
-    Moved,
-    NotCreated,
-    NotYet,
+    NameInUse,
     Observation,
     SetDeadline,
     StopJob,
 )
-from gpupack_operator.decision.preempted import preempted
+from gpupack_operator.decision.preemption_verdicts import preemption_verdict
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.restarts import Step
-from gpupack_operator.decision.revised import held_since, kept, revised
-from gpupack_operator.decision.saved_logs import to_save
+from gpupack_operator.decision.revisions import held_since, own_place_reservation, revision_verdict
+from gpupack_operator.decision.saved_logs import logs_to_save
 from gpupack_operator.decision.view import AttemptView, Verdict, view
 from gpupack_operator.decision.workers import may_run
 from gpupack_operator.manifests.owner import is_controlled_by
@@ -64,13 +64,13 @@ def decide(
     verdict, again_at = _verdict(observation, seen)
     if verdict:
         decision = _ended(observation, status, seen, verdict, write)
-        return dataclasses.replace(decision, logs=to_save(seen, verdict))
+        return dataclasses.replace(decision, logs=logs_to_save(seen, verdict))
     if seen.missing_jobs:
         return _created(observation, status, seen, again_at)
     status = _progress(seen, status, write)
-    ends = ended_workers.recorded(seen, status.ended_workers)
+    ends = ended_workers.record_ended_workers(seen, status.ended_workers)
     status = structs.replace(status, ended_workers=ends.ended)
-    others = beside.decide(observation, status, seen)
+    others = extra_workers.decide(observation, status, seen)
     return Decision(
         status=others.status,
         actions=(*(a for job in seen.jobs for a in _deadline(seen, job)), *others.actions),
@@ -87,11 +87,11 @@ def _created(
     these may exist already.
     """
     status = structs.replace(status, ended_workers=None)
-    if isinstance(observation.answer, NotYet):
+    if isinstance(observation.answer, NameInUse):
         look_at = times.after(observation.now, NAME_LOOK_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
     others = (p for p in observation.pods if not any(is_controlled_by(p, j) for j in seen.jobs))
-    if any(may_run(pod, observation.silent) for pod in others):
+    if any(may_run(pod, observation.silent_nodes) for pod in others):
         look_at = times.after(observation.now, JOB_GOING_SECONDS)
         return Decision(status=status, again_at=times.earliest(again_at, look_at))
     return Decision(status=status, actions=(creation(seen),), again_at=again_at)
@@ -111,38 +111,38 @@ def creation(seen: AttemptView) -> CreateChildren:
 def _verdict(
     observation: Observation, seen: AttemptView
 ) -> tuple[Verdict | None, dt.datetime | None]:
-    if isinstance(observation.answer, NotCreated):
+    if isinstance(observation.answer, CreationFailure):
         return _refused(observation.answer), None
     verdict, again_at = outcome.judge(seen)
     if observation.job.spec.suspend and (verdict is None or verdict.outcome != "Succeeded"):
         message = "spec.suspend is true"
         return Verdict(outcome="Suspended", reason=JobReason.SUSPENDED, message=message), None
-    moved = observation.moved
+    moved = observation.move
     if verdict is None and moved is not None and observation.now < moved.until:
         return _moved(moved), None
-    if verdict is None and observation.preempted is not None:
-        return preempted(observation, observation.preempted), None
+    if verdict is None and observation.preemption is not None:
+        return preemption_verdict(observation, observation.preemption), None
     if verdict is None:
-        found, look_at = revised(observation.job, seen)
+        found, look_at = revision_verdict(observation.job, seen)
         return found, times.earliest(again_at, look_at)
     return verdict, again_at
 
 
-def _moved(moved: Moved) -> Verdict:
+def _moved(moved: AttemptMove) -> Verdict:
     """Return the verdict of an attempt that continues on another node."""
-    ground = moved.preemption.victims[0].reason
-    why = f"so that {moved.why} has room there"
-    if ground == "Maintenance":
+    reason = moved.preemption.victims[0].reason
+    why = f"to free GPUs for {moved.why} there"
+    if reason == "Maintenance":
         why = f"for its maintenance: {moved.why}"
-    return Verdict(outcome="Moved", reason=ground, message=f"moved from node {moved.node} {why}")
+    return Verdict(outcome="Moved", reason=reason, message=f"moved from node {moved.node} {why}")
 
 
-def _refused(answer: NotCreated) -> Verdict:
+def _refused(answer: CreationFailure) -> Verdict:
     return Verdict(
-        outcome="Failed" if answer.for_good else "Infrastructure",
+        outcome="Failed" if answer.permanent else "Infrastructure",
         reason=answer.reason,
         message=answer.message,
-        for_good=answer.for_good,
+        permanent=answer.permanent,
     )
 
 
@@ -152,12 +152,12 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
     if seen.started < seen.count:
         trouble = outcome.not_starting(seen)
         if trouble is None:
-            message = STARTING_MESSAGE + seen.told_of_strangers + seen.told_of_more
+            message = STARTING_MESSAGE + seen.foreign_pods_message + seen.excess_message
             return write.set(status, Type.RUNNING, "False", JobReason.STARTING, message)
         verdict = trouble.verdict
         message = verdict.message
         if verdict.reason == JobReason.IMAGE_PULL_FAILED:
-            message += image_pulls.held_until(seen.earlier, times.write(trouble.due))
+            message += image_pulls.describe_hold(seen.earlier, times.write(trouble.due))
         return write.set(status, Type.RUNNING, "False", verdict.reason, message)
     message = f"attempt {seen.number} on {status.nodes}"
     return write.set(status, Type.RUNNING, "True", JobReason.ALL_WORKERS_RUNNING, message)
@@ -183,14 +183,16 @@ def _ended(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    status = attempts.closed(status, verdict, observation.now, ended_at=seen.ended_at)
+    status = attempts.end_attempt(status, verdict, observation.now, ended_at=seen.ended_at)
     if verdict.outcome == "Succeeded":
         return _succeeded(observation, status, seen, verdict, write)
     step = restarts.next_step(verdict, seen, status)
     if step is Step.GIVE_UP:
         return _failed(observation, status, seen, verdict, write)
     if verdict.outcome == "Revised":
-        status = structs.replace(status, preemption=kept(observation.job, observation.now))
+        status = structs.replace(
+            status, preemption=own_place_reservation(observation.job, observation.now)
+        )
     status = structs.replace(
         status,
         placement=(),
@@ -201,12 +203,12 @@ def _ended(
         moves=status.moves + (verdict.outcome == "Moved"),
         held_since=held_since(status) if verdict.outcome == "Revised" else None,
     )
-    if verdict.outcome == "Moved" and observation.moved is not None:
-        status = structs.replace(status, preemption=observation.moved.preemption)
+    if verdict.outcome == "Moved" and observation.move is not None:
+        status = structs.replace(status, preemption=observation.move.preemption)
     status = _waiting_again(status, verdict, write)
     wait = JOB_GOING_SECONDS if seen.jobs or seen.shares_pods else 0.0
     again_at = times.after(observation.now, wait)
-    left = [a for job in beside.jobs_of(observation, seen.number) for a in deletion(job)]
+    left = [a for job in extra_workers.jobs_of(observation, seen.number) for a in delete_job(job)]
     actions = (*_left_behind(observation, seen, verdict), *left)
     return Decision(status=status, actions=actions, again_at=again_at)
 
@@ -220,9 +222,9 @@ def _left_behind(
     workers would continue.
     """
     if verdict.outcome != "Failed":
-        return tuple(action for job in seen.jobs for action in deletion(job))
+        return tuple(action for job in seen.jobs for action in delete_job(job))
     if seen.shares_pods:
-        return tuple(action for job in seen.jobs for action in ending(job, observation))
+        return tuple(action for job in seen.jobs for action in end_pods(job, observation))
     ignores = seen.spec.ignores_failures
     return tuple(StopJob(name=job.metadata.name) for job in seen.jobs if ignores)
 
@@ -234,13 +236,13 @@ def _succeeded(
     verdict: Verdict,
     write: Writer,
 ) -> Decision:
-    status = results.written(status, readings.read(seen.workers, seen.ended), write)
-    status = ended_now(status, observation.now)
+    status = results.with_results(status, readings.read(seen.workers, seen.ended), write)
+    status = mark_finished(status, observation.now)
     message = f"{verdict.message}: {status.headline}" if status.headline else verdict.message
     status = _given_back(status, write)
     status = write.set(status, Type.FAILED, "False", verdict.reason, "")
     status = write.set(status, Type.SUCCEEDED, "True", verdict.reason, message)
-    return ended.decide(observation, status)
+    return finished.decide(observation, status)
 
 
 def _failed(
@@ -251,16 +253,18 @@ def _failed(
     write: Writer,
 ) -> Decision:
     found = readings.read(seen.workers, seen.ended)
-    status = failed(status, found, reason=verdict.reason, message=verdict.message, write=write)
-    status = ended_now(status, observation.now)
-    return ended.decide(observation, status)
+    status = with_failure(
+        status, found, reason=verdict.reason, message=verdict.message, write=write
+    )
+    status = mark_finished(status, observation.now)
+    return finished.decide(observation, status)
 
 
-def failed(
+def with_failure(
     status: GpuJobStatus, found: readings.Readings, *, reason: str, message: str, write: Writer
 ) -> GpuJobStatus:
     """Return the status with the results and conditions of a failed job."""
-    status = results.written(status, found, write)
+    status = results.with_results(status, found, write)
     status = _given_back(status, write)
     status = write.set(status, Type.SUCCEEDED, "False", reason, "")
     return write.set(status, Type.FAILED, "True", reason, message)
@@ -272,11 +276,11 @@ def _given_back(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
     admitted = get(status, Type.ADMITTED)
     if admitted is None or admitted.status != "True":
         return write.set(status, Type.ADMITTED, "False", JobReason.ENDED, "")
-    message = f"attempt {status.attempt} has ended and given its GPUs back"
+    message = f"attempt {status.attempt} has ended and released its GPUs"
     return write.set(status, Type.ADMITTED, "True", JobReason.ENDED, message)
 
 
-def ended_now(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
+def mark_finished(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
     """Mark the job as finally ended.
 
     Its time to live begins, and its pods are not planned any more.

@@ -9,13 +9,13 @@ from typing import Final
 
 from gpupack_operator.decision.model import LogSource, SaveLogs
 from gpupack_operator.decision.view import AttemptView, Verdict
-from gpupack_operator.decision.workers import Worker, by_index, has_last_words
+from gpupack_operator.decision.workers import Worker, by_index, has_terminated_container
 
 MAX_WORKERS: Final = 8
 """Largest number of logs to save; of a larger job, the first workers count."""
 
 
-def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
+def logs_to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
     """Return what to save of an attempt with this verdict; None: nothing."""
     if not seen.jobs or verdict.outcome == "Succeeded":
         return None
@@ -31,7 +31,7 @@ def to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
 
 def _stays(worker: Worker, seen: AttemptView) -> bool:
     """Tell whether the worker's pod stays after the attempt has failed."""
-    return has_last_words(worker.pod) if seen.shares_pods else worker.has_ended
+    return has_terminated_container(worker.pod) if seen.shares_pods else worker.has_ended
 
 
 def _source(worker: Worker) -> LogSource:

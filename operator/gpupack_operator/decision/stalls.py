@@ -10,12 +10,12 @@ USUAL_FAILURES = 2
 """Consecutive failures without a message: another client wrote concurrently, a connection broke."""
 
 
-def is_worth_telling(error: Exception, *, failures: int) -> bool:
+def is_worth_reporting(error: Exception, *, failures: int) -> bool:
     """Tell whether the status should report a failed pass, after so many consecutive failures."""
     return not isinstance(error, errors.KubeError) or failures > USUAL_FAILURES
 
 
-def stalled(
+def with_stalled(
     status: GpuJobStatus, error: Exception, *, retry_seconds: float, write: Writer
 ) -> GpuJobStatus:
     """Return the status of a GPUJob whose pass has failed.
@@ -37,7 +37,7 @@ def is_stalled(status: GpuJobStatus) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def recovered(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
+def without_stalled(status: GpuJobStatus, write: Writer) -> GpuJobStatus:
     """Return the status after a pass has succeeded again."""
     return write.set(status, Type.STALLED, "False", JobReason.RECOVERED, "")
 
@@ -53,5 +53,5 @@ def _explained(error: Exception) -> tuple[JobReason, str]:
         case errors.KubeError():
             return JobReason.API_ERROR, "the API server does not answer"
     kind = type(error).__name__
-    said = f"the operator fails at this job with {kind}, a bug; its log has the details"
+    said = f"internal error ({kind}) while this job was reconciled; see the operator's log"
     return JobReason.INTERNAL_ERROR, said

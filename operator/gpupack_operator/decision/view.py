@@ -25,14 +25,14 @@ from gpupack_crds.gpujob_status import (
 from gpupack_crds.placement import by_worker
 from gpupack_kubeclient.objects import Condition, Job, Pod
 from gpupack_operator.decision import times
+from gpupack_operator.decision.excess_requests import find_excess_request
 from gpupack_operator.decision.gang_jobs import GangJobs, JobWorkers, gang_jobs
 from gpupack_operator.decision.model import Limits, Observation
-from gpupack_operator.decision.unplanned import beyond_plan
 from gpupack_operator.decision.workers import Worker, by_index, may_run
 from gpupack_operator.manifests.limits import gpu_containers, limits
 from gpupack_operator.manifests.owner import controller, index_of
 
-STRANGERS_NAMED = 3
+MAX_NAMED_PODS = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Verdict:
         reason: typed cause, gpupack's or Kubernetes' own.
         message: a sentence for users.
         exit_code: exit code of the worker container, if that failed.
-        for_good: whether another attempt would end the same way.
+        permanent: whether another attempt would end the same way.
         worker: index of the worker that failed first; None: it is not known, or no worker failed.
     """
 
@@ -52,7 +52,7 @@ class Verdict:
     reason: str
     message: str
     exit_code: int | None = None
-    for_good: bool = False
+    permanent: bool = False
     worker: int | None = None
 
 
@@ -65,7 +65,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ended:
+class RecordedEnds:
     """Workers that have ended according to the status; their pods may no longer exist.
 
     Attributes:
@@ -86,12 +86,12 @@ class Ended:
         return self.succeeded | self.ignored
 
     @property
-    def moments(self) -> list[dt.datetime]:
+    def end_times(self) -> list[dt.datetime]:
         """Time at which the last of them ended, as a list; empty: none has."""
         return [self.last_at] if self.last_at is not None else []
 
 
-NONE_ENDED: Final = Ended()
+NONE_ENDED: Final = RecordedEnds()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class AttemptView:
 
     Attributes:
         indices: indices of the workers that should exist.
-        wanted: the Jobs that should exist, and the workers of each.
+        expected_jobs: the Jobs that should exist, and the workers of each.
         jobs: the existing ones of these Jobs.
         workers: the workers in pods that count.
-        strangers: names of pods that claim to be the Job's and have none of its workers.
+        foreign_pods: names of pods that claim to be the Job's and have none of its workers.
         planned: the planned node by worker index.
         planned_pod: the pod with which each worker was planned; None: it is not known.
         ended: workers that are known to have ended, whether or not their pods exist.
@@ -117,17 +117,17 @@ class AttemptView:
     started_at: dt.datetime
     running: bool
     indices: range
-    wanted: GangJobs
+    expected_jobs: GangJobs
     jobs: tuple[Job, ...]
     workers: tuple[Worker, ...]
-    strangers: tuple[str, ...]
+    foreign_pods: tuple[str, ...]
     spec: GpuJobSpec
     deadline: dt.datetime | None
     now: dt.datetime
     limits: Limits
     planned: Mapping[int, str]
     planned_pod: PlannedPod | None = None
-    ended: Ended = NONE_ENDED
+    ended: RecordedEnds = NONE_ENDED
     earlier: tuple[Attempt, ...] = ()
     pull_secrets: tuple[str, ...] | None = None
 
@@ -144,12 +144,12 @@ class AttemptView:
     @property
     def missing_jobs(self) -> frozenset[str]:
         """Names of the Jobs that should exist and do not."""
-        return frozenset(self.wanted) - {job.metadata.name for job in self.jobs}
+        return frozenset(self.expected_jobs) - {job.metadata.name for job in self.jobs}
 
     @property
     def shares_pods(self) -> bool:
         """Whether each pod has its own Job, because workers share pods."""
-        return any(each.in_one_pod for each in self.wanted.values())
+        return any(each.in_one_pod for each in self.expected_jobs.values())
 
     @property
     def began_at(self) -> dt.datetime | None:
@@ -159,7 +159,7 @@ class AttemptView:
         """
         starts = [job.status.start_time for job in self.jobs]
         known = [start for start in starts if start is not None]
-        return max(known) if known and len(known) == len(self.wanted) else None
+        return max(known) if known and len(known) == len(self.expected_jobs) else None
 
     @property
     def bound(self) -> int:
@@ -186,7 +186,7 @@ class AttemptView:
         """
         ends = [worker.ended_at for worker in self.workers]
         known = [end for end in ends if end is not None]
-        moments = known + self.ended.moments
+        moments = known + self.ended.end_times
         if moments and self.all_created and len(known) == len(ends):
             return max(moments)
         overs = [condition_of(job, "Failed") or condition_of(job, "Complete") for job in self.jobs]
@@ -197,29 +197,31 @@ class AttemptView:
         return max(moments) if len(moments) == len(overs) else None
 
     @property
-    def told_of_strangers(self) -> str:
-        """Addition to a message about missing workers; empty if there are no strangers."""
-        if not self.strangers:
+    def foreign_pods_message(self) -> str:
+        """Addition to a message about missing workers; empty if there are no such pods."""
+        if not self.foreign_pods:
             return ""
-        named = ", ".join(self.strangers[:STRANGERS_NAMED])
-        more = len(self.strangers) - STRANGERS_NAMED
+        named = ", ".join(self.foreign_pods[:MAX_NAMED_PODS])
+        more = len(self.foreign_pods) - MAX_NAMED_PODS
         named += f" and {more} more" if more > 0 else ""
         return (
-            f"; controlled by its Job, and not counted, since they do not ask for the GPUs of a "
+            f"; controlled by its Job, and not counted, since they do not request the GPUs of a "
             f"worker or have no worker's index: pods {named}; delete them"
         )
 
     @property
-    def told_of_more(self) -> str:
+    def excess_message(self) -> str:
         """Addition to a message about workers that do not start; empty if all are as planned."""
-        more = beyond_plan((worker.pod_as_planned for worker in self.workers), self.planned_pod)
+        more = find_excess_request(
+            (worker.pod_as_planned for worker in self.workers), self.planned_pod
+        )
         if not more:
             return ""
         return f"; its pods request more than was planned, and count as they are: {more}"
 
     def workers_of(self, job: Job) -> tuple[int, ...]:
         """Return the indices of the workers of one of its Jobs."""
-        return self.wanted[job.metadata.name].indices
+        return self.expected_jobs[job.metadata.name].indices
 
     def action_for(self, exit_code: int | None) -> FailureAction | None:
         """Return the failure policy's action for an exit code; the first matching rule decides."""
@@ -238,18 +240,18 @@ def condition_of(job: Job, kind: str) -> Condition | None:
 def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> AttemptView:
     """Return the view of an attempt with the workers that start together."""
     spec = observation.job.spec
-    wanted = gang_jobs(observation.job, status, attempt=attempt.number)
-    jobs = tuple(job for job in observation.jobs if job.metadata.name in wanted)
-    workers, strangers = _workers(observation, jobs, wanted)
+    expected_jobs = gang_jobs(observation.job, status, attempt=attempt.number)
+    jobs = tuple(job for job in observation.jobs if job.metadata.name in expected_jobs)
+    workers, foreign_pods = _workers(observation, jobs, expected_jobs)
     return AttemptView(
         number=attempt.number,
         started_at=times.read(attempt.started_at),
         running=status.phase == "Running",
         indices=range(spec.least),
-        wanted=wanted,
+        expected_jobs=expected_jobs,
         jobs=jobs,
         workers=workers,
-        strangers=strangers,
+        foreign_pods=foreign_pods,
         spec=spec,
         deadline=times.deadline(spec, status),
         now=observation.now,
@@ -262,29 +264,29 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
     )
 
 
-def view_beside(observation: Observation, attempt: AttemptView, job: Job) -> AttemptView:
+def extra_worker_view(observation: Observation, attempt: AttemptView, job: Job) -> AttemptView:
     """Return the view of an extra worker, which began when its Job was created."""
     index = index_of(job)
-    wanted = {job.metadata.name: JobWorkers((index,))}
-    workers, strangers = _workers(observation, (job,), wanted)
+    expected_jobs = {job.metadata.name: JobWorkers((index,))}
+    workers, foreign_pods = _workers(observation, (job,), expected_jobs)
     return dataclasses.replace(
         attempt,
         started_at=job.metadata.creation_timestamp or attempt.started_at,
         running=any(worker.started for worker in workers),
         indices=range(index, index + 1),
-        wanted=wanted,
+        expected_jobs=expected_jobs,
         jobs=(job,),
         workers=workers,
-        strangers=strangers,
+        foreign_pods=foreign_pods,
         deadline=None,
         ended=NONE_ENDED,
     )
 
 
-def _ended(found: EndedWorkers | None) -> Ended:
+def _ended(found: EndedWorkers | None) -> RecordedEnds:
     if found is None:
         return NONE_ENDED
-    return Ended(
+    return RecordedEnds(
         succeeded=frozenset(indices.read(found.succeeded)),
         ignored=frozenset(indices.read(found.ignored)),
         last_at=times.read(found.last_at) if found.last_at else None,
@@ -293,13 +295,13 @@ def _ended(found: EndedWorkers | None) -> Ended:
 
 
 def _workers(
-    observation: Observation, jobs: tuple[Job, ...], wanted: GangJobs
+    observation: Observation, jobs: tuple[Job, ...], expected_jobs: GangJobs
 ) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
     """Return the workers of some Jobs, and the names of pods that only claim to be theirs."""
     of_gpus = limits(observation.job.spec)
-    by_uid = {job.metadata.uid: wanted[job.metadata.name] for job in jobs}
+    by_uid = {job.metadata.uid: expected_jobs[job.metadata.name] for job in jobs}
     workers: list[Worker] = []
-    strangers: list[str] = []
+    foreign_pods: list[str] = []
     for pod in observation.pods:
         by = controller(pod)
         expected = by_uid.get(by.uid) if by else None
@@ -307,8 +309,8 @@ def _workers(
             continue
         found = _of_pod(pod, gpu_containers(pod, of_gpus), expected)
         workers += found
-        strangers += [] if found else [pod.metadata.name]
-    return tuple(workers), tuple(sorted(strangers))
+        foreign_pods += [] if found else [pod.metadata.name]
+    return tuple(workers), tuple(sorted(foreign_pods))
 
 
 def _of_pod(pod: Pod, containers: tuple[str, ...], expected: JobWorkers) -> tuple[Worker, ...]:

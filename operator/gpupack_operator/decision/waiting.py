@@ -19,9 +19,9 @@ from gpupack_crds.placement import by_worker
 from gpupack_kubeclient.objects import Pod
 from gpupack_operator.decision import (
     attempts,
-    beside,
     cleanup,
-    ended,
+    extra_workers,
+    finished,
     gpus,
     pod_sharing,
     readings,
@@ -30,20 +30,20 @@ from gpupack_operator.decision import (
 )
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.model import (
-    AskPlan,
     Decision,
-    NotPlanned,
+    NoPlan,
     Observation,
-    PlanLater,
-    Planned,
-    Told,
-    Waits,
+    Plan,
+    PlannerBusy,
+    PlanPending,
+    RequestPlan,
+    WaitMessage,
 )
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import view
 from gpupack_operator.decision.workers import is_overdue, may_run
 
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 """How often to check for objects that should disappear by themselves."""
 
 FIRST_RETRY_SECONDS = 0.5
@@ -64,7 +64,7 @@ is admitted next: the write of its placement follows.
 
 def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
     """Take the first possible step."""
-    actions, look_at = cleanup.clearing(observation, status)
+    actions, look_at = cleanup.clear_jobs(observation, status)
     if observation.job.spec.suspend:
         status = structs.replace(status, preemption=None)
         status = _set(status, JobReason.SUSPENDED, "spec.suspend is true", write)
@@ -82,7 +82,7 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
         return Decision(status=status, actions=actions, again_at=observation.now)
     ready_at = _ready_at(observation, status)
     if ready_at is not None:
-        status = _remaining(observation, status, write)
+        status = _with_terminating_workers(observation, status, write)
         again_at = times.earliest(ready_at, look_at)
         return Decision(status=status, actions=actions, again_at=again_at)
     return _plan(observation, status, write)
@@ -90,21 +90,23 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
 
 def _ready_at(observation: Observation, status: GpuJobStatus) -> dt.datetime | None:
     """Return when to check whether the next attempt can begin; None: now."""
-    if not cleanup.all_cleared(observation, status):
-        return times.after(observation.now, LOOK_SECONDS)
-    if any(may_run(pod, observation.silent) for pod in observation.pods):
-        return times.after(observation.now, LOOK_SECONDS)
+    if not cleanup.are_all_cleared(observation, status):
+        return times.after(observation.now, CHECK_SECONDS)
+    if any(may_run(pod, observation.silent_nodes) for pod in observation.pods):
+        return times.after(observation.now, CHECK_SECONDS)
     start = attempts.next_start(status)
     return start if start is not None and start > observation.now else None
 
 
-def _remaining(observation: Observation, status: GpuJobStatus, write: Writer) -> GpuJobStatus:
+def _with_terminating_workers(
+    observation: Observation, status: GpuJobStatus, write: Writer
+) -> GpuJobStatus:
     """Say which worker keeps the job from starting again, once it should have ended."""
     patience_over = times.after(observation.now, -OVERDUE_SECONDS)
     hanging = [
         pod
         for pod in observation.pods
-        if is_overdue(pod, patience_over) and may_run(pod, observation.silent)
+        if is_overdue(pod, patience_over) and may_run(pod, observation.silent_nodes)
     ]
     if hanging:
         return _set(status, JobReason.WORKERS_TERMINATING, _hangs(hanging[0]), write)
@@ -124,28 +126,32 @@ def _hangs(pod: Pod) -> str:
 
 def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Decision:
     answer = observation.answer
-    if isinstance(answer, Planned):
+    if isinstance(answer, Plan):
         return _admitted(observation, status, answer, write)
-    if isinstance(answer, PlanLater):
+    if isinstance(answer, PlannerBusy):
         again_at = times.after(observation.now, MAX_RETRY_SECONDS)
         return Decision(status=observation.job.status, again_at=again_at)
-    if isinstance(answer, NotPlanned) and answer.for_good:
+    if isinstance(answer, NoPlan) and answer.permanent:
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
-    if isinstance(answer, Waits):
+    if isinstance(answer, PlanPending):
         preemption = answer.preemption if answer.queued else status.preemption
         status = structs.replace(status, preemption=preemption, planned_pod=answer.planned_pod)
-    if isinstance(answer, NotPlanned | Waits):
-        again_at = _ask_again_at(observation, answer)
+    if isinstance(answer, NoPlan | PlanPending):
+        again_at = _next_request_at(observation, answer)
         reason, message = answer.reason, answer.message
-        return _told(observation, status, again_at, write, reason=reason, message=message)
-    if observation.asked_until and observation.now < observation.asked_until:
-        return Decision(status=status, again_at=observation.asked_until)
-    avoid = attempts.to_avoid(status, observation.now, observation.limits.avoid_seconds)
-    ask = AskPlan(status.attempt + 1, avoid, pod_sharing.refusal(observation.job.spec, status))
-    return Decision(status=observation.job.status, actions=(ask,))
+        return _with_wait_message(
+            observation, status, again_at, write, reason=reason, message=message
+        )
+    if observation.next_request_at and observation.now < observation.next_request_at:
+        return Decision(status=status, again_at=observation.next_request_at)
+    avoid = attempts.nodes_to_avoid(status, observation.now, observation.limits.avoid_seconds)
+    request = RequestPlan(
+        status.attempt + 1, avoid, pod_sharing.sharing_refusal(observation.job.spec, status)
+    )
+    return Decision(status=observation.job.status, actions=(request,))
 
 
-def _told(
+def _with_wait_message(
     observation: Observation,
     status: GpuJobStatus,
     again_at: dt.datetime,
@@ -155,12 +161,12 @@ def _told(
     message: str,
 ) -> Decision:
     """Say why the job waits; a newer message for the same reason may be delayed."""
-    newer, last = _set(status, reason, message, write), observation.told
+    newer, last = _set(status, reason, message, write), observation.wait_message
     is_next = reason == JobReason.ADMISSION_PENDING
     is_another = newer.reason != status.reason and not is_next
     if is_another or newer.message == status.message or last is None:
         return Decision(status=newer, again_at=again_at)
-    is_news = not is_next and told(observation).lasting != last.lasting
+    is_news = not is_next and wait_message(observation).lasting != last.lasting
     quiet_seconds = QUIET_SECONDS if is_news else STALE_SECONDS
     tell_at = times.after(last.at, quiet_seconds)
     if tell_at <= observation.now:
@@ -168,34 +174,36 @@ def _told(
     return Decision(status=status, again_at=times.earliest(again_at, tell_at))
 
 
-def told(observation: Observation) -> Told:
+def wait_message(observation: Observation) -> WaitMessage:
     """Return what a status that is written for this answer says."""
     match observation.answer:
-        case Waits(lasting=lasting, position=position):
-            return Told(observation.now, lasting, position)
-        case NotPlanned(message=message):
-            return Told(observation.now, message)
+        case PlanPending(lasting=lasting, position=position):
+            return WaitMessage(observation.now, lasting, position)
+        case NoPlan(message=message):
+            return WaitMessage(observation.now, message)
         case None:
-            return Told(observation.now)
-    if observation.told is not None:
-        return dataclasses.replace(observation.told, at=observation.now)
-    return Told(observation.now)
+            return WaitMessage(observation.now)
+    if observation.wait_message is not None:
+        return dataclasses.replace(observation.wait_message, at=observation.now)
+    return WaitMessage(observation.now)
 
 
-def _ask_again_at(observation: Observation, answer: NotPlanned | Waits) -> dt.datetime:
-    if isinstance(answer, Waits) and observation.asked_until:
-        return observation.asked_until
-    if isinstance(answer, NotPlanned) and answer.retry_seconds is not None:
+def _next_request_at(observation: Observation, answer: NoPlan | PlanPending) -> dt.datetime:
+    if isinstance(answer, PlanPending) and observation.next_request_at:
+        return observation.next_request_at
+    if isinstance(answer, NoPlan) and answer.retry_seconds is not None:
         return times.after(observation.now, answer.retry_seconds)
-    doublings = min(max(observation.refusals - 1, 0), 8)
+    doublings = min(max(observation.request_failures - 1, 0), 8)
     seconds = min(FIRST_RETRY_SECONDS * 2**doublings, MAX_RETRY_SECONDS)
     return times.after(observation.now, seconds)
 
 
 def _admitted(
-    observation: Observation, status: GpuJobStatus, plan: Planned, write: Writer
+    observation: Observation, status: GpuJobStatus, plan: Plan, write: Writer
 ) -> Decision:
-    status = attempts.opened(status, plan.placement, observation.now, shares_pods=plan.shares_pods)
+    status = attempts.begin_attempt(
+        status, plan.placement, observation.now, shares_pods=plan.shares_pods
+    )
     status = structs.replace(
         status,
         priority=plan.priority,
@@ -203,7 +211,7 @@ def _admitted(
         planned_pod=plan.planned_pod,
         revision=observation.job.spec.revision,
     )
-    status = beside.widened(observation.job.spec, status)
+    status = extra_workers.with_width(observation.job.spec, status)
     held = gpus.phrase(observation.job.spec, workers=len(by_worker(plan.placement)))
     message = f"attempt {status.attempt} has {held} on {status.nodes}"
     message += f"; workers of one node have a pod each: {plan.separate}" if plan.separate else ""
@@ -223,9 +231,11 @@ def _failed(
     observation: Observation, status: GpuJobStatus, write: Writer, *, reason: str, message: str
 ) -> Decision:
     status = structs.replace(status, preemption=None)
-    status = running.failed(status, readings.NONE, reason=reason, message=message, write=write)
-    status = running.ended_now(status, observation.now)
-    return ended.decide(observation, status)
+    status = running.with_failure(
+        status, readings.NONE, reason=reason, message=message, write=write
+    )
+    status = running.mark_finished(status, observation.now)
+    return finished.decide(observation, status)
 
 
 def _set(status: GpuJobStatus, reason: str, message: str, write: Writer) -> GpuJobStatus:

@@ -15,7 +15,7 @@ from gpupack_kubeclient.objects import (
     ContainerWaiting,
     Pod,
 )
-from gpupack_operator.decision import ends
+from gpupack_operator.decision import container_ends
 from gpupack_operator.manifests import owner
 
 GIVEN_UP = "DeletionByTaintManager"
@@ -25,7 +25,7 @@ STARTED_PHASES = {"Running", "Succeeded"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Exit:
+class FailedContainer:
     """Container that ended with an error.
 
     Attributes:
@@ -80,7 +80,7 @@ class Worker:
     @property
     def succeeded(self) -> bool:
         """Whether the worker's container ended by itself, with exit code 0."""
-        return self.exited_zero and isinstance(self.end, ends.ByItself)
+        return self.exited_zero and isinstance(self.end, container_ends.EndedByItself)
 
     @property
     def has_ended(self) -> bool:
@@ -88,9 +88,9 @@ class Worker:
         return self._terminated is not None or self.pod.finished
 
     @property
-    def end(self) -> ends.End:
+    def end(self) -> container_ends.End:
         """How the worker's container ended, if it has."""
-        return ends.end(self.pod, self._terminated)
+        return container_ends.classify_end(self.pod, self._terminated)
 
     @property
     def started(self) -> bool:
@@ -156,13 +156,13 @@ class Worker:
         return scheduled.last_transition_time if scheduled and self.bound else None
 
     @property
-    def exit(self) -> Exit | None:
+    def exit(self) -> FailedContainer | None:
         """Container that failed: the worker's first, then any other one that ends finally.
 
         A sidecar does not count: its kubelet restarts it.
         """
         failed = [
-            Exit(container=status.name, state=status.state.terminated)
+            FailedContainer(container=status.name, state=status.state.terminated)
             for status in self._statuses()
             if status.state.terminated
             and status.state.terminated.exit_code != 0
@@ -177,7 +177,7 @@ class Worker:
         return tuple(state for state in found if state)
 
     @property
-    def turn_at(self) -> dt.datetime | None:
+    def startable_at(self) -> dt.datetime | None:
         """Time from which the waiting containers could have started."""
         ended = (found.state.terminated for found in self.pod.status.init_container_statuses)
         ends = [state.finished_at for state in ended if state and state.finished_at]
@@ -213,7 +213,7 @@ class Worker:
         return self.pod.status.container_statuses + self.pod.status.init_container_statuses
 
 
-def has_last_words(pod: Pod) -> bool:
+def has_terminated_container(pod: Pod) -> bool:
     """Tell whether a container of the pod has ended, so that its log is worth keeping."""
     return any(each.state.terminated for each in pod.status.container_statuses)
 
@@ -234,7 +234,7 @@ def may_run(pod: Pod, silent: Collection[str]) -> bool:
 
 def is_given_up(pod: Pod) -> bool:
     """Tell whether Kubernetes deletes the pod because its node does not answer."""
-    by = None if pod.finished else ends.interruption(pod)
+    by = None if pod.finished else container_ends.interruption(pod)
     return by is not None and by.reason == GIVEN_UP
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuDevice
 from gpupack_kubeclient.objects import Json
-from gpupack_operator.decision.acceptance import Trial
+from gpupack_operator.decision.acceptance import AcceptanceTest
 
 UNHEALTHY: Final = 3
 """Exit status of a burn-in whose GPU is not healthy."""
@@ -19,17 +19,17 @@ KEPT_SECONDS: Final = 86_400
 _NAME_DIGITS: Final = 12
 
 
-def job_name(node: str, trial: Trial) -> str:
+def job_name(node: str, test: AcceptanceTest) -> str:
     """Return the GPUJob's name.
 
     It contains a hash, as a node's name may be longer than a GPUJob's.
     """
-    return f"{trial}-{hashlib.sha256(node.encode()).hexdigest()[:_NAME_DIGITS]}"
+    return f"{test}-{hashlib.sha256(node.encode()).hexdigest()[:_NAME_DIGITS]}"
 
 
 def gpujob(
     node: str,
-    trial: Trial,
+    test: AcceptanceTest,
     devices: Iterable[GpuDevice],
     *,
     seconds: int,
@@ -39,7 +39,7 @@ def gpujob(
 
     Args:
         node: the node of the devices.
-        trial: the test to run.
+        test: the test to run.
         devices: the GPUs to test.
         seconds: the deadline.
         args: arguments of the burn-in.
@@ -51,7 +51,7 @@ def gpujob(
         "ttlSecondsAfterFinished": KEPT_SECONDS,
         "template": {"spec": _on(node)},
     }
-    if trial == "burn-in":
+    if test == "burn-in":
         spec |= {
             "workers": len(found),
             "gpus": 1,
@@ -66,7 +66,7 @@ def gpujob(
         "apiVersion": names.API_VERSION,
         "kind": "GPUJob",
         "metadata": {
-            "name": job_name(node, trial),
+            "name": job_name(node, test),
             "namespace": names.ACCEPTANCE_NAMESPACE,
             "annotations": {names.ACCEPTANCE_ANNOTATION: node},
         },

@@ -19,7 +19,7 @@ MAX_TERMS: Final = 32
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def pinned(pod_spec: Json, nodes: tuple[str, ...]) -> Json:
+def pin_to_nodes(pod_spec: Json, nodes: tuple[str, ...]) -> Json:
     """Pin a PodSpec to these nodes; return it unchanged if there are too many of them."""
     affinity = pod_spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}

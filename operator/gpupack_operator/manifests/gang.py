@@ -13,7 +13,7 @@ from gpupack_operator.manifests import mpi, pod
 from gpupack_operator.manifests.gang_memory import with_gang_memory
 from gpupack_operator.manifests.job import job as job_manifest
 from gpupack_operator.manifests.job import job_of_pod
-from gpupack_operator.manifests.provisioning import consuming
+from gpupack_operator.manifests.provisioning import with_provisioned_nodes
 from gpupack_operator.manifests.result_bytes import injected_containers, with_result_bytes
 
 
@@ -71,7 +71,7 @@ def _of_gang(attempt: GangAttempt, template: Json, provisioning: Provisioning | 
     job, number = attempt.job, attempt.number
     container = pod.worker_container(job, attempt.user)
     if provisioning is not None:
-        template = consuming(template, job, provisioning)
+        template = with_provisioned_nodes(template, job, provisioning)
     pods = pods_of(job.status, least=job.spec.least)
     template = with_gang_memory(template, job, pods, attempt=number, container=container)
     if job.spec.by_mpirun:

@@ -22,7 +22,7 @@ from gpupack_crds.worker_memory import MountingPodSpec, has_shm
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests.containers import with_changed, with_default_variables
-from gpupack_operator.manifests.shared_pod import sized_for
+from gpupack_operator.manifests.shared_pod import scale_shm
 
 NODE: Final = "GPUPACK_NODE"
 
@@ -54,7 +54,7 @@ def with_gang_memory(
         {container},
         lambda worker: with_default_variables(worker, _settings(gang)),
     )
-    volumes = [sized_for(each, on_node) for each in made["volumes"]]
+    volumes = [scale_shm(each, on_node) for each in made["volumes"]]
     return template | {"spec": made | {"volumes": volumes}}
 
 

@@ -17,9 +17,9 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests import owner
-from gpupack_operator.manifests.affinity import pinned
+from gpupack_operator.manifests.affinity import pin_to_nodes
 from gpupack_operator.manifests.result_bytes import injected_containers
-from gpupack_operator.manifests.shared_pod import shared
+from gpupack_operator.manifests.shared_pod import shared_template
 
 
 def job(
@@ -45,7 +45,7 @@ def job(
         "completions": workers,
         "parallelism": workers,
         "podReplacementPolicy": "Failed",
-        "template": template | {"spec": pinned(template["spec"], nodes)},
+        "template": template | {"spec": pin_to_nodes(template["spec"], nodes)},
         **_backoff(gpujob.spec),
     }
     if deadline_seconds is not None:
@@ -59,7 +59,9 @@ def job(
     }
 
 
-def job_beside(gpujob: GpuJob, template: Json, *, attempt: int, worker: int, node: str) -> Json:
+def extra_worker_job(
+    gpujob: GpuJob, template: Json, *, attempt: int, worker: int, node: str
+) -> Json:
     """Make the Job NAME-n-xI of one extra worker; the operator ends it with the attempt.
 
     Args:
@@ -99,7 +101,7 @@ def job_of_pod(
     job_name = names.pod_job_name(name, attempt=attempt, worker=pod.index)
     made = _of_one_pod(
         owner.metadata(gpujob, name=job_name, attempt=attempt, worker=pod.index),
-        shared(template, pod, container=container, hostname=host, injected=injected),
+        shared_template(template, pod, container=container, hostname=host, injected=injected),
         node=pod.node,
     )
     if deadline_seconds is not None:
@@ -121,7 +123,7 @@ def _of_one_pod(metadata: Json, template: Json, *, node: str) -> Json:
             "backoffLimit": 0,
             "template": {
                 "metadata": meta | {"labels": meta["labels"] | metadata["labels"]},
-                "spec": pinned(template["spec"], (node,)),
+                "spec": pin_to_nodes(template["spec"], (node,)),
             },
         },
     }

@@ -15,7 +15,7 @@ from gpupack_kubeclient.objects import Pod
 
 Quantities = Mapping[str, str | int | float]
 
-OURS = frozenset({names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY})
+GPUPACK_RESOURCES = frozenset({names.GPU, names.GPU_SHARE, names.GPU_PERCENT, names.GPU_MEMORY})
 
 
 def limits(spec: GpuJobSpec) -> dict[str, str]:
@@ -35,7 +35,7 @@ def limits(spec: GpuJobSpec) -> dict[str, str]:
     }
 
 
-def gpu_containers(pod: Pod, wanted: Quantities) -> tuple[str, ...]:
+def gpu_containers(pod: Pod, expected: Quantities) -> tuple[str, ...]:
     """Return the names of the containers that each request this; empty: the pod has no worker.
 
     A worker names gpupack's scheduler and requests its GPUs in a container that is no init
@@ -43,26 +43,26 @@ def gpu_containers(pod: Pod, wanted: Quantities) -> tuple[str, ...]:
 
     Args:
         pod: the pod as the API server shows it.
-        wanted: limits of a worker container.
+        expected: limits of a worker container.
     """
-    named = OURS | wanted.keys()
+    named = GPUPACK_RESOURCES | expected.keys()
     ordinary = [(each.name, each.resources.limits) for each in pod.spec.containers]
     initial = [each.resources.limits for each in pod.spec.init_containers]
-    asked = [(name, found) for name, limit in ordinary if (found := _only(limit, named))]
+    requested = [(name, found) for name, limit in ordinary if (found := _only(limit, named))]
     asks_us = pod.spec.scheduler_name == names.SCHEDULER_NAME
     if not asks_us or any(_only(limit, named) for limit in initial):
         return ()
-    is_as_wanted = all(_same(found, wanted) for _, found in asked)
-    return tuple(name for name, _ in asked) if is_as_wanted else ()
+    is_as_expected = all(_same(found, expected) for _, found in requested)
+    return tuple(name for name, _ in requested) if is_as_expected else ()
 
 
 def _only(found: Quantities, named: frozenset[str]) -> Quantities:
     return {name: found[name] for name in named & found.keys()}
 
 
-def _same(asked: Quantities, wanted: Quantities) -> bool:
+def _same(requested: Quantities, expected: Quantities) -> bool:
     """Compare quantities by value: the API server writes 1024Mi as 1Gi."""
-    return asked == wanted or _counts(asked) == _counts(wanted)
+    return requested == expected or _counts(requested) == _counts(expected)
 
 
 def _counts(found: Quantities) -> dict[str, int] | None:

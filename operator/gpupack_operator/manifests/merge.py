@@ -28,7 +28,7 @@ APPENDED = {"tolerations", "envFrom"}
 """Lists without a merge key: their items are appended."""
 
 
-def merged(base: Json, patch: Json, *, field: str = "spec.template.spec") -> Json:
+def merge(base: Json, patch: Json, *, field: str = "spec.template.spec") -> Json:
     """Merge `patch` over `base` into a new object.
 
     Args:
@@ -48,7 +48,7 @@ def merged(base: Json, patch: Json, *, field: str = "spec.template.spec") -> Jso
 
 def _value(name: str, base: Any, patch: Any, *, field: str) -> Any:
     if isinstance(base, dict) and isinstance(patch, dict):
-        return merged(base, patch, field=field)
+        return merge(base, patch, field=field)
     if isinstance(base, list) and isinstance(patch, list):
         return _list(name, base, patch, field=field)
     return patch
@@ -94,7 +94,7 @@ def _item(base: Json, patch: Json, *, field: str) -> Json:
     A volume has only one source, so another kind of source replaces the whole item.
     """
     replaced = _is_source(base) and _is_source(patch) and base.keys() != patch.keys()
-    return patch if replaced else merged(base, patch, field=field)
+    return patch if replaced else merge(base, patch, field=field)
 
 
 def _is_source(item: Json) -> bool:

@@ -2,7 +2,7 @@
 """Gangs whose processes mpirun starts: the launcher in each pod, and the key of an attempt.
 
     init container ─ copies the launcher (one static binary) ─► volume ─► worker container:
-    command: gpupack-mpi run -- COMMAND…     worker 0: mpirun; others: run what it asks for
+    command: gpupack-mpi run -- COMMAND…     worker 0: mpirun; others: run what it starts
     key of the attempt: Secret ─► file; only this attempt's workers have it
 
 The user's image does not contain the launcher: it needs an MPI, and nothing of gpupack.
@@ -46,7 +46,7 @@ INIT_NEEDS: Final = {"cpu": "100m", "memory": "64Mi"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Launching:
+class LauncherSettings:
     """Settings of the launcher.
 
     Attributes:
@@ -75,26 +75,26 @@ def secret(job: GpuJob, *, attempt: int, key: bytes) -> Json:
     }
 
 
-def launched(pod_spec: Json, launching: Launching) -> Json:
+def with_launcher(pod_spec: Json, launcher: LauncherSettings) -> Json:
     """Return a copy of the PodSpec in which the launcher starts the worker container's command.
 
     Raises:
         TemplateInvalid: the container has no command, or the chart names no image.
     """
-    if not launching.image:
+    if not launcher.image:
         raise TemplateInvalid(
             "distributed.backend mpi needs the image of the launcher: "
             "set GPUPACK_LAUNCHER_IMAGE of the operator, as gpupack's chart does"
         )
     made = with_changed(
-        pod_spec, {launching.container}, lambda worker: _launched(worker, launching)
+        pod_spec, {launcher.container}, lambda worker: _with_launcher_command(worker, launcher)
     )
     return made | {
-        "initContainers": [_copying(launching), *pod_spec.get("initContainers", ())],
+        "initContainers": [_copying_container(launcher), *pod_spec.get("initContainers", ())],
         "volumes": [
             *pod_spec.get("volumes", ()),
             {"name": LAUNCHER_VOLUME, "emptyDir": {}},
-            {"name": KEY_VOLUME, "secret": {"secretName": launching.secret}},
+            {"name": KEY_VOLUME, "secret": {"secretName": launcher.secret}},
         ],
     }
 
@@ -119,11 +119,11 @@ def with_pods(template: Json, pods: Sequence[WorkerPod], *, container: str) -> J
     return template | {"spec": spec}
 
 
-def _launched(container: Json, launching: Launching) -> Json:
+def _with_launcher_command(container: Json, launcher: LauncherSettings) -> Json:
     command = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         raise TemplateInvalid(
-            f"container {launching.container} has no command: with distributed.backend mpi it is "
+            f"container {launcher.container} has no command: with distributed.backend mpi it is "
             "what each rank runs"
         )
     mounts = [
@@ -135,7 +135,7 @@ def _launched(container: Json, launching: Launching) -> Json:
     return kept | {"command": [LAUNCHER, "run", "--", *command], "volumeMounts": mounts}
 
 
-def _copying(launching: Launching) -> Json:
+def _copying_container(launcher: LauncherSettings) -> Json:
     """Make the init container.
 
     Its fixed user can write the folder, and every user can run the copy.
@@ -149,8 +149,8 @@ def _copying(launching: Launching) -> Json:
     }
     return {
         "name": INIT_CONTAINER,
-        "image": launching.image,
-        "imagePullPolicy": launching.policy,
+        "image": launcher.image,
+        "imagePullPolicy": launcher.policy,
         "command": ["cp", LAUNCHER, f"{COPY_FOLDER}/"],
         "securityContext": context,
         "resources": {"limits": INIT_NEEDS, "requests": INIT_NEEDS},

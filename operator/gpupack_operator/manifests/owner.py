@@ -41,7 +41,7 @@ def is_ours(child: Object, job: GpuJob) -> bool:
     return near and owner is not None and owner.uid == job.metadata.uid
 
 
-def is_predecessor_s(child: Object, job: GpuJob) -> bool:
+def is_from_predecessor(child: Object, job: GpuJob) -> bool:
     """Tell whether a child of the right name is left from a deleted GPUJob of the same name."""
     owner = controller(child)
     if owner is None or owner.uid == job.metadata.uid:
@@ -66,13 +66,13 @@ def is_worker(pod: Pod, job: GpuJob, jobs: Collection[Job]) -> bool:
     return owner.kind == "Job" and owner.name in _job_names(name, attempt, index_of(pod))
 
 
-def is_gang_s(found: Job, job: GpuJob) -> bool:
+def is_gang_job(found: Job, job: GpuJob) -> bool:
     """Tell whether a Job has workers of the gang that start together, in any attempt."""
     name, attempt = job.metadata.name, attempt_of(found)
     return found.metadata.name in _job_names(name, attempt, index_of(found))[:2]
 
 
-def is_beside(found: Job, job: GpuJob) -> bool:
+def is_extra_worker_job(found: Job, job: GpuJob) -> bool:
     """Tell whether a Job has an extra worker."""
     name, attempt = job.metadata.name, attempt_of(found)
     return found.metadata.name == _job_names(name, attempt, index_of(found))[2]

@@ -15,17 +15,17 @@ from gpupack_kubeclient.objects import Json
 from gpupack_operator.errors import TemplateInvalid
 from gpupack_operator.manifests import mpi, owner
 from gpupack_operator.manifests.limits import limits
-from gpupack_operator.manifests.merge import merged
+from gpupack_operator.manifests.merge import merge
 from gpupack_operator.manifests.nesting import check_nesting
-from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, Pulling
+from gpupack_operator.manifests.pulling import IF_NOT_PRESENT, PullSettings
 from gpupack_operator.manifests.result_bytes import with_result_bytes
-from gpupack_operator.manifests.shared_pod import obstacle
+from gpupack_operator.manifests.shared_pod import sharing_obstacle
 from gpupack_operator.manifests.socket_defaults import with_socket_defaults
 from gpupack_operator.manifests.variables import NO_VENDORS, RESULT_PATH, variables
 
 GRACE_SECONDS = 30
 """Time between SIGTERM and SIGKILL if the template sets none."""
-LAST_LINES = "FallbackToLogsOnError"
+LOG_FALLBACK_POLICY = "FallbackToLogsOnError"
 UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -55,7 +55,7 @@ class PodDefaults:
     socket_defaults: bool = True
     vendors: Vendors = NO_VENDORS
     launcher_image: str = ""
-    pulling: Pulling = IF_NOT_PRESENT
+    pulling: PullSettings = IF_NOT_PRESENT
 
 
 def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
@@ -75,32 +75,36 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     check_nesting(user)
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
-    annotations = staying(job.spec) | metadata.get("annotations", {}) | sharing(job.spec)
+    annotations = (
+        no_drain_annotations(job.spec)
+        | metadata.get("annotations", {})
+        | share_annotations(job.spec)
+    )
     container = _worker(job, attempt=attempt, defaults=defaults)
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
-    spec = _resolving(merged(ours, user.get("spec") or {}))
+    spec = _with_dns_policy(merge(ours, user.get("spec") or {}))
     if defaults.socket_defaults:
         spec = with_socket_defaults(spec, job.spec, container=container["name"])
     if job.spec.by_mpirun:
         secret = names.mpi_secret(job.metadata.uid, attempt=attempt)
-        launching = mpi.Launching(
+        launcher = mpi.LauncherSettings(
             container["name"], secret, defaults.launcher_image, defaults.pulling.policy
         )
-        spec = mpi.launched(spec, launching)
+        spec = mpi.with_launcher(spec, launcher)
     if has_our_images(job.spec):
-        spec = defaults.pulling.credited(spec)
+        spec = defaults.pulling.with_pull_secrets(spec)
     if job.spec.may_share_pods and job.spec.pod_per_worker is False:
         _check_sharable(spec, container["name"])
     return {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": with_result_bytes(_with_last_words(spec), {container["name"]}),
+        "spec": with_result_bytes(_with_log_fallback(spec), {container["name"]}),
     }
 
 
 def _check_sharable(pod_spec: Json, container: str) -> None:
     """Refuse a template that workers of one pod cannot share if the spec requires shared pods."""
-    if why := obstacle(pod_spec, container):
+    if why := sharing_obstacle(pod_spec, container):
         raise TemplateInvalid(
             f"podPerWorker is false: workers of the job on one node share a pod, and {why}; change "
             "the template, or set podPerWorker: true, which gives each worker a pod"
@@ -112,7 +116,7 @@ def has_our_images(spec: GpuJobSpec) -> bool:
     return spec.workload is not None or spec.by_mpirun
 
 
-def staying(spec: GpuJobSpec) -> dict[str, str]:
+def no_drain_annotations(spec: GpuJobSpec) -> dict[str, str]:
     """Return annotations that keep node autoscalers from draining a worker's node.
 
     A movable job gets none. Eviction of one worker ends the attempt of the whole gang. Users can
@@ -123,7 +127,7 @@ def staying(spec: GpuJobSpec) -> dict[str, str]:
     return {names.SAFE_TO_EVICT_ANNOTATION: "false", names.DO_NOT_DISRUPT_ANNOTATION: "true"}
 
 
-def sharing(spec: GpuJobSpec) -> dict[str, str]:
+def share_annotations(spec: GpuJobSpec) -> dict[str, str]:
     """Return a worker's annotations about its share.
 
     They are empty if the share has the default settings.
@@ -137,7 +141,7 @@ def sharing(spec: GpuJobSpec) -> dict[str, str]:
     return {name: value for name, (value, usual) in said.items() if value != usual}
 
 
-def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
+def template_hash(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
     """Return a hash that is equal for jobs whose pods differ only in names, commands, args and env.
 
     A sweep runs one program with a thousand values of `command`, `args` and `env`: its pods fit the
@@ -150,25 +154,25 @@ def kind(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
     nameless = msgspec.structs.replace(job, metadata=meta)
     made = template(nameless, user, attempt=0, defaults=defaults)
     spec = made["spec"] | {
-        kind_: [_wordless(each) for each in made["spec"][kind_]]
-        for kind_ in ("containers", "initContainers")
-        if kind_ in made["spec"]
+        key: [_without_command(each) for each in made["spec"][key]]
+        for key in ("containers", "initContainers")
+        if key in made["spec"]
     }
     return hashlib.sha256(msgspec.json.encode(made | {"spec": spec})).hexdigest()
 
 
-def _wordless(container: Json) -> Json:
+def _without_command(container: Json) -> Json:
     """Return a container without its command, args and values of variables."""
     lists = {key: container.get(key) for key in ("command", "args")}
     left_out = {key for key, found in lists.items() if _are_texts(found)}
     kept = {key: found for key, found in container.items() if key not in left_out}
     env = container.get("env")
     if isinstance(env, list):
-        kept["env"] = [_valueless(each) for each in env]
+        kept["env"] = [_without_value(each) for each in env]
     return kept
 
 
-def _valueless(variable: Any) -> Any:
+def _without_value(variable: Any) -> Any:
     is_text = isinstance(variable, dict) and isinstance(variable.get("value"), str)
     return variable | {"value": ""} if is_text else variable
 
@@ -184,16 +188,16 @@ def worker_container(job: GpuJob, user: Json) -> str:
     return containers[0]["name"] if alone else names.WORKER_CONTAINER
 
 
-def _resolving(pod_spec: Json) -> Json:
+def _with_dns_policy(pod_spec: Json) -> Json:
     """Let a hostNetwork pod resolve the names of workers unless the template sets dnsPolicy."""
     if pod_spec.get("hostNetwork") is not True:
         return pod_spec
     return {"dnsPolicy": "ClusterFirstWithHostNet"} | pod_spec
 
 
-def _with_last_words(pod_spec: Json) -> Json:
+def _with_log_fallback(pod_spec: Json) -> Json:
     """Let the kubelet keep the end of a log if a container fails and left no message."""
-    fallback = {"terminationMessagePolicy": LAST_LINES}
+    fallback = {"terminationMessagePolicy": LOG_FALLBACK_POLICY}
     kinds = ("containers", "initContainers")
     said = {
         kind: [fallback | container for container in pod_spec[kind]]
@@ -210,7 +214,7 @@ def _pod_spec(job: GpuJob, worker: Json, *, defaults: PodDefaults) -> Json:
         "subdomain": job.metadata.name,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": _confined(job),
+        "securityContext": _security_context(job),
         "tolerations": [_toleration(taint, defaults.evict_seconds) for taint in UNREACHABLE_TAINTS],
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [worker],
@@ -226,7 +230,7 @@ def _pod_spec(job: GpuJob, worker: Json, *, defaults: PodDefaults) -> Json:
     return spec
 
 
-def _confined(job: GpuJob) -> Json:
+def _security_context(job: GpuJob) -> Json:
     """Return the security context that Pod Security's level `restricted` requires of a pod.
 
     A user decides whether the user's image runs as root: most images of GPU programs do, and would

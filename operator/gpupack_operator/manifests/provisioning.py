@@ -30,7 +30,7 @@ def pod_template(job: GpuJob, template: Json, *, number: int) -> Json:
     """
     spread = job.spec.spread
     if spread is not None and spread.one_worker_per_node:
-        template = template | {"spec": _apart(template["spec"], job)}
+        template = template | {"spec": _with_anti_affinity(template["spec"], job)}
     name = names.nodes_request(job.metadata.name, number=number)
     return {
         "apiVersion": "v1",
@@ -58,7 +58,7 @@ def provisioning_request(job: GpuJob, settings: Provisioning, *, number: int) ->
     }
 
 
-def consuming(template: Json, job: GpuJob, settings: Provisioning) -> Json:
+def with_provisioned_nodes(template: Json, job: GpuJob, settings: Provisioning) -> Json:
     """Return the pod template of an attempt whose pods run on the requested nodes."""
     request = job.status.nodes_request
     if request is None or request.state != "Provisioned":
@@ -72,7 +72,7 @@ def consuming(template: Json, job: GpuJob, settings: Provisioning) -> Json:
     return template | {"metadata": metadata | {"annotations": annotations}}
 
 
-def _apart(pod_spec: Json, job: GpuJob) -> Json:
+def _with_anti_affinity(pod_spec: Json, job: GpuJob) -> Json:
     term: dict[str, Any] = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": owner.labels(job)},

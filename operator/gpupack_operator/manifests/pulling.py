@@ -14,11 +14,11 @@ import dataclasses
 from typing import Final
 
 from gpupack_kubeclient.objects import Json
-from gpupack_operator.manifests.merge import merged
+from gpupack_operator.manifests.merge import merge
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pulling:
+class PullSettings:
     """Pull settings, as in the chart's values.
 
     Attributes:
@@ -29,14 +29,14 @@ class Pulling:
     policy: str = "IfNotPresent"
     secrets: tuple[str, ...] = ()
 
-    def credited(self, pod_spec: Json) -> Json:
+    def with_pull_secrets(self, pod_spec: Json) -> Json:
         """Return a PodSpec that names gpupack's pull secrets before those that it names already."""
         if not self.secrets:
             return pod_spec
         ours = {"imagePullSecrets": [{"name": name} for name in self.secrets]}
         theirs = {"imagePullSecrets": pod_spec.get("imagePullSecrets") or []}
-        return pod_spec | merged(ours, theirs)
+        return pod_spec | merge(ours, theirs)
 
 
-IF_NOT_PRESENT: Final = Pulling()
+IF_NOT_PRESENT: Final = PullSettings()
 """Default settings: without pull secrets."""

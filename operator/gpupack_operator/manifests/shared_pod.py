@@ -29,7 +29,7 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBED_BY: Final = ("httpGet", "tcpSocket", "grpc")
 
 
-def obstacle(pod_spec: Json, container: str) -> str:
+def sharing_obstacle(pod_spec: Json, container: str) -> str:
     """Name what in a template only a pod with one worker can have; empty: nothing.
 
     Args:
@@ -42,14 +42,14 @@ def obstacle(pod_spec: Json, container: str) -> str:
     others = [
         each.get("name") for key in ("containers", "initContainers") for each in _of(pod_spec, key)
     ]
-    if taken := next((name for name in others if _is_a_worker_s(name, container)), None):
+    if taken := next((name for name in others if _is_worker_name(name, container)), None):
         return f"container {taken} has the name of a worker's container"
     if pod_spec.get("resources"):
         return "spec.template.spec.resources are for a pod with one worker"
     return ""
 
 
-def shared(
+def shared_template(
     template: Json, pod: WorkerPod, *, container: str, hostname: str, injected: int = 0
 ) -> Json:
     """Make the template of one pod, with a container for each of its workers.
@@ -69,7 +69,7 @@ def shared(
         "hostname": hostname,
         "containers": list(_containers(spec["containers"], container, pod)),
         "volumes": [
-            _naming(sized_for(each, len(workers)), container, workers[0])
+            _with_container_name(scale_shm(each, len(workers)), container, workers[0])
             for each in spec.get("volumes") or ()
         ],
     }
@@ -97,13 +97,13 @@ def _annotations(found: dict[str, str], container: str, workers: list[str]) -> d
     return changed
 
 
-def _naming(found: Any, container: str, worker: str) -> Any:
+def _with_container_name(found: Any, container: str, worker: str) -> Any:
     """Return a part of a manifest in which resourceFieldRefs name the given worker's container."""
     if isinstance(found, list):
-        return [_naming(each, container, worker) for each in found]
+        return [_with_container_name(each, container, worker) for each in found]
     if not isinstance(found, dict):
         return found
-    made = {key: _naming(value, container, worker) for key, value in found.items()}
+    made = {key: _with_container_name(value, container, worker) for key, value in found.items()}
     of_resources = made.get("resourceFieldRef")
     if isinstance(of_resources, dict) and of_resources.get("containerName") == container:
         made["resourceFieldRef"] = of_resources | {"containerName": worker}
@@ -126,7 +126,9 @@ def _of_worker(container: Json, base: str, index: int) -> Json:
 
 def _of_helper(container: Json, base: str, index: int) -> Json:
     """Return a container that has a worker's index in the variable of the Job controller."""
-    env = _naming(container.get("env") or [], base, names.worker_container(base, index))
+    env = _with_container_name(
+        container.get("env") or [], base, names.worker_container(base, index)
+    )
     if all(each["name"] != COMPLETION_INDEX for each in env):
         env.append({"name": COMPLETION_INDEX, "value": str(index)})
     return container | {"env": env}
@@ -143,7 +145,7 @@ def _with_index(variable: Json, index: int) -> Json:
     return variable
 
 
-def sized_for(volume: Json, workers: int) -> Json:
+def scale_shm(volume: Json, workers: int) -> Json:
     """Return the volume.
 
     A shared /dev/shm gets the size for one worker times the number of workers.
@@ -185,6 +187,6 @@ def _of(found: Json, key: str) -> Iterator[Json]:
     )
 
 
-def _is_a_worker_s(name: Any, container: str) -> bool:
+def _is_worker_name(name: Any, container: str) -> bool:
     index = names.worker_of_container(str(name))
     return index is not None and names.worker_container(container, index) == name

@@ -63,10 +63,10 @@ def _with_defaults(container: Json) -> Json:
 
 
 def _has_rdma(container: Json) -> bool:
-    return any(name.startswith(RDMA_PREFIXES) for name in _requested(container))
+    return any(name.startswith(RDMA_PREFIXES) for name in _requested_resources(container))
 
 
-def _requested(container: Json) -> Iterator[str]:
+def _requested_resources(container: Json) -> Iterator[str]:
     """Yield the names in limits and requests; the template is as the user wrote it."""
     resources: Any = container.get("resources")
     for kind in ("limits", "requests"):

@@ -43,7 +43,11 @@ def values(spec: GpuJobSpec, *, host: str, run: str) -> dict[str, str]:
         return _for_torchrun(spec, host) | _for_elastic_torchrun(spec, host, run)
     if spec.workers == 1:
         return _for_torchrun(spec, host)
-    return _for_torchrun(spec, host) | master | (_of_a_process(spec) if _is_a_rank(spec) else {})
+    return (
+        _for_torchrun(spec, host)
+        | master
+        | (_process_variables(spec) if _is_single_process(spec) else {})
+    )
 
 
 def index_names(spec: GpuJobSpec) -> tuple[str, ...]:
@@ -53,10 +57,10 @@ def index_names(spec: GpuJobSpec) -> tuple[str, ...]:
     if spec.extra or spec.workers == 1:
         return ("PET_NODE_RANK",)
     node = ("PET_NODE_RANK", "NODE_RANK")
-    return (*node, "GROUP_RANK", "RANK") if _is_a_rank(spec) else node
+    return (*node, "GROUP_RANK", "RANK") if _is_single_process(spec) else node
 
 
-def _is_a_rank(spec: GpuJobSpec) -> bool:
+def _is_single_process(spec: GpuJobSpec) -> bool:
     return processes(spec) == 1
 
 
@@ -85,7 +89,7 @@ def _for_elastic_torchrun(spec: GpuJobSpec, host: str, run: str) -> dict[str, st
     }
 
 
-def _of_a_process(spec: GpuJobSpec) -> dict[str, str]:
+def _process_variables(spec: GpuJobSpec) -> dict[str, str]:
     """Return what torchrun would set for the one process of each worker, except its index."""
     workers = str(spec.workers)
     return {

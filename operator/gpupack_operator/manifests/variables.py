@@ -46,15 +46,15 @@ def variables(
         multicast: whether libraries may use NVLink multicast.
         vendors: the chart's table.
     """
-    values = _about_the_job(job, attempt=attempt)
+    values = _job_variables(job, attempt=attempt)
     values |= torch_variables.values(
         job.spec,
         host=rendezvous_host(job, attempt=attempt),
         run=names.job_name(job.metadata.name, attempt=attempt),
     )
-    values |= _for_mpirun(job, attempt=attempt) if job.spec.by_mpirun else {}
+    values |= _mpirun_variables(job, attempt=attempt) if job.spec.by_mpirun else {}
     values |= MULTICAST_ON if multicast else MULTICAST_OFF
-    values |= _about_the_vendor(job.spec.resource_name, vendors)
+    values |= _vendor_variables(job.spec.resource_name, vendors)
     return [{"name": name, "value": value} for name, value in values.items()] + [
         _index(name) for name in (INDEX, *torch_variables.index_names(job.spec))
     ]
@@ -73,7 +73,7 @@ def worker_host(job: GpuJob, index: str, *, attempt: int) -> str:
     return f"{worker}.{job.metadata.name}.{job.metadata.namespace}.svc"
 
 
-def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
+def _job_variables(job: GpuJob, *, attempt: int) -> dict[str, str]:
     return {
         "GPUPACK_JOB": job.metadata.name,
         "GPUPACK_NAMESPACE": job.metadata.namespace,
@@ -88,7 +88,7 @@ def _about_the_job(job: GpuJob, *, attempt: int) -> dict[str, str]:
     }
 
 
-def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
+def _vendor_variables(resource: str, vendors: Vendors) -> dict[str, str]:
     """Return the vendor's name, and the variable by which a process selects GPUs of its worker.
 
     Only GPUs that another device plugin hands out have them: that plugin sets what its
@@ -97,14 +97,14 @@ def _about_the_vendor(resource: str, vendors: Vendors) -> dict[str, str]:
     vendor = vendors.of(resource)
     if vendor is None:
         return {}
-    told = {
+    found = {
         "GPUPACK_VENDOR": vendors.name_of(resource),
         "GPUPACK_VISIBLE_DEVICES_VARIABLE": vendor.visible_devices,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in found.items() if value}
 
 
-def _for_mpirun(job: GpuJob, *, attempt: int) -> dict[str, str]:
+def _mpirun_variables(job: GpuJob, *, attempt: int) -> dict[str, str]:
     """Return the launcher's variables.
 
     The text {} represents an index, since there may be a thousand workers.

@@ -17,7 +17,7 @@ from gpupack_extender import leader_endpoint
 from gpupack_kubeclient.client import LARGEST_MIB
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
-from gpupack_operator.nodes_bounds import Bounds
+from gpupack_operator.nodes_limits import NodesLimits
 from gpupack_operator.settings import Settings
 from gpupack_scheduler import limits
 from gpupack_scheduler.requests import node_rules
@@ -498,7 +498,7 @@ def test_the_operator_reads_what_the_chart_says_of_asking_for_nodes(render):
     told = {each["name"]: each["value"] for each in operator["env"] if "value" in each}
     read = Settings.from_environ(told | {"POD_NAME": "o"})
     assert read.provisioning == Provisioning(class_name=ATOMIC_CLASS, parameters={"zone": "a, b"})
-    assert read.bounds == Bounds()
+    assert read.bounds == NodesLimits()
 
 
 @pytest.mark.parametrize("part", ["operator", "scheduler"])

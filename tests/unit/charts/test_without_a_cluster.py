@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from gpupack_devcluster.build import KUBERNETES
-from gpupack_operator.certificates.wanted import parse_wanted
+from gpupack_operator.certificates.certificate_requests import parse_certificate_requests
 
 CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"
 CLUSTER = ("apiregistration.k8s.io/v1", "crd.projectcalico.org/v1")
@@ -24,7 +24,7 @@ def template(helm, *more):
 def issued(rendered):
     part = rendered.container("Deployment", "gpupack-certificates", "certificates")
     (text,) = [each["value"] for each in part["env"] if each["name"] == "GPUPACK_CERTIFICATES"]
-    return parse_wanted(text)
+    return parse_certificate_requests(text)
 
 
 def test_two_renderings_are_the_same(helm):

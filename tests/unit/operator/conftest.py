@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builders of what the API server holds, with the times that the tests are about."""
+"""Builders of API objects with chosen times."""
 
 import datetime as dt
 import types
@@ -15,14 +15,14 @@ from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import Observation, Planned, Told
+from gpupack_operator.decision.model import Observation, Plan, WaitMessage
 
 START = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 UID = "uid-of-train"
 
 
 def at(seconds):
-    """A moment so many seconds after the job was admitted."""
+    """Return the time this number of seconds after the job was admitted."""
     return START + dt.timedelta(seconds=seconds)
 
 
@@ -48,7 +48,7 @@ def gpujob(*, status=None, deleted=None, generation=1, **spec):
 
 
 def placement(*nodes):
-    """One worker on each node that is named."""
+    """Make a placement with one worker on each named node."""
     device = DeviceShare(uuid="GPU-1", percent=100, memory_mib=80000)
     return by_node(WorkerPlacement(i, node, (device,)) for i, node in enumerate(nodes))
 
@@ -97,7 +97,7 @@ def pod(
     limits=None,
     scheduler=names.SCHEDULER_NAME,
 ):
-    """A worker pod of one GPU; `deleted` is when its deletion was asked for, with 30 s of grace."""
+    """A worker pod of one GPU; `deleted` is when its deletion was requested, with 30 s of grace."""
     labels = {names.ATTEMPT_LABEL: str(attempt), names.INDEX_LABEL: str(index)}
     meta = {
         "name": f"train-{attempt}-{index}-x",
@@ -164,10 +164,10 @@ def see(
     pods=(),
     now=10,
     answer=None,
-    refusals=0,
-    told=None,
-    silent=(),
-    asked_until=None,
+    request_failures=0,
+    wait_message=None,
+    silent_nodes=(),
+    next_request_at=None,
     provisioning=None,
     nodes=None,
 ):
@@ -177,12 +177,14 @@ def see(
         pods=tuple(pods),
         now=at(now),
         answer=answer,
-        refusals=refusals,
-        asked_until=asked_until,
-        silent=frozenset(silent),
+        request_failures=request_failures,
+        next_request_at=next_request_at,
+        silent_nodes=frozenset(silent_nodes),
         provisioning=provisioning,
         nodes=nodes,
-        told=Told(at(told)) if isinstance(told, int) else told,
+        wait_message=WaitMessage(at(wait_message))
+        if isinstance(wait_message, int)
+        else wait_message,
     )
 
 
@@ -190,7 +192,7 @@ def admitted(*, nodes=("a",), now=0, **spec):
     """A GPUJob whose first attempt was admitted at `now`."""
     fresh = gpujob(workers=len(nodes), **spec)
     shares = fresh.spec.may_share_pods and fresh.spec.pod_per_worker is False
-    plan = Planned(placement(*nodes), seconds=9, shares_pods=shares)
+    plan = Plan(placement(*nodes), seconds=9, shares_pods=shares)
     decision = decide(see(fresh, answer=plan, now=now))
     return msgspec.structs.replace(fresh, status=decision.status)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A burn-in decides what becomes of a GPU that is new, or well again."""
+"""Burn-ins decide whether new and recovered GPUs are used."""
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from gpupack_crds.kinds import GpuJob, GpuNode
 from gpupack_crds.names import ACCEPTANCE_NAMESPACE, MAX_JOB_NAME
 from gpupack_operator.decision import acceptance
 from gpupack_operator.decision.fleet import Fleet
-from gpupack_operator.decision.quarantine import MENDED, NEW, Rules, decided
+from gpupack_operator.decision.quarantine import NEW_GPU, REPAIRED_GPU, Rules, decide_entries
 from gpupack_operator.manifests.acceptance import gpujob, job_name
 from gpupack_operator.metrics import Metrics
 from gpupack_operator.quarantines import Quarantines
@@ -41,14 +41,14 @@ def device(number, health="Healthy", **fields):
 
 def node(*devices, quarantine=(), measured=(), name="a", **status):
     meta = {"name": name, "uid": f"uid-{name}", "resourceVersion": "3"}
-    told = {"devices": list(devices), "measured": [msgspec.to_builtins(m) for m in measured]}
+    reported = {"devices": list(devices), "measured": [msgspec.to_builtins(m) for m in measured]}
     spec = {"quarantine": [msgspec.to_builtins(entry) for entry in quarantine]}
-    return msgspec.convert({"metadata": meta, "spec": spec, "status": told | status}, GpuNode)
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": reported | status}, GpuNode)
 
 
 @pytest.fixture
 def accepting(build):
-    """An entry in acceptance since a moment."""
+    """Make an entry that has been in acceptance since a second."""
 
     def entry(number, since=0, **fields):
         found = {"phase": "Acceptance", "cause": "XID 79", "since": build.stamp(since)} | fields
@@ -59,7 +59,7 @@ def accepting(build):
 
 @pytest.fixture
 def verdict(build):
-    """What was measured of a GPU at a moment."""
+    """Make the measurement of a GPU at a second."""
 
     def found(number, outcome="Passed", at=0, **fields):
         return Measured(gpu=f"GPU-{number}", at=build.stamp(at), outcome=outcome, **fields)
@@ -69,18 +69,18 @@ def verdict(build):
 
 @pytest.fixture
 def after(build):
-    """The entries that follow so many seconds after the start, and in how many to look again."""
+    """Return the entries at a second, and the seconds until the next check."""
 
     def decide(seconds, seen, **rules):
         how = Rules(PROBATION, Acceptance(seconds=SECONDS), **rules)
-        entries, again = decided(seen, build.at(seconds), how)
+        entries, again = decide_entries(seen, build.at(seconds), how)
         return entries, again and (again - build.at(seconds)).total_seconds()
 
     return decide
 
 
 @pytest.fixture
-def trial(build):
+def acceptance_job(build):
     """A burn-in as the API shows it: GPUs by number, and the metrics of each or None."""
 
     def job(results=None, *, phase="Succeeded", ended=10, kind="burn-in", **fields):
@@ -88,13 +88,13 @@ def trial(build):
         spec = {"gpus": 1, "workers": max(len(gpus), 1)}
         if kind == "all-reduce":
             spec = {"gpus": fields.pop("gpus", 2)}
-        told = [
+        reported = [
             {"worker": worker, "workload": "burn-in", "headline": "healthy", "metrics": metrics}
             for worker, metrics in enumerate((results or {}).values())
             if metrics is not None
         ]
         place = {"node": "a", "workers": f"0-{len(gpus) - 1}", "gpus": gpus, "memoryMiB": [1]}
-        status = {"phase": phase, "results": told, "message": "it broke", **fields}
+        status = {"phase": phase, "results": reported, "message": "it broke", **fields}
         if gpus:
             status["placement"] = [place]
         if phase in {"Succeeded", "Failed"}:
@@ -115,7 +115,7 @@ def phases(entries):
     return [(each.gpu, each.phase, each.relapses) for each in entries]
 
 
-def test_a_gpu_that_is_well_again_is_tried(after):
+def test_a_recovered_gpu_is_tested_by_a_burn_in(after):
     ill = Quarantine(gpu="GPU-0", cause="XID 79", since="2026-11-21T11:00:00Z")
     (entry,), again = after(0, node(device(0), quarantine=[ill]))
     assert (entry.phase, entry.cause, again) == ("Acceptance", "XID 79", SECONDS)
@@ -124,26 +124,26 @@ def test_a_gpu_that_is_well_again_is_tried(after):
 @pytest.mark.parametrize(
     "fields", [{"migParent": "GPU-0"}, {"resource": "nvidia.com/gpu"}, {"model": "NVIDIA L4"}]
 )
-def test_where_a_burn_in_says_nothing_time_decides(build, fields):
+def test_a_gpu_that_no_burn_in_can_test_goes_on_probation(build, fields):
     ill = Quarantine(gpu="GPU-0", since=build.stamp(-5))
     rules = Rules(PROBATION, Acceptance(models=("H200",)))
-    (entry,), _ = decided(node(device(0, **fields), quarantine=[ill]), build.at(0), rules)
+    (entry,), _ = decide_entries(node(device(0, **fields), quarantine=[ill]), build.at(0), rules)
     assert entry.phase == "Probation"
 
 
-def test_one_that_passed_is_used_as_others_are(after, accepting, verdict):
+def test_a_gpu_that_passed_its_burn_in_is_released(after, accepting, verdict):
     assert after(20, node(device(0), quarantine=[accepting(0)])) != ((), None)
     seen = node(device(0), quarantine=[accepting(0)], measured=[verdict(0, at=10)])
     assert after(20, seen) == ((), None)
 
 
-def test_what_was_measured_before_it_fell_ill_says_nothing(after, accepting, verdict):
+def test_measurements_from_before_the_failure_are_ignored(after, accepting, verdict):
     seen = node(device(0), quarantine=[accepting(0)], measured=[verdict(0, at=-10)])
     (entry,), _ = after(20, seen)
     assert entry == accepting(0)
 
 
-def test_one_that_failed_is_kept_out_for_twice_as_long_each_time(after, accepting, verdict):
+def test_quarantine_doubles_with_each_failed_burn_in(after, accepting, verdict):
     entry = accepting(0)
     for relapses in (1, 2, 3):
         wrong = [verdict(0, "Failed", at=10, message="wrong_words is 3")]
@@ -158,38 +158,40 @@ def test_one_that_failed_is_kept_out_for_twice_as_long_each_time(after, acceptin
         entry = msgspec.structs.replace(tried, since=accepting(0).since)
 
 
-def test_one_of_which_nobody_can_say_anything_is_on_probation(after, accepting, verdict):
+def test_a_gpu_without_a_verdict_goes_on_probation(after, accepting, verdict):
     seen = node(device(0), quarantine=[accepting(0)], measured=[verdict(0, "Unknown", at=10)])
     (entry,), again = after(20, seen)
     assert (entry.phase, again) == ("Probation", PROBATION)
 
 
-def test_one_that_falls_ill_meanwhile_is_quarantined_again(after, accepting):
+def test_a_gpu_that_fails_during_acceptance_is_quarantined_again(after, accepting):
     (entry,), _ = after(5, node(device(0, "Failed"), quarantine=[accepting(0)]))
     assert phases([entry]) == [("GPU-0", "Quarantined", 1)]
 
 
-def test_where_gpus_are_tried_no_more_time_decides(build, accepting):
-    (entry,), _ = decided(node(device(0), quarantine=[accepting(0)]), build.at(5), Rules(PROBATION))
+def test_entries_in_acceptance_go_on_probation_if_burn_ins_are_disabled(build, accepting):
+    (entry,), _ = decide_entries(
+        node(device(0), quarantine=[accepting(0)]), build.at(5), Rules(PROBATION)
+    )
     assert entry.phase == "Probation"
 
 
-def test_a_driver_that_hangs_changes_no_phase(after, accepting):
+def test_a_hanging_driver_changes_no_phase(after, accepting):
     silent = device(0, "Cordoned", causes=["NotInspected"])
     assert after(5, node(silent, quarantine=[accepting(0)]))[0] == (accepting(0),)
 
 
-def test_new_gpus_are_tried_where_that_is_wanted_and_once(build, verdict):
+def test_new_gpus_are_tested_once_if_enabled(build, verdict):
     rules = Rules(PROBATION, Acceptance(new_gpus=True))
     seen = node(device(0), device(1), device(2, "Failed"), measured=[verdict(1, "Unknown")])
-    first, ill = sorted(decided(seen, build.at(0), rules)[0], key=lambda each: each.gpu)
-    assert (first.gpu, first.phase, first.cause) == ("GPU-0", "Acceptance", NEW)
+    first, ill = sorted(decide_entries(seen, build.at(0), rules)[0], key=lambda each: each.gpu)
+    assert (first.gpu, first.phase, first.cause) == ("GPU-0", "Acceptance", NEW_GPU)
     assert (ill.gpu, ill.phase) == ("GPU-2", "Quarantined")
-    assert decided(seen, build.at(0), Rules(PROBATION, Acceptance()))[0] == (ill,)
+    assert decide_entries(seen, build.at(0), Rules(PROBATION, Acceptance()))[0] == (ill,)
 
 
 def slower(part):
-    """Measured figures, so much of the usual ones."""
+    """Return measurements that are a fraction of the usual ones."""
     return {"tflops": 600.0 * part, "memory_gb_per_s": 4000.0}
 
 
@@ -208,9 +210,7 @@ def fleet(verdict):
     return known
 
 
-def test_one_that_is_slow_against_others_of_its_model_is_used_last(
-    after, accepting, verdict, fleet
-):
+def test_a_gpu_slower_than_others_of_its_model_is_used_last(after, accepting, verdict, fleet):
     measured = [verdict(0, at=10, **slower(0.89))]
     seen = node(device(0), quarantine=[accepting(0)], measured=measured)
     (entry,), _ = after(20, seen, fleet=fleet(3))
@@ -221,7 +221,7 @@ def test_one_that_is_slow_against_others_of_its_model_is_used_last(
 
 
 @pytest.mark.parametrize("part", [0.9, 1.0, 2.0])
-def test_one_within_a_tenth_of_the_median_is_not_slow(after, accepting, verdict, fleet, part):
+def test_a_gpu_within_a_tenth_of_the_median_is_not_slow(after, accepting, verdict, fleet, part):
     measured = [verdict(0, at=10, **slower(part))]
     seen = node(device(0), quarantine=[accepting(0)], measured=measured)
     assert after(20, seen, fleet=fleet(5)) == ((), None)
@@ -231,12 +231,12 @@ def test_one_within_a_tenth_of_the_median_is_not_slow(after, accepting, verdict,
     ("count", "fields"),
     [(2, {}), (9, {"model": "NVIDIA H200 NVL"}), (9, {"simulated": True}), (9, {"tflops": None})],
 )
-def test_who_are_too_few_or_not_alike_say_nothing_about_a_gpu(verdict, fleet, count, fields):
+def test_a_gpu_is_compared_only_with_enough_gpus_of_the_same_kind(verdict, fleet, count, fields):
     others = fleet(count, **fields)
     assert others.slowness("NVIDIA H200", verdict(0, tflops=1.0)) == ""
 
 
-def test_gpus_that_are_gone_or_failed_are_no_measure(verdict, fleet):
+def test_removed_and_failed_gpus_are_not_compared(verdict, fleet):
     others = fleet(3)
     others.remove("n10")
     assert others.slowness("NVIDIA H200", verdict(0, tflops=1.0)) == ""
@@ -248,13 +248,15 @@ def test_gpus_that_are_gone_or_failed_are_no_measure(verdict, fleet):
 
 def measured(seen, build, seconds, **jobs):
     named = {name.replace("_", "-"): job for name, job in jobs.items()}
-    return acceptance.measured(seen, named, Acceptance(seconds=SECONDS), build.at(seconds))
+    return acceptance.updated_measurements(
+        seen, named, Acceptance(seconds=SECONDS), build.at(seconds)
+    )
 
 
-def test_results_are_read_worker_by_worker(build, accepting, trial):
+def test_burn_in_results_are_read_for_each_worker(build, accepting, acceptance_job):
     seen = node(*map(device, range(3)), quarantine=[accepting(n) for n in range(3)])
     sick = {"healthy": False, "findings": "max_wrong_words: 3 > 0", "gemm_tflops": 1.5}
-    job = trial({1: {"healthy": True} | FIGURES, 2: sick, 0: None})
+    job = acceptance_job({1: {"healthy": True} | FIGURES, 2: sick, 0: None})
     found = {each.gpu: each for each in measured(seen, build, 20, burn_in=job)}
     assert {gpu: each.outcome for gpu, each in found.items()} == {
         "GPU-0": "Unknown",
@@ -270,44 +272,46 @@ def test_results_are_read_worker_by_worker(build, accepting, trial):
 
 
 @pytest.mark.parametrize("figure", ["1e9", True, -1, float("nan"), float("inf"), None])
-def test_what_is_no_figure_is_not_written(build, accepting, trial, figure):
+def test_an_invalid_figure_is_not_written(build, accepting, acceptance_job, figure):
     seen = node(device(0), quarantine=[accepting(0)])
-    job = trial({0: {"healthy": True, "gemm_tflops": figure}})
+    job = acceptance_job({0: {"healthy": True, "gemm_tflops": figure}})
     (found,) = measured(seen, build, 20, burn_in=job)
     assert (found.outcome, found.tflops) == ("Passed", None)
 
 
-def test_a_job_from_before_the_gpu_was_to_be_tried_says_nothing(build, accepting, trial):
+def test_a_burn_in_from_before_acceptance_is_ignored(build, accepting, acceptance_job):
     seen = node(device(0), quarantine=[accepting(0, since=11)])
-    job = trial({0: {"healthy": True}}, ended=10)
+    job = acceptance_job({0: {"healthy": True}}, ended=10)
     assert measured(seen, build, 20, burn_in=job) == ()
-    assert acceptance.is_over(job, "burn-in", 1)
+    assert acceptance.is_obsolete(job, "burn-in", 1)
 
 
-def test_of_gpus_that_are_not_tried_nothing_is_recorded(build, accepting, trial):
+def test_results_of_gpus_that_are_not_in_acceptance_are_ignored(build, accepting, acceptance_job):
     seen = node(device(0), device(1), quarantine=[accepting(0)])
-    found = measured(seen, build, 20, burn_in=trial({0: {"healthy": True}, 1: {"healthy": True}}))
+    found = measured(
+        seen, build, 20, burn_in=acceptance_job({0: {"healthy": True}, 1: {"healthy": True}})
+    )
     assert [each.gpu for each in found] == ["GPU-0"]
 
 
-def test_a_job_that_never_had_a_place_leaves_all_unknown(build, accepting, trial):
+def test_a_burn_in_that_never_ran_gives_the_outcome_unknown(build, accepting, acceptance_job):
     seen = node(device(0), device(1), quarantine=[accepting(0), accepting(1)])
-    found = measured(seen, build, 20, burn_in=trial(phase="Failed"))
+    found = measured(seen, build, 20, burn_in=acceptance_job(phase="Failed"))
     assert {each.outcome for each in found} == {"Unknown"}
     assert found[0].message == "no burn-in ran: it broke"
 
 
-def test_without_a_result_in_time_nobody_can_say_anything(build, accepting):
+def test_a_missing_result_becomes_unknown_at_the_deadline(build, accepting):
     seen = node(device(0), quarantine=[accepting(0)])
     assert measured(seen, build, SECONDS - 1) == ()
     (found,) = measured(seen, build, SECONDS)
     assert (found.outcome, found.message) == (
         "Unknown",
-        f"no burn-in told anything within {SECONDS} s",
+        f"no burn-in reported a result within {SECONDS} s",
     )
 
 
-def test_figures_outlast_a_burn_in_that_told_none_but_not_the_gpu(build, accepting, verdict):
+def test_figures_survive_an_unknown_outcome_and_are_dropped_with_the_gpu(build, accepting, verdict):
     before = [verdict(0, at=-99, tflops=600.0), verdict(7, at=-99, tflops=1.0)]
     seen = node(device(0), quarantine=[accepting(0)], measured=before)
     (found,) = measured(seen, build, SECONDS)
@@ -316,37 +320,37 @@ def test_figures_outlast_a_burn_in_that_told_none_but_not_the_gpu(build, accepti
     assert measured(unseen, build, 5) == tuple(before)
 
 
-def test_gpus_of_a_whole_node_reduce_together_once_all_have_passed(
-    build, after, accepting, verdict, trial
+def test_an_all_reduce_runs_once_all_gpus_of_a_node_have_passed(
+    build, after, accepting, verdict, acceptance_job
 ):
     entries = [accepting(0), accepting(1)]
     one = node(device(0), device(1), quarantine=entries, measured=[verdict(0, at=10)])
-    assert (acceptance.together(one), after(20, one)[0]) == (0, tuple(entries))
+    assert (acceptance.all_reduce_gpus(one), after(20, one)[0]) == (0, tuple(entries))
     passed = [verdict(0, at=10), verdict(1, at=12)]
     both = node(device(0), device(1), quarantine=entries, measured=passed)
-    assert (acceptance.together(both), after(20, both)[0]) == (2, tuple(entries))
+    assert (acceptance.all_reduce_gpus(both), after(20, both)[0]) == (2, tuple(entries))
     results = {0: {"all_reduce_bus_gb_per_s": 390.5}}
-    done = acceptance.all_reduced(
-        both, {"all-reduce": trial(results, kind="all-reduce", ended=15)}, build.at(20)
+    done = acceptance.updated_all_reduce(
+        both, {"all-reduce": acceptance_job(results, kind="all-reduce", ended=15)}, build.at(20)
     )
     assert (done.gpus, done.bus_gb_per_s, done.message) == (2, 390.5, "")
     status = msgspec.structs.replace(both.status, all_reduce=done)
-    told = msgspec.structs.replace(both, status=status)
-    assert (acceptance.together(told), after(21, told)) == (0, ((), None))
+    reported = msgspec.structs.replace(both, status=status)
+    assert (acceptance.all_reduce_gpus(reported), after(21, reported)) == (0, ((), None))
 
 
-def test_a_reduction_that_failed_or_is_late_keeps_no_gpu_from_work(
-    build, after, accepting, verdict, trial
+def test_a_failed_or_late_all_reduce_does_not_keep_gpus_in_acceptance(
+    build, after, accepting, verdict, acceptance_job
 ):
     entries, passed = [accepting(0), accepting(1)], [verdict(0, at=10), verdict(1, at=12)]
     both = node(device(0), device(1), quarantine=entries, measured=passed)
-    broken = trial(kind="all-reduce", phase="Failed", ended=15)
-    done = acceptance.all_reduced(both, {"all-reduce": broken}, build.at(20))
+    broken = acceptance_job(kind="all-reduce", phase="Failed", ended=15)
+    done = acceptance.updated_all_reduce(both, {"all-reduce": broken}, build.at(20))
     assert (done.bus_gb_per_s, done.message) == (None, "it broke")
     assert after(SECONDS, both) == ((), None)
 
 
-def test_gpus_whose_neighbour_is_at_work_or_failed_do_not_wait_for_it(after, accepting, verdict):
+def test_a_gpu_does_not_wait_for_a_busy_or_failed_gpu_of_its_node(after, accepting, verdict):
     alone = node(device(0), device(1), quarantine=[accepting(0)], measured=[verdict(0, at=10)])
     assert after(20, alone) == ((), None)
     outcomes = [verdict(0, at=10), verdict(1, "Failed", at=10)]
@@ -368,13 +372,13 @@ def test_gpus_whose_neighbour_is_at_work_or_failed_do_not_wait_for_it(after, acc
         ("Succeeded", 2, 0, False),
     ],
 )
-def test_a_job_goes_when_it_is_of_no_more_use(trial, phase, workers, wanted, over):
-    job = trial(dict.fromkeys(range(workers)), phase=phase)
-    assert acceptance.is_over(job, "burn-in", wanted) is over
+def test_an_obsolete_acceptance_job_is_deleted(acceptance_job, phase, workers, wanted, over):
+    job = acceptance_job(dict.fromkeys(range(workers)), phase=phase)
+    assert acceptance.is_obsolete(job, "burn-in", wanted) is over
 
 
 @pytest.mark.parametrize("trial_name", ["burn-in", "all-reduce"])
-def test_the_jobs_are_as_the_crd_wants_them(trial_name):
+def test_acceptance_jobs_are_valid_gpujobs(trial_name):
     found = node(device(0), device(1)).status.devices
     long_name = "n" * 253
     body = gpujob(long_name, trial_name, found, seconds=60, args=["--seconds=30"])
@@ -388,7 +392,7 @@ def test_the_jobs_are_as_the_crd_wants_them(trial_name):
     )
 
 
-def test_simulated_gpus_are_tried_on_a_cpu():
+def test_simulated_gpus_are_tested_without_require_gpu():
     found = node(device(0, simulated=True)).status.devices
     assert gpujob("a", "burn-in", found, seconds=60, args=())["spec"]["workload"]["args"] == []
 
@@ -400,13 +404,13 @@ def test_simulated_gpus_are_tried_on_a_cpu():
         ('{"enabled": true, "newGpus": true, "models": ["H200"]}', ("H200",)),
     ],
 )
-def test_it_is_read_as_the_chart_writes_it(text, found):
+def test_the_acceptance_setting_of_the_chart_is_parsed(text, found):
     read = parse_acceptance(text)
     assert (read and read.models) == found
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"models": [" "]}', '{"seconds": 0}', '{"x": 1}'])
-def test_what_the_chart_never_writes_is_refused(text):
+def test_an_invalid_acceptance_setting_is_refused(text):
     with pytest.raises(AcceptanceInvalid):
         parse_acceptance(text)
 
@@ -426,42 +430,42 @@ def quarantines(server, build):
     return made
 
 
-async def test_nothing_is_made_or_deleted_before_it_is_known_what_there_is(
-    server, quarantines, accepting, trial
+async def test_no_acceptance_job_is_created_or_deleted_before_jobs_and_nodes_are_listed(
+    server, quarantines, accepting, acceptance_job
 ):
     quarantines.upsert(node(device(0), quarantine=[accepting(0)]))
-    await quarantines.look()
+    await quarantines.write_changes()
     quarantines.replace([node(device(0), quarantine=[accepting(0)])])
-    await quarantines.look()
-    quarantines.trials.upsert(trial({0: None}, phase="Running"))
-    await quarantines.look()
+    await quarantines.write_changes()
+    quarantines.acceptance_tests.upsert(acceptance_job({0: None}, phase="Running"))
+    await quarantines.write_changes()
     assert server.writes == []
 
 
-async def test_from_acceptance_to_its_release_each_step_is_written(
-    server, quarantines, accepting, trial
+async def test_each_step_from_acceptance_to_release_is_written(
+    server, quarantines, accepting, acceptance_job
 ):
     server.put(NODE, {"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
     seen = node(device(0), quarantine=[accepting(0)])
-    quarantines.trials.replace([])
+    quarantines.acceptance_tests.replace([])
     quarantines.replace([seen])
-    await quarantines.look()
+    await quarantines.write_changes()
     (path,) = server.names("POST")
     assert path == JOBS
     quarantines.clock["now"] = 20
-    quarantines.trials.upsert(trial({0: {"healthy": True} | FIGURES}))
-    await quarantines.look()
-    told = server.objects[NODE]["status"]
-    assert [each["outcome"] for each in told["measured"]] == ["Passed"]
-    status = msgspec.convert({"devices": [device(0)], "measured": told["measured"]}, GpuNodeStatus)
+    quarantines.acceptance_tests.upsert(acceptance_job({0: {"healthy": True} | FIGURES}))
+    await quarantines.write_changes()
+    written = server.objects[NODE]["status"]["measured"]
+    assert [each["outcome"] for each in written] == ["Passed"]
+    status = msgspec.convert({"devices": [device(0)], "measured": written}, GpuNodeStatus)
     version = server.objects[NODE]["metadata"]["resourceVersion"]
     metadata = msgspec.structs.replace(seen.metadata, resource_version=version)
     quarantines.upsert(msgspec.structs.replace(seen, metadata=metadata, status=status))
-    await quarantines.look()
+    await quarantines.write_changes()
     assert server.objects[NODE]["spec"]["quarantine"] is None
 
 
-async def test_a_gpu_that_was_kept_out_is_tried_when_its_gpunode_was_deleted(
+async def test_a_quarantined_gpu_is_tested_after_its_gpunode_was_deleted(
     server, quarantines, build
 ):
     server.put(NODE, {"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
@@ -471,30 +475,30 @@ async def test_a_gpu_that_was_kept_out_is_tried_when_its_gpunode_was_deleted(
     quarantines.remove(before)
     for seen in (node(), node(device(0), device(1))):
         quarantines.upsert(seen)
-        await quarantines.look()
+        await quarantines.write_changes()
     (entry,) = server.objects[NODE]["spec"]["quarantine"]
-    assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", MENDED)
+    assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", REPAIRED_GPU)
     quarantines.upsert(node(device(0), device(1), quarantine=[msgspec.convert(entry, Quarantine)]))
     quarantines.upsert(node(device(0), device(1)))
     quarantines.clock["now"] = 99
-    await quarantines.look()
+    await quarantines.write_changes()
     assert server.names("PATCH") == [NODE]
 
 
-async def test_what_was_kept_out_is_tried_also_where_a_list_brings_the_news(
+async def test_a_quarantined_gpu_is_tested_if_only_a_list_shows_that_its_gpunode_was_deleted(
     server, quarantines, build
 ):
     server.put(NODE, {"metadata": {"name": "a", "resourceVersion": "3"}, "spec": {}})
     ill = Quarantine(gpu="GPU-1", cause="XID 79", since=build.stamp(-5))
     before = node(device(0), device(1, "Failed"), quarantine=[ill])
-    made_anew = node(device(0), device(1))
-    meta = msgspec.structs.replace(made_anew.metadata, uid="another")
-    made_anew = msgspec.structs.replace(made_anew, metadata=meta)
-    for items in ([before], [], [made_anew]):
+    recreated = node(device(0), device(1))
+    meta = msgspec.structs.replace(recreated.metadata, uid="another")
+    recreated = msgspec.structs.replace(recreated, metadata=meta)
+    for items in ([before], [], [recreated]):
         quarantines.replace(items)
-    await quarantines.look()
+    await quarantines.write_changes()
     (entry,) = server.objects[NODE]["spec"]["quarantine"]
-    assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", MENDED)
+    assert (entry["gpu"], entry["phase"], entry["cause"]) == ("GPU-1", "Acceptance", REPAIRED_GPU)
 
 
 def in_maintenance(seen, *gpus):
@@ -505,78 +509,79 @@ def in_maintenance(seen, *gpus):
 
 
 @pytest.mark.parametrize("gpus", [(), ("GPU-0",)])
-def test_what_an_administrator_works_on_is_tried_when_that_is_over(build, accepting, gpus):
+def test_a_gpu_in_maintenance_is_tested_after_the_maintenance(build, accepting, gpus):
     entry, rules = accepting(0), Rules(PROBATION, Acceptance(seconds=SECONDS))
     seen = in_maintenance(node(device(0), quarantine=[entry]), *gpus)
-    assert acceptance.untried(seen) == ()
-    assert acceptance.measured(seen, {}, rules.acceptance, build.at(SECONDS)) == ()
-    (waits,), again = decided(seen, build.at(SECONDS), rules)
+    assert acceptance.untested_gpus(seen) == ()
+    assert acceptance.updated_measurements(seen, {}, rules.acceptance, build.at(SECONDS)) == ()
+    (waits,), again = decide_entries(seen, build.at(SECONDS), rules)
     assert (waits.phase, waits.since, again) == ("Acceptance", None, None)
-    (begins,), _ = decided(node(device(0), quarantine=[waits]), build.at(5 * SECONDS), rules)
+    (begins,), _ = decide_entries(node(device(0), quarantine=[waits]), build.at(5 * SECONDS), rules)
     assert (begins.phase, begins.since[:19]) == ("Acceptance", build.stamp(5 * SECONDS)[:19])
 
 
-def test_work_on_one_gpu_holds_up_no_other(build, accepting):
+def test_maintenance_of_one_gpu_does_not_delay_another(build, accepting):
     entries = [accepting(0), accepting(1)]
     seen = in_maintenance(node(device(0), device(1), quarantine=entries), "GPU-1")
-    assert acceptance.untried(seen) == ("GPU-0",)
+    assert acceptance.untested_gpus(seen) == ("GPU-0",)
 
 
-async def test_a_job_about_nobody_goes_and_one_that_ended_stays_for_its_log(
-    server, quarantines, trial
+async def test_a_running_job_of_an_unknown_node_is_deleted_and_a_finished_one_stays(
+    server, quarantines, acceptance_job
 ):
-    running, ended = trial({0: None}, phase="Running"), trial({0: None}, kind="all-reduce")
+    running, ended = (
+        acceptance_job({0: None}, phase="Running"),
+        acceptance_job({0: None}, kind="all-reduce"),
+    )
     for job in (running, ended):
         server.put(f"{JOBS}/{job.metadata.name}", {"metadata": {"uid": job.metadata.uid}})
     quarantines.replace([])
-    quarantines.trials.replace([running, ended])
-    await quarantines.look()
+    quarantines.acceptance_tests.replace([running, ended])
+    await quarantines.write_changes()
     assert server.names("DELETE") == [f"{JOBS}/{running.metadata.name}"]
 
 
-async def test_what_happens_while_an_answer_is_awaited_is_looked_at_at_once(
-    server, quarantines, accepting, trial, monkeypatch
+async def test_a_change_during_a_write_is_processed_in_the_next_pass(
+    server, quarantines, accepting, acceptance_job, monkeypatch
 ):
-    old = trial({0: {"healthy": True}}, ended=-5)
+    old = acceptance_job({0: {"healthy": True}}, ended=-5)
     server.put(f"{JOBS}/{old.metadata.name}", {"metadata": {"uid": old.metadata.uid}})
-    quarantines.trials.replace([old])
+    quarantines.acceptance_tests.replace([old])
     quarantines.replace([node(device(0), quarantine=[accepting(0)])])
-    delete = quarantines.trials.delete
+    delete = quarantines.acceptance_tests.delete
 
     async def seen_before_it_is_answered(job):
         await delete(job)
-        quarantines.trials.remove(job)
+        quarantines.acceptance_tests.remove(job)
 
-    monkeypatch.setattr(quarantines.trials, "delete", seen_before_it_is_answered)
-    await quarantines.look()
-    await quarantines.look()
+    monkeypatch.setattr(quarantines.acceptance_tests, "delete", seen_before_it_is_answered)
+    await quarantines.write_changes()
+    await quarantines.write_changes()
     assert server.names("POST") == [JOBS]
 
 
-async def test_a_node_that_goes_while_another_is_written_is_passed_over(
+async def test_a_node_that_is_deleted_during_a_pass_is_skipped(
     server, quarantines, build, monkeypatch
 ):
     ill = [Quarantine(gpu="GPU-0", since=build.stamp(0))]
     nodes = [node(device(0), quarantine=ill, name=name) for name in ("a", "b")]
     quarantines.replace(nodes)
-    see = quarantines._see
+    see = quarantines._write_node
 
     async def other_goes(seen, now):
         quarantines.remove(nodes[1])
         return await see(seen, now)
 
-    monkeypatch.setattr(quarantines, "_see", other_goes)
-    await quarantines.look()
+    monkeypatch.setattr(quarantines, "_write_node", other_goes)
+    await quarantines.write_changes()
 
 
-async def test_an_api_that_refuses_is_asked_again_and_stops_nobody(
-    server, quarantines, accepting, trial
-):
+async def test_a_refused_write_is_retried(server, quarantines, accepting, acceptance_job):
     server.refuse = {"gpujobs": (403, "Forbidden")}
-    quarantines.trials.replace([])
+    quarantines.acceptance_tests.replace([])
     quarantines.replace([node(device(0), quarantine=[accepting(0)])])
-    await quarantines.look()
+    await quarantines.write_changes()
     server.refuse = {}
     quarantines.clock["now"] = 10
-    await quarantines.look()
+    await quarantines.write_changes()
     assert server.names("POST")[-1] == JOBS

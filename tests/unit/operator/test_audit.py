@@ -4,7 +4,7 @@ import pytest
 
 from gpupack_kubeclient.resources import PODS
 from gpupack_operator import watches
-from gpupack_operator.audit import Audit, Watched
+from gpupack_operator.audit import Audit, WatchedKind
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, ReadableGpuJob
 from gpupack_operator.errors import WatchStale
 from gpupack_operator.kopf_session import GpuJobStream
@@ -13,13 +13,13 @@ PATH = "/api/v1/pods"
 
 
 class Router:
-    """Notes of which GPUJobs it hears, and whether they are gone."""
+    """Router that records GPUJobs and whether they are deleted."""
 
-    def __init__(self, told):
-        self.told = told
+    def __init__(self, events):
+        self.events = events
 
-    def gpujob(self, seen, *, gone):
-        self.told.append((seen.job.metadata.name, gone))
+    def on_gpujob(self, seen, *, gone):
+        self.events.append((seen.job.metadata.name, gone))
 
 
 class Scene:
@@ -38,7 +38,7 @@ class Scene:
         }
 
     async def check(self):
-        await self.audit._check(Watched(PODS, "", lambda: self.indexed))
+        await self.audit._check(WatchedKind(PODS, "", lambda: self.indexed))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def scene(server):
     return Scene(server)
 
 
-async def test_a_pod_that_is_indexed_but_gone_is_a_ghost(scene, build):
+async def test_an_indexed_pod_that_no_longer_exists_is_ignored(scene, build):
     scene.there(a="1")
     scene.indexed = {"a": "1", "pod-1-0": "1"}
     scene.cache.pods = {build.UID: [build.pod(0)]}
@@ -54,25 +54,25 @@ async def test_a_pod_that_is_indexed_but_gone_is_a_ghost(scene, build):
     assert scene.cache.pods_of(build.gpujob(), [build.job()]) == ()
 
 
-async def test_a_gpujob_that_is_gone_unheard_of_leaves_the_index_and_is_told(server):
-    told, cache = [], Cache()
-    gpujobs = watches.gpujobs_of(cache, Router(told))
+async def test_a_gpujob_deleted_without_an_event_leaves_the_index(server):
+    events, cache = [], Cache()
+    gpujobs = watches.gpujobs_of(cache, Router(events))
     for name in ("train", "ghost"):
         meta = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}
         body = {"metadata": meta, "spec": {"gpus": 1}}
         gpujobs.upsert(msgspec.convert(body, ReadableGpuJob))
         server.put(f"/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/{name}", body)
     del server.objects["/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/ghost"]
-    told.clear()
+    events.clear()
     audit = Audit(server.api, cache, gpujobs.drop, namespace="")
     await audit._check(audit._kinds()[0])
     assert [key.name for key in cache.gpujobs] == ["train"]
-    assert told == [("ghost", True)]
+    assert events == [("ghost", True)]
     cache.forget_deleted()
     assert cache._deleted == set()
 
 
-async def test_news_that_are_on_their_way_are_no_dead_watch(scene):
+async def test_a_delayed_event_does_not_prove_a_dead_watch(scene):
     scene.there(a="2")
     scene.indexed = {"a": "1"}
     await scene.check()
@@ -81,7 +81,7 @@ async def test_news_that_are_on_their_way_are_no_dead_watch(scene):
     await scene.check()
 
 
-async def test_a_change_that_is_not_heard_of_until_the_next_audit_proves_a_dead_watch(scene):
+async def test_a_change_missing_for_two_audits_proves_a_dead_watch(scene):
     scene.there(a="2")
     scene.indexed = {"a": "1"}
     await scene.check()
@@ -89,42 +89,40 @@ async def test_a_change_that_is_not_heard_of_until_the_next_audit_proves_a_dead_
         await scene.check()
 
 
-async def test_an_object_that_is_there_and_can_no_longer_be_read_is_no_ghost(scene):
+async def test_an_existing_object_that_cannot_be_read_is_not_marked_deleted(scene):
     path = "/apis/gpupack.dev/v1beta1/gpujobs"
     meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "2"}
     scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
     for _ in range(2):
-        await scene.audit._check(Watched(READABLE_GPUJOBS, "", lambda: {"x": "1"}))
+        await scene.audit._check(WatchedKind(READABLE_GPUJOBS, "", lambda: {"x": "1"}))
     assert scene.cache._deleted == set()
 
 
-async def test_a_gpujob_that_its_watch_has_passed_over_by_name_is_no_dead_watch(server):
+async def test_a_gpujob_that_the_watch_skipped_does_not_prove_a_dead_watch(server):
     path = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs"
     for name in ("passed", "unheard"):
         meta = {"namespace": "team", "name": name, "uid": name, "resourceVersion": "2"}
         server.put(f"{path}/{name}", {"metadata": meta, "spec": {"gpus": 1}})
     stream = GpuJobStream()
-    stream.pass_over("team/passed", "no parser reads it")
-    stream.pass_over("team/unheard", "no parser reads it")
-    audit = Audit(
-        server.api, Cache(), lambda uid: None, passed_over=stream.passed_over, namespace=""
-    )
+    stream.skip("team/passed", "no parser reads it")
+    stream.skip("team/unheard", "no parser reads it")
+    audit = Audit(server.api, Cache(), lambda uid: None, skipped=stream.skipped, namespace="")
     for _ in range(2):
         await audit._check(audit._kinds()[0])
-    stream.taken_in("team/unheard")
+    stream.record_read("team/unheard")
     await audit._check(audit._kinds()[0])
     with pytest.raises(WatchStale, match="1 gpujobs"):
         await audit._check(audit._kinds()[0])
 
 
-async def test_an_object_that_no_watch_can_read_neither_stops_the_audit_nor_counts(scene):
+async def test_an_unreadable_object_does_not_stop_the_audit(scene):
     """Such as a GPUJob that a newer release wrote."""
     scene.there(a="1", b="1")
     path = "/apis/gpupack.dev/v1beta1/gpujobs"
     meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "1"}
     scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
     scene.server.put(f"{path}/y", {"metadata": meta | {"uid": "y"}, "spec": {"gpus": 1}})
-    watched = Watched(READABLE_GPUJOBS, "", lambda: {"y": "1", "ghost": "1"})
+    watched = WatchedKind(READABLE_GPUJOBS, "", lambda: {"y": "1", "ghost": "1"})
     for _ in range(2):
         await scene.audit._check(watched)
     assert scene.cache._deleted == {"ghost"}

@@ -7,7 +7,7 @@ from msgspec import structs
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_operator.cache import Cache, CachedGpuJob
-from gpupack_operator.plan_line import Key
+from gpupack_operator.waiting_jobs import Key
 
 KEY = Key("team", "train")
 
@@ -33,53 +33,53 @@ def cache(build):
     return found
 
 
-def test_our_own_newer_write_wins_over_the_watch(cache, build):
-    cache.wrote(seen(build.gpujob(), 10, attempt=1))
+def test_a_newer_own_write_takes_precedence_over_the_watch(cache, build):
+    cache.record_write(seen(build.gpujob(), 10, attempt=1))
     assert cache.gpujob(KEY).job.status.attempt == 1
     assert cache.gpujob(KEY).template == {"spec": {}}
 
 
-def test_the_watch_wins_once_it_has_caught_up(cache, build):
-    cache.wrote(seen(build.gpujob(), 8, attempt=1))
+def test_a_newer_watch_event_takes_precedence_over_an_own_write(cache, build):
+    cache.record_write(seen(build.gpujob(), 8, attempt=1))
     assert cache.gpujob(KEY).job.status.attempt == 0
 
 
-def test_a_write_to_a_namesake_that_is_gone_does_not_count(cache, build):
-    cache.wrote(seen(build.gpujob(), 8, uid="old", attempt=1))
+def test_a_write_to_a_deleted_gpujob_of_the_same_name_is_ignored(cache, build):
+    cache.record_write(seen(build.gpujob(), 8, uid="old", attempt=1))
     assert cache.gpujob(KEY).job.status.attempt == 0
 
 
-def test_a_namesake_that_was_read_past_the_watch_wins_with_its_own_template(cache, build):
-    cache.wrote(seen(build.gpujob(), 10, uid="new", template={"metadata": {}}))
+def test_a_newer_gpujob_of_the_same_name_that_was_read_directly_takes_precedence(cache, build):
+    cache.record_write(seen(build.gpujob(), 10, uid="new", template={"metadata": {}}))
     assert cache.gpujob(KEY).job.metadata.uid == "new"
     assert cache.gpujob(KEY).template == {"metadata": {}}
 
 
-def test_of_two_namesakes_in_the_index_the_newer_lives(cache, build):
+def test_the_newer_of_two_indexed_gpujobs_of_one_name_is_returned(cache, build):
     cache.gpujobs[KEY].append(seen(build.gpujob(), 10, uid="new"))
     cache.gpujobs[KEY].append(seen(build.gpujob(), 8, uid="old"))
     assert cache.gpujob(KEY).job.metadata.uid == "new"
 
 
-def test_what_was_written_to_a_ghost_is_forgotten_with_it(cache, build):
-    cache.wrote(seen(build.gpujob(), 10, uid="new"))
+def test_a_write_to_a_deleted_gpujob_is_forgotten(cache, build):
+    cache.record_write(seen(build.gpujob(), 10, uid="new"))
     cache.mark_deleted("new")
     assert cache.gpujob(KEY).job.metadata.uid == build.UID
 
 
-def test_the_echo_of_our_own_write_is_recognised(cache, build):
-    cache.wrote(seen(build.gpujob(), 10))
+def test_the_watch_event_of_an_own_write_is_recognised(cache, build):
+    cache.record_write(seen(build.gpujob(), 10))
     assert cache.is_echo(KEY, "10")
     assert not cache.is_echo(KEY, "11")
 
 
-def test_ghosts_are_left_out(cache, build):
+def test_deleted_objects_are_omitted(cache, build):
     cache.mark_deleted("pod-1-0")
     pods = cache.pods_of(build.gpujob(), [build.job()])
     assert [pod.metadata.uid for pod in pods] == ["pod-1-1"]
 
 
-def test_a_ghost_is_remembered_for_as_long_as_an_index_holds_it(cache, build):
+def test_a_deleted_object_is_remembered_while_an_index_holds_it(cache, build):
     cache.mark_deleted("pod-1-0")
     cache.forget_deleted()
     assert len(cache.pods_of(build.gpujob(), [build.job()])) == 1
@@ -88,7 +88,7 @@ def test_a_ghost_is_remembered_for_as_long_as_an_index_holds_it(cache, build):
     assert cache._deleted == set()
 
 
-def test_a_job_that_only_bears_the_labels_is_not_ours(cache, build):
+def test_a_job_with_the_labels_and_another_owner_is_ignored(cache, build):
     foreign = (
         altered(build.job(), namespace="other"),
         altered(build.job(), owner_references=()),
@@ -99,7 +99,7 @@ def test_a_job_that_only_bears_the_labels_is_not_ours(cache, build):
     assert cache.jobs_of(build.gpujob()) == (build.job(),)
 
 
-def test_a_pod_that_only_bears_the_labels_is_not_ours(cache, build):
+def test_a_pod_with_the_labels_and_another_owner_is_ignored(cache, build):
     foreign = (
         altered(build.pod(), namespace="other"),
         altered(build.pod(), owner_references=()),
@@ -110,7 +110,7 @@ def test_a_pod_that_only_bears_the_labels_is_not_ours(cache, build):
     assert cache.pods_of(build.gpujob(), [build.job()]) == (build.pod(),)
 
 
-def test_a_pod_that_has_outlived_its_job_is_known_by_its_owner_s_name(cache, build):
+def test_a_pod_without_its_job_is_recognised_by_the_name_of_its_owner(cache, build):
     assert cache.pods_of(build.gpujob(), []) == (build.pod(0), build.pod(1))
 
 
@@ -132,18 +132,16 @@ def labelled(pod, uid):
     return structs.replace(pod, metadata=meta)
 
 
-def test_how_a_worker_ended_is_known_for_as_long_as_its_job_is_there(without_pods, build, ended):
+def test_the_end_of_a_deleted_worker_is_kept_while_its_job_exists(without_pods, build, ended):
     pod = labelled(ended, build.UID)
-    without_pods.pod_gone(pod)
+    without_pods.on_pod_deleted(pod)
     assert without_pods.pods_of(build.gpujob(), [build.job()]) == (pod,)
     assert without_pods.pods_of(build.gpujob(), []) == ()
-    without_pods.job_gone(build.job())
+    without_pods.on_job_deleted(build.job())
     assert without_pods.pods_of(build.gpujob(), [build.job()]) == ()
 
 
-def test_of_pods_that_are_gone_only_finished_workers_of_a_job_that_exists_are_kept(
-    without_pods, build, ended
-):
+def test_only_finished_workers_of_existing_jobs_are_kept_after_deletion(without_pods, build, ended):
     mine = labelled(ended, build.UID)
     for pod in (
         labelled(build.pod(0, deleted=8), build.UID),
@@ -154,16 +152,14 @@ def test_of_pods_that_are_gone_only_finished_workers_of_a_job_that_exists_are_ke
         labelled(mine, "uid-of-another"),
         ended,
     ):
-        without_pods.pod_gone(pod)
+        without_pods.on_pod_deleted(pod)
     assert without_pods.pods_of(build.gpujob(), [build.job()]) == ()
 
 
-def test_of_several_that_say_to_be_one_worker_the_first_that_is_gone_is_kept(
-    without_pods, build, ended
-):
+def test_one_deleted_pod_is_kept_for_each_worker(without_pods, build, ended):
     pods = [labelled(build.pod(0, phase="Succeeded", said=str(n)), build.UID) for n in range(99)]
     for pod in (labelled(ended, build.UID), *pods):
-        without_pods.pod_gone(pod)
+        without_pods.on_pod_deleted(pod)
     assert len(without_pods.pods_of(build.gpujob(), [build.job()])) == 1
 
 
@@ -173,6 +169,6 @@ def test_the_template_is_kept_as_it_was_written():
     assert read_gpujob(body).template == template
 
 
-def test_what_does_not_follow_the_schema_is_refused():
+def test_a_gpujob_that_violates_the_schema_is_refused():
     with pytest.raises(msgspec.ValidationError):
         read_gpujob({"metadata": {"name": "train"}, "spec": {"gpus": "many"}})

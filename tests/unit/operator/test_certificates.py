@@ -16,18 +16,23 @@ from fake_api import ApiServer, connected, kubeconfig, serving
 from processes import environment
 
 from gpupack_operator.certificates import pair
-from gpupack_operator.certificates.renewal import Reason, renewed
+from gpupack_operator.certificates.certificate_requests import (
+    CertificateRequest,
+    parse_certificate_requests,
+)
+from gpupack_operator.certificates.renewal import Reason, renew
 from gpupack_operator.certificates.service import fill
-from gpupack_operator.certificates.wanted import Wanted, parse_wanted
 
 NOW = dt.datetime(2026, 11, 28, 12, tzinfo=dt.UTC)
 NAMESPACE = "gpu-tools"
-WANTED = Wanted("gpupack-api-certificate", "gpupack-api", f"gpupack-api.{NAMESPACE}.svc", 90)
+WANTED = CertificateRequest(
+    "gpupack-api-certificate", "gpupack-api", f"gpupack-api.{NAMESPACE}.svc", 90
+)
 PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{WANTED.secret}"
 
 
 def issued(now=NOW, wanted=WANTED):
-    return renewed(wanted, {}, now).data
+    return renew(wanted, {}, now).data
 
 
 def of(data, key="tls.crt"):
@@ -39,9 +44,9 @@ def empty_secret(version="1"):
 
 
 def test_an_empty_secret_gets_a_certificate_that_is_then_kept():
-    first = renewed(WANTED, {}, NOW)
+    first = renew(WANTED, {}, NOW)
     assert first.reason is Reason.MISSING
-    assert renewed(WANTED, first.data, NOW) is None
+    assert renew(WANTED, first.data, NOW) is None
 
 
 UNKNOWN_KEY = b"""-----BEGIN PRIVATE KEY-----
@@ -49,19 +54,19 @@ MEcCAQAwBQYDK2V5BDsEOWLiav4GyVpzpDRNtIHGWvOyL5Lg6MFgMsuQk8W8l9oA
 5+6V5jWN2SqIgNk5wPUyctEGiwaJ3S/XvQ==
 -----END PRIVATE KEY-----
 """
-"""Of an algorithm that does not exist."""
+"""Key of an algorithm that does not exist."""
 
 
 @pytest.mark.parametrize("name", ["tls.key", "ca.key"])
-def test_a_key_of_an_unknown_algorithm_counts_as_none(name):
+def test_a_key_of_an_unknown_algorithm_is_ignored(name):
     data = issued() | {name: base64.b64encode(UNKNOWN_KEY).decode()}
     if name == "tls.key":
-        assert renewed(WANTED, data, NOW).reason is Reason.MISSING
+        assert renew(WANTED, data, NOW).reason is Reason.MISSING
     else:
         assert pair.read(data).authority is None
 
 
-def test_callers_that_check_strictly_trust_it_by_each_of_its_names(tmp_path):
+def test_strict_clients_accept_the_certificate_for_each_host_name(tmp_path):
     data = issued(dt.datetime.now(dt.UTC))
     for name, text in data.items():
         (tmp_path / name).write_bytes(base64.b64decode(text))
@@ -84,53 +89,53 @@ def handshake(served, trusting, host):
     return client.version() and client.getpeercert()
 
 
-def test_a_namespace_of_the_greatest_length_has_a_certificate():
+def test_a_certificate_is_issued_for_the_longest_namespace_name():
     host = f"gpupack-extender.{'n' * 63}.svc"
-    data = issued(wanted=Wanted("s", "gpupack-extender", host, 90))
+    data = issued(wanted=CertificateRequest("s", "gpupack-extender", host, 90))
     assert host in pair.read(data).hosts
 
 
-def test_it_is_renewed_by_the_same_authority_when_a_third_of_its_time_is_left():
+def test_the_same_authority_renews_a_certificate_after_two_thirds_of_its_validity():
     data = issued()
-    assert renewed(WANTED, data, NOW + dt.timedelta(days=59)) is None
-    later = renewed(WANTED, data, NOW + dt.timedelta(days=61))
+    assert renew(WANTED, data, NOW + dt.timedelta(days=59)) is None
+    later = renew(WANTED, data, NOW + dt.timedelta(days=61))
     assert later.reason is Reason.ENDS
     assert later.data["ca.crt"] == data["ca.crt"]
     assert later.data["tls.key"] != data["tls.key"]
     of(later.data).verify_directly_issued_by(of(data, "ca.crt"))
 
 
-def test_one_that_an_authority_without_its_key_signed_is_kept_until_it_ends():
+def test_a_certificate_without_the_key_of_its_authority_is_kept_until_renewal():
     data = {name: text for name, text in issued().items() if name != "ca.key"}
-    assert renewed(WANTED, data, NOW) is None
-    later = renewed(WANTED, data, NOW + dt.timedelta(days=80))
+    assert renew(WANTED, data, NOW) is None
+    later = renew(WANTED, data, NOW + dt.timedelta(days=80))
     assert later.data["ca.crt"] != data["ca.crt"]
 
 
-def test_no_certificate_is_good_for_longer_than_its_authority():
-    longest = Wanted("s", "gpupack-api", WANTED.host, 36500)
+def test_no_certificate_outlives_its_authority():
+    longest = CertificateRequest("s", "gpupack-api", WANTED.host, 36500)
     data = issued(wanted=longest)
-    later = renewed(longest, data, NOW + dt.timedelta(days=30000)).data
+    later = renew(longest, data, NOW + dt.timedelta(days=30000)).data
     assert of(later).not_valid_after_utc <= of(later, "ca.crt").not_valid_after_utc
 
 
 @pytest.mark.parametrize("key", ["tls.crt", "tls.key", "ca.crt"])
 @pytest.mark.parametrize("text", [None, "", "%", base64.b64encode(b"no PEM").decode()])
-def test_a_secret_that_lost_a_part_gets_a_new_certificate(key, text):
+def test_an_incomplete_secret_gets_a_new_certificate(key, text):
     data = issued()
     data.pop(key) if text is None else data.update({key: text})
-    assert renewed(WANTED, data, NOW).reason is Reason.MISSING
+    assert renew(WANTED, data, NOW).reason is Reason.MISSING
 
 
 @pytest.mark.parametrize("key", ["tls.key", "ca.crt"])
-def test_parts_of_two_certificates_are_no_certificate(key):
+def test_mixed_parts_of_two_certificates_are_replaced(key):
     data = issued() | {key: issued()[key]}
-    assert renewed(WANTED, data, NOW).reason is Reason.MISSING
+    assert renew(WANTED, data, NOW).reason is Reason.MISSING
 
 
 def test_a_certificate_for_another_namespace_is_replaced():
-    other = Wanted(WANTED.secret, WANTED.service, "gpupack-api.elsewhere.svc", 90)
-    assert renewed(other, issued(), NOW).reason is Reason.OTHER_HOST
+    other = CertificateRequest(WANTED.secret, WANTED.service, "gpupack-api.elsewhere.svc", 90)
+    assert renew(other, issued(), NOW).reason is Reason.OTHER_HOST
 
 
 async def test_a_secret_is_filled_once(server):
@@ -141,7 +146,7 @@ async def test_a_secret_is_filled_once(server):
     assert set(server.objects[PATH]["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
 
 
-async def test_of_two_that_issue_at_once_one_is_heard():
+async def test_only_one_of_two_concurrent_issuers_writes():
     api = ApiServer()
     api.put(PATH, empty_secret())
     api.slow["PATCH"] = 0.2
@@ -153,7 +158,7 @@ async def test_of_two_that_issue_at_once_one_is_heard():
     assert api.objects[PATH]["metadata"]["resourceVersion"] == "2"
 
 
-async def test_the_process_fills_a_secret_that_comes_after_it_and_ends_by_sigterm():
+async def test_the_process_fills_a_secret_created_later_and_ends_on_sigterm():
     api = ApiServer()
     lists = [{"secret": WANTED.secret, "service": WANTED.service, "host": WANTED.host}]
     lists[0]["validityDays"] = 90
@@ -177,6 +182,6 @@ async def test_the_process_fills_a_secret_that_comes_after_it_and_ends_by_sigter
 @pytest.mark.parametrize(
     "text", ["[{}]", '[{"secret":"s","service":"s","host":"h","validityDays":0}]', "{"]
 )
-def test_a_list_that_cannot_be_read_is_refused(text):
+def test_an_invalid_list_of_certificates_is_refused(text):
     with pytest.raises(ValueError, match=r"\w"):
-        parse_wanted(text)
+        parse_certificate_requests(text)

@@ -2,7 +2,7 @@
 import pytest
 
 from gpupack_crds.gpujob_status import GpuJobStatus
-from gpupack_operator.decision.conditions import OCCASIONAL, Type, Writer, clipped, get
+from gpupack_operator.decision.conditions import OCCASIONAL, Type, Writer, clip, get
 from gpupack_operator.decision.reasons import JobReason
 
 
@@ -14,7 +14,7 @@ def written(build, *steps):
     return status
 
 
-def test_all_conditions_are_there_from_the_first_write_on(build):
+def test_the_first_write_sets_all_conditions(build):
     assert {found.type for found in written(build).conditions} == set(Type) - OCCASIONAL
 
 
@@ -41,17 +41,17 @@ def test_the_phase_follows_from_the_conditions(build, steps, phase):
     assert written(build, *steps).phase == phase
 
 
-def test_the_reason_is_that_of_the_condition_that_decides(build):
+def test_the_reason_of_a_job_is_that_of_the_deciding_condition(build):
     status = written(build, (1, Type.ADMITTED, "True", "A"), (2, Type.FAILED, "True", "F"))
     assert (status.reason, status.message) == ("F", "m")
 
 
-def test_a_stall_explains_a_job_that_goes_on_and_not_one_that_has_ended(build):
+def test_the_condition_stalled_explains_an_unfinished_job_only(build):
     stall = (2, Type.STALLED, "True", "ApiError")
     assert written(build, (1, Type.ADMITTED, "True", "A"), stall).reason == "ApiError"
     assert written(build, (1, Type.FAILED, "True", "F"), stall).reason == "F"
 
 
-def test_a_long_message_is_cut_to_what_the_schema_takes():
-    assert len(clipped("x" * 9999)) == 2048
-    assert clipped("short") == "short"
+def test_a_long_message_is_shortened_to_the_limit_of_the_schema():
+    assert len(clip("x" * 9999)) == 2048
+    assert clip("short") == "short"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the status keeps of workers that ended, for an operator that starts after their pods."""
+"""Records of ended workers, for an operator that starts after their pods are deleted."""
 
 import pytest
 from msgspec import structs
@@ -27,7 +27,7 @@ def ignored(build, index, *, at=20):
 
 @pytest.fixture
 def gang(build):
-    """Decides, at a second, about a gang of two of which these pods are there."""
+    """Gang of two; `sees` decides about these pods at a second."""
 
     class Gang:
         def __init__(self):
@@ -42,7 +42,7 @@ def gang(build):
     return Gang()
 
 
-def test_a_worker_that_ended_is_written_after_a_while_and_the_operator_looks_then(gang, build):
+def test_an_ended_worker_is_recorded_after_a_delay(gang, build):
     pods = (ended_well(build, 0), build.pod(1))
     assert gang.sees(*pods, now=21).again_at == build.at(25)
     assert gang.job.status.ended_workers is None
@@ -51,7 +51,7 @@ def test_a_worker_that_ended_is_written_after_a_while_and_the_operator_looks_the
     assert gang.sees(*pods, now=30).again_at is None
 
 
-def test_a_gang_runs_on_where_the_pod_of_a_worker_that_ended_is_gone(gang, build):
+def test_a_gang_continues_after_the_pod_of_an_ended_worker_is_gone(gang, build):
     """Its node was removed, and the operator has started since."""
     gang.sees(ended_well(build, 0), build.pod(1), now=30)
     assert gang.job.status.phase == "Running"
@@ -59,22 +59,22 @@ def test_a_gang_runs_on_where_the_pod_of_a_worker_that_ended_is_gone(gang, build
     assert (found.phase, found.attempt, found.attempts[-1].finished_at) == ("Running", 1, None)
 
 
-def test_it_completes_when_the_others_have(gang, build):
+def test_the_job_succeeds_when_the_other_workers_have_completed(gang, build):
     gang.sees(ended_well(build, 0), build.pod(1), now=30)
     status = gang.sees(ended_well(build, 1, at=90), now=91, conditions=[("Complete", 91)]).status
     assert (status.phase, status.reason) == ("Succeeded", JobReason.COMPLETED)
     assert (status.ended_workers, status.attempts[-1].ended_at) == (None, build.stamp(90))
 
 
-def test_the_result_of_a_worker_whose_pod_is_gone_is_the_job_s(gang, build):
+def test_the_result_of_a_worker_without_a_pod_counts_for_the_job(gang, build):
     gang.sees(ended_well(build, 0, message=RESULT), build.pod(1), now=30)
     assert gang.job.status.results == ()
     status = gang.sees(ended_well(build, 1, at=90), now=91).status
     assert (status.headline, [each.worker for each in status.results]) == ("3 it/s", [0])
 
 
-def test_a_result_that_was_kept_is_not_lost_where_the_pod_is_deleted_by_another_clock(gang, build):
-    """Both accounts name the worker: that it succeeded, and what it measured."""
+def test_a_recorded_result_is_kept_if_clock_skew_makes_the_worker_look_interrupted(gang, build):
+    """The record contains the worker's success and its result."""
     gang.sees(ended_well(build, 0, message=RESULT), build.pod(1), now=30)
     late = build.pod(
         0,
@@ -91,7 +91,7 @@ def test_a_result_that_was_kept_is_not_lost_where_the_pod_is_deleted_by_another_
     assert [each.worker for each in status.results] == [0]
 
 
-def test_it_completes_although_no_pod_is_left(gang, build):
+def test_a_job_succeeds_although_no_pod_is_left(gang, build):
     gang.sees(ended_well(build, 0), build.pod(1), now=30)
     gang.job = structs.replace(
         gang.job,
@@ -103,7 +103,7 @@ def test_it_completes_although_no_pod_is_left(gang, build):
     assert (status.phase, status.attempts[-1].ended_at) == ("Succeeded", build.stamp(50))
 
 
-def test_an_ignored_failure_is_remembered_too(gang, build):
+def test_an_ignored_failure_is_recorded_too(gang, build):
     gang.sees(ignored(build, 0), build.pod(1), now=30)
     assert gang.job.status.ended_workers.ignored == "0"
     status = gang.sees(ended_well(build, 1, at=90), now=91, conditions=[("Failed", 91)]).status
@@ -118,26 +118,26 @@ def test_a_worker_that_ended_before_the_others_started_counts_as_started(gang, b
     assert gang.sees(build.pod(1), now=40).status.phase == "Running"
 
 
-def test_a_worker_that_was_lost_is_not_taken_for_one_that_ended(gang, build):
+def test_a_lost_worker_does_not_count_as_ended(gang, build):
     gang.sees(build.pod(0), build.pod(1), now=30)
     found = gang.sees(build.pod(1), now=HOUR).status
     assert found.attempts[-1].reason == JobReason.POD_LOST
 
 
-def test_a_worker_that_was_asked_to_end_is_not_written(gang, build):
+def test_a_worker_that_was_requested_to_end_is_not_recorded(gang, build):
     drained = build.pod(0, phase="Succeeded", exit_code=0, ended=21, deleted=20)
     gang.sees(drained, build.pod(1), now=40)
     assert gang.job.status.ended_workers is None
 
 
-def test_a_job_that_is_made_again_for_its_attempt_begins_with_all_workers(gang, build):
+def test_a_job_created_again_for_an_attempt_starts_with_all_workers(gang, build):
     waiting = build.pod(1, phase="Pending", waiting="ContainerCreating")
     gang.sees(ended_well(build, 0), waiting, now=25)
     again = decide(build.see(gang.job, jobs=[], pods=[], now=30))
     assert again.status.ended_workers is None
 
 
-def test_the_more_workers_have_ended_the_less_often_the_status_is_written(build):
+def test_the_interval_between_records_grows_with_the_number_of_ended_workers(build):
     job = build.admitted(nodes=("a",) * 300)
     pods = [ended_well(build, index) for index in range(200)]
     running = [build.pod(index) for index in range(200, 300)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gang that could use NVLink and does not is reported, and nothing else follows from it."""
+"""A gang that could use NVLink and does not is reported, without other consequences."""
 
 import dataclasses
 import json
@@ -82,7 +82,7 @@ def gang(build):
     return begun
 
 
-def test_workers_of_one_clique_that_use_sockets_are_named_with_what_they_use(gang):
+def test_workers_of_one_clique_that_use_sockets_are_reported(gang):
     train = gang()
     found = train.ends(message("NET/Socket"), message("NET/Socket"))
     assert (found.status, found.reason) == ("False", JobReason.NVLINK_NOT_USED)
@@ -93,12 +93,12 @@ def test_workers_of_one_clique_that_use_sockets_are_named_with_what_they_use(gan
     assert found.message in train.job.status.message
 
 
-def test_a_pod_for_each_worker_is_named_as_the_reason(gang):
+def test_separate_pods_are_named_as_the_reason_for_slow_communication(gang):
     separate = gang(podPerWorker=True).ends(message("SHM"), message("SHM"))
     assert "a pod for each worker keeps NVLink from them" in separate.message
 
 
-def test_workers_that_use_nvlink_are_reported_so_and_the_message_stays(gang):
+def test_workers_that_use_nvlink_do_not_change_the_message_of_the_job(gang):
     train = gang()
     said = message("P2P/CUMEM", speed=294.2)
     found = train.ends(said, said)
@@ -107,7 +107,7 @@ def test_workers_that_use_nvlink_are_reported_so_and_the_message_stays(gang):
     assert "NVLink" not in train.job.status.message
 
 
-def test_a_gang_that_failed_is_judged_as_well(gang):
+def test_the_communication_of_a_failed_gang_is_reported_too(gang):
     found = gang(maxRestarts=0).ends(message("SHM"), message("SHM"), exit_code=3)
     assert found.status == "False"
 
@@ -120,11 +120,11 @@ def test_a_gang_that_failed_is_judged_as_well(gang):
         (("NET/Socket", "NET/Socket", "NET/Socket"), "False"),
     ],
 )
-def test_between_nodes_other_transports_are_no_fault(gang, transports, status):
+def test_other_transports_between_nodes_are_accepted(gang, transports, status):
     assert gang("aab").ends(*map(message, transports)).status == status
 
 
-def test_nodes_on_which_it_is_the_same_are_counted(gang):
+def test_the_message_counts_further_nodes_with_slow_communication(gang):
     nodes = known(gpu_node("a", g0=0, g1=0), gpu_node("b", g2=0, g3=0))
     found = gang("aabb").ends(*[message("NET/Socket")] * 4, cliques=nodes)
     assert "node a have GPUs of one NVLink clique, as on 1 more node, and use" in found.message
@@ -140,27 +140,27 @@ def test_nodes_on_which_it_is_the_same_are_counted(gang):
     ],
     ids=["two cliques", "no NVLink", "a GPU that is not listed", "no GPUNode"],
 )
-def test_workers_that_nvlink_does_not_connect_are_not_judged(gang, nodes):
+def test_workers_without_nvlink_between_them_are_not_reported(gang, nodes):
     assert gang().ends(message("NET/Socket"), message("NET/Socket"), cliques=nodes) is None
 
 
-def test_workers_on_nodes_of_their_own_are_not_judged(gang):
+def test_workers_on_separate_nodes_are_not_reported(gang):
     nodes = known(gpu_node("a", g0=0), gpu_node("b", g1=0))
     assert gang("ab").ends(message("NET/Socket"), message("NET/Socket"), cliques=nodes) is None
 
 
-def test_shares_of_gpus_are_not_judged(gang):
+def test_workers_with_shares_are_not_reported(gang):
     share = {"percent": 50, "memory": "1Gi"}
     assert gang(percent=50, share=share).ends(message("tcp"), message("tcp")) is None
 
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
-def test_a_backend_that_the_job_chose_in_place_of_nccl_is_not_judged(gang, backend):
+def test_workers_with_another_backend_than_nccl_are_not_reported(gang, backend):
     found = gang(distributed={"backend": backend}).ends(message("tcp"), message("tcp"))
     assert found is None
 
 
-def test_what_was_measured_without_a_gpu_is_not_judged(gang):
+def test_simulated_results_are_not_reported(gang):
     said = message("tcp", simulated=True)
     assert gang().ends(said, said) is None
 
@@ -168,7 +168,7 @@ def test_what_was_measured_without_a_gpu_is_not_judged(gang):
 @pytest.mark.parametrize(
     "transport", ["", ",", "SHM\x1b[31m", "NET/Socket\n", "via/ NET", "é", "P2P//x"]
 )
-def test_a_container_s_other_texts_do_not_reach_the_condition(gang, transport):
+def test_other_texts_of_a_container_do_not_reach_the_condition(gang, transport):
     assert gang().ends(message(transport), message(transport)) is None
 
 
@@ -177,7 +177,7 @@ def test_figures_of_any_size_are_short(gang):
     assert "SHM at 1e+300 GB/s" in found.message
 
 
-def test_it_is_written_once_and_stays_when_the_gpus_change(gang):
+def test_the_condition_stays_when_gpunodes_change(gang):
     train = gang()
     said = message("SHM")
     before = train.ends(said, said)
@@ -185,14 +185,14 @@ def test_it_is_written_once_and_stays_when_the_gpus_change(gang):
     assert train.ends(said, said, cliques=apart, now=30) == before
 
 
-def test_it_is_written_once_the_gpus_are_known(gang):
+def test_the_condition_is_written_as_soon_as_the_gpus_are_known(gang):
     train = gang()
     said = message("SHM")
     assert train.ends(said, said, cliques=known()) is None
     assert train.ends(said, said, now=30).status == "False"
 
 
-def test_workers_that_ended_before_the_others_are_reported_while_these_run(gang, build):
+def test_workers_that_ended_early_are_reported_while_the_others_run(gang, build):
     train = gang()
     ended = build.pod(0, phase="Succeeded", exit_code=0, ended=20, message=message("SHM"))
     found = train.decides([ended, build.pod(1)], now=40)
@@ -200,7 +200,7 @@ def test_workers_that_ended_before_the_others_are_reported_while_these_run(gang,
     assert found.message in train.job.status.message
 
 
-def test_the_next_attempt_begins_without_it(gang, build):
+def test_the_next_attempt_starts_without_the_condition(gang, build):
     train = gang()
     ended = build.pod(0, phase="Succeeded", exit_code=0, ended=20, message=message("SHM"))
     train.decides([ended, build.pod(1)], now=40)
@@ -209,7 +209,7 @@ def test_the_next_attempt_begins_without_it(gang, build):
     assert train.job.status.phase == "Pending"
 
 
-def test_a_gpunode_that_is_gone_or_has_no_nvlink_is_forgotten():
+def test_the_cliques_of_a_deleted_gpunode_are_forgotten():
     nodes = known(gpu_node("a", g0=0), gpu_node("b", g4=0))
     nodes.remove(gpu_node("a"))
     nodes.upsert(gpu_node("b", g4=None))

@@ -16,7 +16,7 @@ class Clock:
 
 
 class Leases:
-    """Both Leases of node a, and a fence that looks every 5 s."""
+    """Both Leases of node a, and a fence that reads them every 5 s."""
 
     def __init__(self, server):
         self.server = server
@@ -45,7 +45,7 @@ class Leases:
     async def look(self, *beating):
         for path in beating:
             self.beat(path)
-        return await self.fence.silent(["a"])
+        return await self.fence.silent_nodes(["a"])
 
 
 @pytest.fixture
@@ -59,16 +59,16 @@ async def test_a_node_is_silent_when_neither_lease_changed_for_its_duration(leas
 
 
 @pytest.mark.parametrize("beating", [AGENT, KUBELET], ids=["agent", "kubelet"])
-async def test_a_sign_of_life_of_either_is_enough(leases, beating):
+async def test_a_renewal_of_either_lease_keeps_a_node_alive(leases, beating):
     assert await leases.watch(200, beating) == set()
 
 
-async def test_a_sign_of_life_ends_the_silence(leases):
+async def test_a_renewal_ends_the_silence_of_a_node(leases):
     assert await leases.watch(50) == {"a"}
     assert await leases.look(AGENT) == set()
 
 
-async def test_leases_that_stay_missing_are_silent(leases):
+async def test_a_node_whose_leases_stay_missing_is_silent(leases):
     leases.server.objects.clear()
     assert await leases.watch(40) == set()
     assert await leases.look() == {"a"}
@@ -81,29 +81,29 @@ async def test_a_node_whose_leases_are_created_again_with_a_new_node_is_not_sile
 
 
 @pytest.mark.parametrize("apart", [16, 41, 300])
-async def test_a_dead_node_is_recognised_however_far_apart_looks_are(leases, apart):
+async def test_a_dead_node_is_detected_with_any_interval_between_reads(leases, apart):
     await leases.look()
     while leases.clock.now <= 140:
         leases.clock.now += apart
     assert await leases.look() == {"a"}
 
 
-async def test_a_node_that_lived_between_two_looks_far_apart_is_not_silent(leases):
+async def test_a_node_that_renewed_between_two_distant_reads_is_not_silent(leases):
     await leases.look()
     leases.clock.now += 300
     assert await leases.look(AGENT) == set()
 
 
-async def test_many_jobs_that_wait_for_one_node_share_a_look(leases):
+async def test_jobs_that_wait_for_one_node_share_a_read(leases):
     await leases.look()
     leases.server.objects.clear()
     leases.clock.now += 1
     assert await leases.watch(0) == set()
 
 
-async def test_nodes_that_nobody_waits_for_are_forgotten(leases):
+async def test_observations_of_unused_nodes_are_forgotten(leases):
     for number in range(50):
-        await leases.fence.silent([f"gone-{number}"])
+        await leases.fence.silent_nodes([f"gone-{number}"])
         leases.clock.now += 100
     await leases.look()
-    assert len(leases.fence._looks) < 20
+    assert len(leases.fence._observations) < 20

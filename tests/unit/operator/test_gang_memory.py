@@ -21,7 +21,7 @@ def made(build, pods, user=None, **spec):
     return found, changed, variables
 
 
-def test_workers_of_one_node_have_one_memory_and_one_host_name_for_nccl(build):
+def test_workers_of_one_node_share_memory_and_a_host_id_for_nccl(build):
     _, changed, variables = made(build, TOGETHER)
     assert variables["NCCL_HOSTID"]["value"].startswith("$(GPUPACK_NODE)/")
     assert variables["NCCL_HOSTID"]["value"].endswith("/2")
@@ -32,7 +32,7 @@ def test_workers_of_one_node_have_one_memory_and_one_host_name_for_nccl(build):
     assert named.index("GPUPACK_NODE") < named.index("NCCL_HOSTID")
 
 
-def test_nccl_does_not_try_nvlink_between_pods_where_it_would_fail(build):
+def test_nccl_does_not_try_nvlink_between_separate_pods(build):
     _, _, variables = made(build, TOGETHER)
     settings = {name: variables[name]["value"] for name in variables if name.startswith("NCCL_")}
     assert settings.items() >= {
@@ -59,12 +59,12 @@ def test_what_the_template_sets_stays(build):
     ],
     ids=["on two nodes", "several GPUs each", "shares", "elastic", "another plugin's GPUs"],
 )
-def test_other_gangs_stay_as_they_are(build, pods, spec):
+def test_gangs_without_shared_memory_are_not_changed(build, pods, spec):
     found, changed, _ = made(build, pods, **spec)
     assert changed == found
 
 
-def test_a_volume_of_the_templates_own_at_dev_shm_is_not_shared(build):
+def test_a_volume_of_the_template_at_dev_shm_is_not_shared(build):
     user = {"spec": {"volumes": [{"name": "shm", "hostPath": {"path": "/data"}}]}}
     found, changed, _ = made(build, TOGETHER, user)
     assert changed == found
@@ -73,14 +73,14 @@ def test_a_volume_of_the_templates_own_at_dev_shm_is_not_shared(build):
 @pytest.mark.parametrize(
     "part", [{"readOnly": True}, {"subPathExpr": "$(HOSTNAME)"}, {"subPath": "part"}], ids=str
 )
-def test_memory_that_the_agent_would_not_mount_is_not_set_up(build, part):
+def test_gang_memory_is_not_set_up_if_the_agent_would_not_mount_it(build, part):
     mount = {"name": "shm", "mountPath": "/dev/shm", **part}
     container = {"name": "worker", "image": "own:1", "volumeMounts": [mount]}
     found, changed, _ = made(build, TOGETHER, {"spec": {"containers": [container]}})
     assert changed == found
 
 
-def test_the_common_memory_has_the_size_of_all(build):
+def test_gang_memory_has_the_size_of_all_workers_of_the_node(build):
     found, changed, _ = made(build, TOGETHER)
     sizes = [
         volume["emptyDir"]["sizeLimit"]

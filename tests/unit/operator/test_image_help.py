@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job says where a registry refuses to give its image."""
+"""Messages about an image that a registry refuses to serve."""
 
 import pytest
 
@@ -17,21 +17,21 @@ GONE = 'failed to resolve reference "registry.example/w:2": registry.example/w:2
 
 
 @pytest.mark.parametrize("said", [CONTAINERD, HARBOR, CRI_O])
-def test_a_secret_that_lacks_is_named_with_the_command_that_creates_it(said):
+def test_a_missing_secret_is_named_with_the_command_that_creates_it(said):
     help_text = image_help(said, namespace="team", secrets=("ours",))
     assert "Secret ours of namespace team" in help_text
     assert "kubectl --namespace=team create secret docker-registry ours " in help_text
 
 
-def test_without_the_charts_value_it_is_named():
+def test_the_chart_value_is_named_if_it_is_not_set():
     assert "image.pullSecrets" in image_help(CONTAINERD, namespace="team", secrets=())
 
 
-def test_of_ones_own_image_the_template_names_the_secret():
+def test_the_template_field_is_named_for_an_image_of_the_user():
     help_text = image_help(CONTAINERD, namespace="team", secrets=None)
     assert "namespace team in spec.template.spec.imagePullSecrets" in help_text
 
 
 @pytest.mark.parametrize("said", [GONE, "", "context deadline exceeded"])
-def test_where_credentials_are_not_what_lacks_nothing_is_added(said):
+def test_no_help_is_added_if_credentials_are_not_the_cause(said):
     assert image_help(said, namespace="team", secrets=("ours",)) == ""

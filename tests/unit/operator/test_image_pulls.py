@@ -8,7 +8,7 @@ import pytest
 
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.image_pulls import MAX_ATTEMPTS
-from gpupack_operator.decision.model import Planned
+from gpupack_operator.decision.model import Plan
 from gpupack_operator.decision.reasons import JobReason
 
 
@@ -35,7 +35,7 @@ def _second(build, moment):
     return (moment - build.at(0)) // dt.timedelta(seconds=1)
 
 
-def test_attempts_for_an_image_that_is_missing_hold_gpus_for_less_and_less_and_end(build, attempt):
+def test_attempts_for_a_missing_image_are_limited_in_number_and_time(build, attempt):
     job, at, held = build.admitted(), 0, []
     for number in range(1, MAX_ATTEMPTS + 1):
         job, ended, message = attempt(job, number, at)
@@ -46,7 +46,7 @@ def test_attempts_for_an_image_that_is_missing_hold_gpus_for_less_and_less_and_e
         assert job.status.placement == ()
         decision = decide(build.see(job, now=ended))
         at = ended + 600
-        planned = Planned(build.placement("a"), seconds=9)
+        planned = Plan(build.placement("a"), seconds=9)
         again = decide(build.see(job, answer=planned, now=at))
         assert again.status.attempt == number + 1, decision
         job = build.after(job, again)
@@ -56,7 +56,7 @@ def test_attempts_for_an_image_that_is_missing_hold_gpus_for_less_and_less_and_e
 
 
 @pytest.mark.parametrize("waiting", ["InvalidImageName", "ErrImageNeverPull"])
-def test_an_image_that_can_never_be_there_fails_the_job_at_once(build, attempt, waiting):
+def test_an_image_that_can_never_be_pulled_fails_the_job_at_once(build, attempt, waiting):
     job, ended, _ = attempt(build.admitted(), 1, 0, waiting=waiting)
     assert (job.status.phase, job.status.reason, ended) == (
         "Failed",
@@ -65,7 +65,7 @@ def test_an_image_that_can_never_be_there_fails_the_job_at_once(build, attempt, 
     )
 
 
-def test_a_job_that_ran_before_is_tried_on_another_node_where_one_lacks_its_image(build, attempt):
+def test_a_job_that_ran_before_is_retried_if_a_node_lacks_its_image(build, attempt):
     job = build.admitted()
     ran = msgspec.structs.replace(
         job.status.attempts[0],

@@ -26,14 +26,14 @@ def index(heard):
     )
 
 
-def test_objects_of_one_key_stand_beside_each_other(index, heard):
+def test_several_objects_may_have_one_key(index, heard):
     index.upsert(item("a"))
     index.upsert(item("b", version="2"))
     assert sorted(index["x"]) == ["1", "2"]
     assert heard == [("1", False), ("2", False)]
 
 
-def test_a_changed_object_takes_its_own_place_also_under_another_key(index):
+def test_a_changed_object_replaces_its_old_version_under_any_key(index):
     index.upsert(item("a"))
     index.upsert(item("a", version="2"))
     assert index["x"] == ("2",)
@@ -41,13 +41,13 @@ def test_a_changed_object_takes_its_own_place_also_under_another_key(index):
     assert dict(index) == {"y": ("3",)}
 
 
-def test_what_is_gone_is_told_as_it_was_last_known(index, heard):
+def test_a_removed_object_is_reported_as_last_known(index, heard):
     index.upsert(item("a"))
     index.remove(item("a", version="9"))
     assert (dict(index), heard[-1]) == ({}, ("1", True))
 
 
-def test_what_is_found_to_be_gone_is_dropped_by_its_uid_and_told(index, heard):
+def test_an_object_is_dropped_by_uid_and_reported(index, heard):
     index.upsert(item("a"))
     index.upsert(item("b", version="2"))
     index.drop("a")
@@ -55,31 +55,31 @@ def test_what_is_found_to_be_gone_is_dropped_by_its_uid_and_told(index, heard):
     assert (dict(index), heard[2:]) == ({"x": ("2",)}, [("1", True)])
 
 
-def test_what_was_never_seen_may_go_without_a_word(index, heard):
+def test_the_removal_of_an_unknown_object_is_not_reported(index, heard):
     index.remove(item("a"))
     assert heard == []
 
 
-def test_a_list_ends_what_it_does_not_hold(index, heard):
+def test_a_list_removes_missing_objects(index, heard):
     index.upsert(item("a"))
     index.replace([item("b", name="y", version="2")])
     assert dict(index) == {"y": ("2",)}
     assert heard == [("1", False), ("1", True), ("2", False)]
 
 
-def test_what_is_older_than_what_is_known_is_no_news(index, heard):
+def test_an_older_version_is_ignored(index, heard):
     for number in ("10", "9", "10"):
         index.upsert(item("a", version=number))
     assert (index["x"], heard) == (("10",), [("10", False)])
 
 
-def test_a_list_is_believed_even_where_it_is_older(index):
+def test_a_list_replaces_newer_versions(index):
     index.upsert(item("a", version="10"))
     index.replace([item("a", version="9")])
     assert index["x"] == ("9",)
 
 
-def test_a_list_tells_of_what_has_changed_alone(index, heard):
+def test_a_list_reports_only_changed_objects(index, heard):
     index.replace([item("a"), item("b")])
     heard.clear()
     index.replace([item("a"), item("b", version="2")])

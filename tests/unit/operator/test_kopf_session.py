@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kopf gets to read, from a server that sends what a tenant may have made."""
+"""kopf receives only objects that it can process, whatever a tenant creates."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from self_signed import self_signed
 from gpupack_kubeclient import client
 from gpupack_kubeclient.errors import Oversized
 from gpupack_operator import handlers, kopf_session, watches
-from gpupack_operator.audit import Audit, Watched
-from gpupack_operator.cache import DEEPEST_LEVELS, LARGEST_BYTES, READABLE_GPUJOBS, Cache
+from gpupack_operator.audit import Audit, WatchedKind
+from gpupack_operator.cache import MAX_GPUJOB_BYTES, MAX_GPUJOB_LEVELS, READABLE_GPUJOBS, Cache
 
 
 def event(name, **spec):
@@ -52,10 +52,10 @@ class Served:
         return web.Response(text=page, content_type="application/json")
 
 
-class Quiet:
-    """A router to which nothing matters."""
+class IgnoringRouter:
+    """Router that ignores all events."""
 
-    def gpujob(self, seen, *, gone):
+    def on_gpujob(self, seen, *, gone):
         pass
 
 
@@ -65,7 +65,7 @@ def stream():
 
 
 async def sent(stream, *events, chunk):
-    """The lines that kopf reads of a stream, which is sent in pieces of so many bytes."""
+    """Return the lines that kopf reads from a stream that is sent in chunks of this size."""
 
     async def answer(request):
         response = web.StreamResponse()
@@ -86,7 +86,7 @@ async def sent(stream, *events, chunk):
 
 @pytest.fixture
 async def heard(stream):
-    """What of a stream kopf reads, by the names of the objects."""
+    """Return the names of the objects that kopf reads from a stream."""
 
     async def read(*events, chunk):
         lines = await sent(stream, *events, chunk=chunk)
@@ -96,31 +96,31 @@ async def heard(stream):
 
 
 @pytest.mark.parametrize("chunk", [7, 1 << 20])
-async def test_events_come_as_whole_lines(heard, chunk):
+async def test_kopf_reads_whole_lines(heard, chunk):
     assert await heard(event("a"), event("b", note='{"[\\"'), chunk=chunk) == ["a", "b"]
 
 
-async def test_an_object_that_is_nested_deeply_is_passed_over_by_name(heard, stream, caplog):
+async def test_a_deeply_nested_object_is_skipped_and_named(heard, stream, caplog):
     assert await heard(event("a"), nested(5000), nested(90), chunk=1 << 16) == ["a", "deep"]
     assert stream.unreadable == 1
-    assert "GPUJob team/deep is passed over: more than 100 levels" in caplog.text
+    assert "GPUJob team/deep is skipped: more than 100 levels" in caplog.text
 
 
 @pytest.mark.parametrize("levels", [50, 95, 96, 97, 98, 120, 500, 900, 1500])
-async def test_what_kopf_is_not_shown_neither_the_first_list_nor_the_audit_takes_in(heard, levels):
+async def test_kopf_the_first_list_and_the_audit_skip_the_same_objects(heard, levels):
     meta = {"name": "deep", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     item = {"metadata": meta, "spec": {"gpus": 1, "template": {"spec": "DEEP"}}}
     text = json.dumps(item).replace('"DEEP"', '{"a":' * levels + "1" + "}" * levels)
     shown = await heard('{"type":"ADDED","object":' + text + "}", chunk=1 << 20)
     cache = Cache()
-    gpujobs = watches.gpujobs_of(cache, Quiet())
+    gpujobs = watches.gpujobs_of(cache, IgnoringRouter())
     async with connected(Served(text).app()) as (api, _):
         async with asyncio.timeout(30):
             await watches.list_once(api, gpujobs, namespace="")
         listed = list(cache.keys())
         audit = Audit(api, cache, gpujobs.drop, namespace="")
-        audited, _ = await audit._list(Watched(READABLE_GPUJOBS, "", dict))
-    assert len(shown) == len(listed) == len(audited) == (levels <= DEEPEST_LEVELS - 3)
+        audited, _ = await audit._list(WatchedKind(READABLE_GPUJOBS, "", dict))
+    assert len(shown) == len(listed) == len(audited) == (levels <= MAX_GPUJOB_LEVELS - 3)
 
 
 def written(item):
@@ -128,23 +128,21 @@ def written(item):
 
 
 @pytest.mark.parametrize(("more", "audited"), [(-1, True), (0, True), (1, False), (99, False)])
-async def test_a_gpujob_of_the_largest_size_that_the_audit_reads_is_shown_to_kopf(
-    heard, more, audited
-):
+async def test_kopf_receives_every_gpujob_that_the_audit_reads(heard, more, audited):
     meta = {"name": "large", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     item = {"metadata": meta, "spec": {"gpus": 1, "template": {"note": ""}}}
-    item["spec"]["template"]["note"] = "x" * (LARGEST_BYTES + more - len(written(item)))
+    item["spec"]["template"]["note"] = "x" * (MAX_GPUJOB_BYTES + more - len(written(item)))
     shown = await heard(written({"type": "MODIFIED", "object": item}), chunk=1 << 20)
     with contextlib.nullcontext() if audited else pytest.raises(Oversized):
         client.read(written(item).encode(), READABLE_GPUJOBS)
     assert bool(shown) >= audited
 
 
-async def test_an_object_that_no_etcd_can_hold_is_passed_over_by_name(heard, stream, caplog):
+async def test_an_object_larger_than_etcd_accepts_is_skipped_and_named(heard, stream, caplog):
     large = event("large", note="x" * (5 << 20))
     assert await heard(large, event("b"), chunk=1 << 20) == ["b"]
     assert stream.unreadable == 1
-    assert "GPUJob team/large is passed over: it takes 52" in caplog.text
+    assert "GPUJob team/large is skipped: it takes 52" in caplog.text
 
 
 ERRORS = {
@@ -156,7 +154,7 @@ ERRORS = {
 
 
 class WatchedServer:
-    """A server with a watch of GPUJobs, as far as kopf asks for anything; it notes writes."""
+    """A server with a watch of GPUJobs and the discovery that kopf needs; it records writes."""
 
     GROUPS = ("apiextensions.k8s.io/v1", "events.k8s.io/v1", "gpupack.dev/v1beta1")
     KINDS = {
@@ -176,11 +174,11 @@ class WatchedServer:
         return app
 
     def lines(self):
-        """What the watch tells that was asked for last."""
+        """Return the lines of the latest watch."""
         raise NotImplementedError
 
     def discovery(self, path):
-        """Which kinds there are."""
+        """Return the discovery document of a path."""
         found = {"versions": ["v1"], "groups": [], "resources": []}
         for each in self.GROUPS:
             name, version = each.split("/")
@@ -205,9 +203,9 @@ class WatchedServer:
         return response
 
     async def heard(self, monkeypatch, *, of, tls=None, **cluster):
-        """The names of the GPUJobs of which kopf tells, once there are so many."""
+        """Return the names of the GPUJobs that kopf reports, once there are `of`."""
         stop, cache = asyncio.Event(), Cache()
-        gpujobs = watches.gpujobs_of(cache, Quiet())
+        gpujobs = watches.gpujobs_of(cache, IgnoringRouter())
         registry = handlers.registry(gpujobs, kopf_session.GpuJobStream(), os.environ)
         async with serving(self.app(), tls=tls) as address:
             with kubeconfig(address, **cluster) as path:
@@ -241,36 +239,34 @@ class Failing(WatchedServer):
         return event(f"job-{len(self.watches)}", gpus=1), self.error
 
 
-class Telling(WatchedServer):
-    """A server that tells of GPUJobs with these metadata."""
+class Listing(WatchedServer):
+    """A server that lists GPUJobs with these metadata."""
 
-    def __init__(self, *told):
+    def __init__(self, *listed):
         super().__init__()
-        self.told = told
+        self.listed = listed
 
     def lines(self):
-        for number, metadata in enumerate(self.told):
-            told = json.loads(event(f"job-{number}", gpus=1))
-            told["object"]["metadata"] |= metadata
-            yield json.dumps(told)
+        for number, metadata in enumerate(self.listed):
+            listed = json.loads(event(f"job-{number}", gpus=1))
+            listed["object"]["metadata"] |= metadata
+            yield json.dumps(listed)
 
 
 @pytest.mark.parametrize("error", ERRORS)
-async def test_every_error_of_a_watch_reads_as_one_that_kopf_survives_and_is_said(
-    stream, caplog, error
-):
+async def test_every_error_of_a_watch_is_presented_as_410_and_logged(stream, caplog, error):
     lines = await sent(stream, ERRORS[error], event("a"), chunk=7)
     assert [json.loads(line)["object"]["code"] for line in lines] == [410]
     assert "the watch of GPUJobs ended: " in caplog.text
 
 
-async def test_that_a_version_is_too_old_is_usual_and_needs_no_word(stream, caplog):
+async def test_an_expired_resource_version_is_not_logged(stream, caplog):
     usual = ERRORS["500"].replace("500", "410")
     assert len(await sent(stream, usual, chunk=7)) == 1
     assert caplog.text == ""
 
 
-async def test_an_error_within_a_watch_has_kopf_list_anew_after_a_while(monkeypatch):
+async def test_kopf_lists_again_after_an_error_within_a_watch(monkeypatch):
     server = Failing(ERRORS["500"])
     assert {"job-1", "job-2"} <= await server.heard(monkeypatch, of=2)
     pauses = [after - before for before, after in itertools.pairwise(server.watches)]
@@ -280,7 +276,7 @@ async def test_an_error_within_a_watch_has_kopf_list_anew_after_a_while(monkeypa
 LAST_STATES = ("x", "5", "[" * 3000, '{"metadata": 1}', "null", "{}")
 
 
-async def test_what_a_tenant_writes_where_kopf_keeps_its_own_is_not_looked_at(monkeypatch, caplog):
+async def test_annotations_and_finalizers_of_kopf_written_by_users_are_ignored(monkeypatch, caplog):
     states = [
         {"annotations": {f"kopf.zalando.org/{key}": state}}
         for key in ("last-handled-configuration", "gpujob", "touch-dummy", "kopf-managed")
@@ -288,14 +284,14 @@ async def test_what_a_tenant_writes_where_kopf_keeps_its_own_is_not_looked_at(mo
     ]
     finalizers = {"finalizers": ["kopf.zalando.org/KopfFinalizerMarker"]}
     going = {"deletionTimestamp": "2026-11-21T12:00:00Z", **finalizers}
-    server = Telling({}, *states, finalizers, going)
-    told = len(server.told)
-    assert await server.heard(monkeypatch, of=told) == {f"job-{n}" for n in range(told)}
+    server = Listing({}, *states, finalizers, going)
+    listed = len(server.listed)
+    assert await server.heard(monkeypatch, of=listed) == {f"job-{n}" for n in range(listed)}
     assert server.writes == []
     assert "Throttling" not in caplog.text
 
 
-async def test_a_connection_carries_what_a_kubeconfig_says_and_asks_for_nothing_compressed():
+async def test_a_connection_uses_the_kubeconfig_and_requests_no_compression():
     with kubeconfig("https://localhost:1", user={"token": "secret", "as": "ann"}) as path:
         stream = kopf_session.GpuJobStream()
         connection = await kopf_session.session({"KUBECONFIG": path}, stream)
@@ -328,8 +324,8 @@ class Renewing(Failing):
         return super().lines()
 
 
-async def test_a_watch_goes_on_after_the_clusters_ca_was_replaced(monkeypatch, tmp_path):
-    monkeypatch.setattr(kopf_session, "FILES_COUNT", dt.timedelta(seconds=1))
+async def test_a_watch_continues_after_the_ca_of_the_cluster_was_replaced(monkeypatch, tmp_path):
+    monkeypatch.setattr(kopf_session, "FILE_CREDENTIALS_LIFETIME", dt.timedelta(seconds=1))
     server = Renewing(tmp_path)
     authority = {"certificate-authority": str(tmp_path / "tls.crt")}
     heard = await server.heard(monkeypatch, of=2, tls=server.tls, **authority)
@@ -343,7 +339,7 @@ async def expiration(server="https://localhost:1", **how):
     return made.expiration
 
 
-async def test_a_session_ends_soon_if_others_renew_the_files_that_it_was_made_of(tmp_path):
+async def test_a_session_with_credentials_from_files_expires_soon(tmp_path):
     certificate, key = map(str, self_signed(tmp_path))
     token = tmp_path / "token"
     token.write_text("secret")
@@ -354,5 +350,5 @@ async def test_a_session_ends_soon_if_others_renew_the_files_that_it_was_made_of
         {"user": pair},
     ):
         until = await expiration(**how)
-        assert until <= dt.datetime.now(dt.UTC) + kopf_session.FILES_COUNT
+        assert until <= dt.datetime.now(dt.UTC) + kopf_session.FILE_CREDENTIALS_LIFETIME
     assert await expiration() is None

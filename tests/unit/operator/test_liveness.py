@@ -7,28 +7,26 @@ from gpupack_operator import liveness
 from gpupack_operator.errors import HeartbeatStale
 
 
-def test_a_file_that_is_set_to_nothing_is_the_usual_one():
+def test_an_empty_setting_selects_the_default_heartbeat_file():
     usual = liveness.heartbeat_path({})
     assert usual.is_absolute()
     assert liveness.heartbeat_path({"GPUPACK_HEARTBEAT_FILE": ""}) == usual
 
 
 @pytest.mark.parametrize("text", [None, "soon"])
-def test_a_file_that_is_missing_or_garbled_is_no_sign_of_life(tmp_path, text):
+def test_a_missing_or_invalid_heartbeat_file_fails_the_probe(tmp_path, text):
     if text is not None:
         (tmp_path / "heartbeat").write_text(text)
     with pytest.raises(HeartbeatStale, match="heartbeat"):
         liveness.probe(tmp_path / "heartbeat")
 
 
-async def test_a_file_that_cannot_be_written_for_a_while_is_written_afterwards(
-    tmp_path, monkeypatch, caplog
-):
+async def test_the_heartbeat_is_written_again_after_write_errors(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(liveness, "BEAT_SECONDS", 0.01)
     heartbeat = tmp_path / "later" / "heartbeat"
     beating = asyncio.create_task(liveness.beat(heartbeat))
     async with asyncio.timeout(30):
-        while "cannot say" not in caplog.text:
+        while "cannot write" not in caplog.text:
             await asyncio.sleep(0.01)
         heartbeat.parent.mkdir()
         while not heartbeat.exists():

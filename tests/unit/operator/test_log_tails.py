@@ -51,7 +51,7 @@ async def kubelet():
     made = Kubelet()
     async with connected(made.app()) as (api, _):
         made.metrics = Metrics()
-        made.tails = LogTails(api, made.metrics.logs_left_out)
+        made.tails = LogTails(api, made.metrics.count_unsaved_logs)
         yield made
 
 
@@ -67,7 +67,7 @@ async def saved(kubelet):
     return kubelet.objects.get(SAVED)
 
 
-async def test_what_workers_print_until_they_have_ended_is_saved(kubelet, build):
+async def test_the_output_of_workers_is_saved_until_their_end(kubelet, build):
     kubelet.printed = {"train-1-0": [b"step 1\n", b"saved\n"], "train-1-1": [b"b\n"]}
     await kubelet.tails.save(build.gpujob(), wanted(0, 1))
     assert SAVED not in kubelet.objects
@@ -78,7 +78,7 @@ async def test_what_workers_print_until_they_have_ended_is_saved(kubelet, build)
     assert found["metadata"]["ownerReferences"][0]["uid"] == "uid-of-train"
 
 
-async def test_the_next_attempt_takes_the_place_of_the_last(kubelet, build):
+async def test_the_log_of_the_next_attempt_replaces_the_last_one(kubelet, build):
     kubelet.ended.set()
     kubelet.printed = {"train-1-0": [b"one\n"], "train-2-0": [b"two\n"]}
     for attempt in (1, 2):
@@ -90,12 +90,12 @@ async def test_the_next_attempt_takes_the_place_of_the_last(kubelet, build):
     )
 
 
-async def test_where_no_log_can_be_read_nothing_is_saved_and_nothing_fails(kubelet, build):
+async def test_nothing_is_saved_if_no_log_can_be_read(kubelet, build):
     await kubelet.tails.save(build.gpujob(), wanted(0))
     assert await saved(kubelet) is None
 
 
-async def test_an_operator_that_saves_no_logs_reads_none(kubelet, build):
+async def test_an_operator_without_saved_logs_reads_none(kubelet, build):
     async with connected(kubelet.app()) as (api, _):
         pods = PodDefaults(workload_image="x", launcher_image="x")
         actor = Actor(api, None, defaults=pods, reporter="o", tails=None)
@@ -104,7 +104,7 @@ async def test_an_operator_that_saves_no_logs_reads_none(kubelet, build):
         assert "save logs" not in {task.get_name() for task in asyncio.all_tasks()}
 
 
-async def test_a_refused_write_ends_nothing(kubelet, build):
+async def test_a_refused_write_of_a_log_raises_no_error(kubelet, build):
     kubelet.ended.set()
     kubelet.printed = {"train-1-0": [b"one\n"]}
     kubelet.refuse = {"configmaps": (403, "Forbidden", "exceeded quota")}
@@ -112,9 +112,7 @@ async def test_a_refused_write_ends_nothing(kubelet, build):
     assert await saved(kubelet) is None
 
 
-async def test_a_program_that_prints_without_end_is_read_so_far_and_saved_in_part(
-    kubelet, build, monkeypatch
-):
+async def test_an_endless_log_is_read_up_to_a_limit_and_saved_in_part(kubelet, build, monkeypatch):
     monkeypatch.setattr(log_tails, "MAX_READ_BYTES", 1 << 20)
     kubelet.endless = True
     kubelet.printed = {"train-1-0": [b"one\n"]}
@@ -123,7 +121,7 @@ async def test_a_program_that_prints_without_end_is_read_so_far_and_saved_in_par
     assert 0 < len(found["data"]["worker-0"]) <= MAX_TAIL_BYTES
 
 
-async def test_a_silent_program_delays_the_deletion_for_a_moment_alone(kubelet, build, monkeypatch):
+async def test_a_silent_program_delays_the_deletion_only_briefly(kubelet, build, monkeypatch):
     monkeypatch.setattr(log_tails, "OPEN_SECONDS", 0.05)
     kubelet.printed = {"train-1-0": [b"", b"late\n"]}
     async with asyncio.timeout(30):
@@ -133,10 +131,10 @@ async def test_a_silent_program_delays_the_deletion_for_a_moment_alone(kubelet, 
 
 
 def left_out(kubelet):
-    return kubelet.metrics.counted.get_sample_value("gpupack_operator_logs_left_out_total")
+    return kubelet.metrics.registry.get_sample_value("gpupack_operator_logs_left_out_total")
 
 
-async def test_a_namespace_has_a_part_of_the_streams(kubelet, build, monkeypatch):
+async def test_each_namespace_has_a_limited_number_of_streams(kubelet, build, monkeypatch):
     monkeypatch.setattr(log_tails, "MAX_NAMESPACE_STREAMS", 2)
     kubelet.printed = {f"train-{n}-{i}": [b"x\n"] for n in (1, 2) for i in range(3)}
     assert left_out(kubelet) == 0
@@ -149,7 +147,7 @@ async def test_a_namespace_has_a_part_of_the_streams(kubelet, build, monkeypatch
     assert kubelet.tails._streams.total() == 0
 
 
-def test_a_tail_is_the_last_whole_lines():
+def test_a_tail_has_the_last_whole_lines():
     tail = Tail(10)
     for line in (b"first", b"second", b"\xff"):
         tail.add(line)
@@ -158,7 +156,7 @@ def test_a_tail_is_the_last_whole_lines():
 
 
 @pytest.mark.parametrize("provisioning", [None, Provisioning(class_name="atomic")])
-def test_of_a_suspended_job_all_logs_are_saved_before_its_pods_are_deleted(build, provisioning):
+def test_all_logs_of_a_suspended_job_are_saved_before_its_pods_are_deleted(build, provisioning):
     job = build.admitted(nodes=("a", "b"))
     job = structs.replace(job, spec=structs.replace(job.spec, suspend=True))
     pods = [build.pod(0), build.pod(1)]
@@ -168,13 +166,13 @@ def test_of_a_suspended_job_all_logs_are_saved_before_its_pods_are_deleted(build
     assert decision.logs.sources[0] == LogSource(0, "train-1-0-x", "worker")
 
 
-def test_of_a_gang_that_fails_those_are_saved_that_its_controller_deletes(build):
+def test_a_failed_gang_saves_only_logs_of_pods_that_are_deleted(build):
     failed = build.pod(0, phase="Failed", exit_code=1, ended=5)
     gang = build.admitted(nodes=("a", "b"))
     seen = build.see(gang, jobs=[build.job()], pods=[failed, build.pod(1)])
     assert [each.worker for each in decide(seen).logs.sources] == [1]
 
 
-def test_of_a_job_that_succeeds_nothing_is_saved(build):
+def test_no_log_of_a_succeeded_job_is_saved(build):
     done = build.pod(0, phase="Succeeded", exit_code=0, ended=5)
     assert decide(build.see(build.admitted(), jobs=[build.job()], pods=[done])).logs is None

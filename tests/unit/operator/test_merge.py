@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gpupack_operator.errors import TemplateInvalid
-from gpupack_operator.manifests.merge import merged
+from gpupack_operator.manifests.merge import merge
 
 OURS = {
     "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
@@ -25,7 +25,7 @@ OURS = {
 
 
 def worker(**patch):
-    return merged(OURS, {"containers": [{"name": "worker", **patch}]})["containers"][0]
+    return merge(OURS, {"containers": [{"name": "worker", **patch}]})["containers"][0]
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_a_container_of_the_same_name_is_merged(patch, field, expected):
     assert worker(**patch)[field] == expected
 
 
-def test_other_containers_stand_beside_ours():
-    found = merged(OURS, {"containers": [{"name": "logger", "image": "x"}]})
+def test_other_containers_are_appended():
+    found = merge(OURS, {"containers": [{"name": "logger", "image": "x"}]})
     assert [container["name"] for container in found["containers"]] == ["worker", "logger"]
 
 
 def test_maps_are_merged_and_scalars_replaced():
-    found = merged(OURS, {"securityContext": {"runAsUser": 7}, "priorityClassName": "high"})
+    found = merge(OURS, {"securityContext": {"runAsUser": 7}, "priorityClassName": "high"})
     assert found["securityContext"] == {
         "seccompProfile": {"type": "RuntimeDefault"},
         "runAsUser": 7,
@@ -71,7 +71,7 @@ def test_maps_are_merged_and_scalars_replaced():
 
 def test_tolerations_are_appended_once():
     same = {"key": "a", "effect": "NoExecute"}
-    found = merged(OURS, {"tolerations": [{"key": "b"}, same]})
+    found = merge(OURS, {"tolerations": [{"key": "b"}, same]})
     assert found["tolerations"] == [{"key": "b"}, same]
 
 
@@ -84,28 +84,28 @@ def test_tolerations_are_appended_once():
     ],
 )
 def test_a_toleration_of_the_template_replaces_the_default_for_the_same_taint(longer):
-    assert merged(OURS, {"tolerations": [longer]})["tolerations"] == [longer]
+    assert merge(OURS, {"tolerations": [longer]})["tolerations"] == [longer]
 
 
 def test_a_toleration_of_another_effect_leaves_the_default():
     other = {"key": "a", "operator": "Exists", "effect": "NoSchedule"}
-    found = merged(OURS, {"tolerations": [other]})
+    found = merge(OURS, {"tolerations": [other]})
     assert found["tolerations"] == [*OURS["tolerations"], other]
 
 
 def test_a_volume_from_the_same_source_is_merged():
-    found = merged(OURS, {"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "1Gi"}}]})
+    found = merge(OURS, {"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "1Gi"}}]})
     assert found["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
 
 
-def test_a_volume_from_another_source_replaces_ours():
+def test_a_volume_with_another_source_replaces_that_of_gpupack():
     theirs = {"name": "shm", "hostPath": {"path": "/dev/shm"}}
-    assert merged(OURS, {"volumes": [theirs]})["volumes"] == [theirs]
+    assert merge(OURS, {"volumes": [theirs]})["volumes"] == [theirs]
 
 
 def test_neither_side_is_changed():
     base, patch = copy.deepcopy(OURS), {"containers": [{"name": "worker", "env": [{"name": "B"}]}]}
-    merged(base, copy.deepcopy(patch))["containers"][0]["env"].append("x")
+    merge(base, copy.deepcopy(patch))["containers"][0]["env"].append("x")
     assert base == OURS
 
 
@@ -125,7 +125,7 @@ def test_neither_side_is_changed():
         ({"imagePullSecrets": [{"name": ["x"]}]}, "imagePullSecrets[0]: name"),
     ],
 )
-def test_an_item_without_what_it_is_merged_by_is_named(patch, field):
+def test_an_item_without_its_merge_key_is_named_in_the_error(patch, field):
     base = OURS | {"imagePullSecrets": [{"name": "registry"}]}
     with pytest.raises(TemplateInvalid, match=re.escape(f"spec.template.spec.{field} is missing")):
-        merged(base, patch)
+        merge(base, patch)

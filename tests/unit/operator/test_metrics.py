@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator counts."""
+"""Metrics of the operator."""
 
 import msgspec
 import pytest
@@ -37,7 +37,7 @@ def metrics():
 
 @pytest.fixture
 def value(metrics):
-    return lambda name, **labels: metrics.counted.get_sample_value(
+    return lambda name, **labels: metrics.registry.get_sample_value(
         f"gpupack_operator_{name}", labels
     )
 
@@ -47,38 +47,38 @@ def test_an_attempt_that_ended_is_counted_once_by_outcome_and_reason(metrics, va
         status(attempts=[attempt(1)]),
         status(attempts=[attempt(1, "Infrastructure", "PodLost"), attempt(2)]),
     )
-    metrics.wrote(before, after)
-    metrics.wrote(after, after)
+    metrics.count_attempts(before, after)
+    metrics.count_attempts(after, after)
     counted = {"outcome": "Infrastructure", "reason": "PodLost"}
     assert value("attempts_total", **counted) == 1
 
 
-def test_a_reason_that_is_not_ours_is_other():
+def test_reasons_of_other_components_are_counted_as_other():
     assert reason("PodLost") == "PodLost"
     assert reason("UnexpectedAdmissionError") == "Other"
 
 
-def test_a_job_that_was_lost_and_runs_again_has_recovered_after_so_long(metrics, value):
+def test_the_recovery_time_of_a_lost_job_is_measured(metrics, value):
     lost = [attempt(1, "Infrastructure", "PodLost"), attempt(2)]
     before = status("Admitted", attempts=lost, attempt=2)
-    metrics.wrote(before, status("Running", attempts=lost, attempt=2))
+    metrics.count_attempts(before, status("Running", attempts=lost, attempt=2))
     assert value("recovery_seconds_sum", outcome="Infrastructure") == 12
     assert value("recovery_seconds_count", outcome="Infrastructure") == 1
 
 
-def test_a_first_attempt_and_one_after_the_job_s_own_failure_recover_nothing(metrics, value):
-    metrics.wrote(
+def test_first_attempts_and_restarts_after_failures_are_no_recoveries(metrics, value):
+    metrics.count_attempts(
         status("Admitted", attempts=[attempt(1)], attempt=1),
         status("Running", attempts=[attempt(1)], attempt=1),
     )
     own = [attempt(1, "Failed", "WorkerFailed"), attempt(2)]
-    metrics.wrote(
+    metrics.count_attempts(
         status("Admitted", attempts=own, attempt=2), status("Running", attempts=own, attempt=2)
     )
     assert value("recovery_seconds_count", outcome="Infrastructure") == 0
 
 
-class Known:
+class ObservedGpuJobs:
     def __init__(self, jobs):
         self.jobs = jobs
 
@@ -86,7 +86,7 @@ class Known:
         return [CachedGpuJob(job=job, template={}) for job in self.jobs]
 
 
-class KeptOut:
+class QuarantineCounts:
     def phases(self):
         return {"Quarantined": 2}
 
@@ -98,18 +98,18 @@ def shown(build):
     def show(*statuses):
         collector, registry = OperatorCollector(), CollectorRegistry()
         jobs = [msgspec.structs.replace(build.gpujob(), status=each) for each in statuses]
-        collector.leads(WorkQueue(lambda *_: None), Known(jobs), KeptOut())
+        collector.set_sources(WorkQueue(lambda *_: None), ObservedGpuJobs(jobs), QuarantineCounts())
         registry.register(collector)
         return lambda name, **labels: registry.get_sample_value(f"gpupack_operator_{name}", labels)
 
     return show
 
 
-def test_jobs_are_told_by_phase_and_those_that_wait_by_reason(shown):
+def test_jobs_are_counted_by_phase_and_pending_ones_by_reason(shown):
     value = shown(
         status("Pending", reason="TooFewFreeGpus"),
         status("Pending", reason="QuotaExceeded"),
-        status("Pending", reason="made up by somebody"),
+        status("Pending", reason="made up by a user"),
         status("Running", reason="AllWorkersRunning"),
         status("Succeeded", reason="Completed"),
     )
@@ -119,21 +119,21 @@ def test_jobs_are_told_by_phase_and_those_that_wait_by_reason(shown):
     assert value("gpujobs", phase="Succeeded", reason="") is None
 
 
-def test_a_leader_says_so_and_tells_which_gpus_are_kept_out(shown):
+def test_a_leader_reports_that_it_leads_and_the_quarantined_gpus(shown):
     value = shown()
     assert value("leading") == 1
     assert value("gpus_kept_out", phase="Quarantined") == 2
     assert value("gpus_kept_out", phase="Slow") == 0
 
 
-def test_a_standby_shows_that_it_does_not_lead():
+def test_a_standby_reports_that_it_does_not_lead():
     registry = CollectorRegistry()
     registry.register(OperatorCollector())
     assert registry.get_sample_value("gpupack_operator_leading") == 0
     assert registry.get_sample_value("gpupack_operator_work_queue_depth") == 0
 
 
-def test_a_queue_tells_how_many_wait_and_for_how_long_the_first(monkeypatch):
+def test_a_queue_reports_its_length_and_the_age_of_its_first_key(monkeypatch):
     now = {"seconds": 100.0}
     monkeypatch.setattr("gpupack_operator.work_queue.time.monotonic", lambda: now["seconds"])
     queue = WorkQueue(lambda *_: None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gangs by mpirun: what the operator makes of them, and which secrets it has."""
+"""Pods and Secrets of gangs whose processes mpirun starts."""
 
 import base64
 import dataclasses
@@ -26,7 +26,7 @@ def own(**fields):
     return {"spec": {"containers": [{"name": "train", "image": "own:1", **fields}]}}
 
 
-def test_the_launcher_goes_before_what_each_rank_runs(build):
+def test_the_launcher_precedes_the_command_of_each_rank(build):
     user = own(command=["python", "train.py"], args=["--epochs", "2"])
     _, worker = made(build, user, workers=2, gpus=4)
     ranks = ["python", "train.py", "--epochs", "2"]
@@ -34,7 +34,7 @@ def test_the_launcher_goes_before_what_each_rank_runs(build):
     assert "args" not in worker
 
 
-def test_a_built_in_workload_is_run_by_each_rank(build):
+def test_each_rank_runs_a_built_in_workload(build):
     _, worker = made(build, workers=2, workload={"name": "mpi", "args": ["--sweeps=5"]})
     workload = ["python", "-m", "gpupack_workloads", "mpi", "--sweeps=5"]
     assert worker["command"] == [mpi.LAUNCHER, "run", "--", *workload]
@@ -47,18 +47,18 @@ def test_other_containers_stay_as_they_are(build):
     assert found["containers"][1]["command"] == ["helper"]
 
 
-def test_without_a_command_nobody_knows_what_ranks_run(build):
+def test_a_template_without_a_command_is_refused_for_mpirun(build):
     with pytest.raises(TemplateInvalid, match="container train has no command"):
         made(build, own(args=["train.py"]))
 
 
-def test_an_operator_that_has_no_image_of_the_launcher_says_so(build):
+def test_a_missing_launcher_image_is_named_in_the_error(build):
     without = dataclasses.replace(DEFAULTS, launcher_image="")
     with pytest.raises(TemplateInvalid, match="GPUPACK_LAUNCHER_IMAGE"):
         made(build, own(command=["a.out"]), defaults=without)
 
 
-def test_the_launcher_comes_from_an_image_that_each_node_has_and_as_nobody(build):
+def test_an_unprivileged_init_container_copies_the_launcher(build):
     user = own(command=["a.out"])
     user["spec"]["initContainers"] = [{"name": "fetch", "image": "own:1"}]
     found, worker = made(build, user)
@@ -86,20 +86,20 @@ def test_a_worker_has_the_key_of_its_attempt_as_a_file(build):
     assert env["GPUPACK_BACKEND"] == "mpi"
 
 
-def test_a_worker_that_is_alone_needs_no_name(build):
+def test_a_single_worker_needs_no_host_name(build):
     _, worker = made(build, own(command=["a.out"]), gpus=4)
     env = {each["name"]: each.get("value") for each in worker["env"]}
     assert (env["GPUPACK_MPI_HOSTS"], env["GPUPACK_PROCESSES_PER_WORKER"]) == ("127.0.0.1", "4")
 
 
-def test_gangs_of_other_backends_have_nothing_of_it(build):
+def test_gangs_with_other_backends_have_no_launcher(build):
     job = build.gpujob(workers=2, workload={"name": "matmul"})
     found = template(job, {}, attempt=1, defaults=DEFAULTS)["spec"]
     assert "initContainers" not in found
     assert not any(each["name"].startswith("GPUPACK_MPI") for each in found["containers"][0]["env"])
 
 
-def test_the_secret_goes_with_the_gpujob_and_can_be_nothing_else(build):
+def test_the_secret_is_immutable_and_owned_by_the_gpujob(build):
     found = mpi.secret(build.gpujob(), attempt=3, key=b"k" * 32)
     assert (found["type"], found["immutable"]) == ("gpupack.dev/mpi", True)
     assert base64.b64decode(found["data"]["key"]) == b"k" * 32
@@ -107,7 +107,7 @@ def test_the_secret_goes_with_the_gpujob_and_can_be_nothing_else(build):
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("GPUJob", build.UID, True)
 
 
-def test_workers_that_share_pods_are_told_which_are_in_which(build):
+def test_a_variable_lists_the_workers_of_each_shared_pod(build):
     job = build.gpujob(distributed=BY_MPIRUN, workers=3, gpus=1, podPerWorker=False)
     user = own(command=["a.out"])
     made = template(job, user, attempt=1, defaults=DEFAULTS)

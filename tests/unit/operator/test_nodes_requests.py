@@ -14,12 +14,12 @@ from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.fencing import Fence
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.metrics import Metrics
-from gpupack_operator.nodes_bounds import Bounds, NodesBounds
+from gpupack_operator.nodes_limits import NodesLimits, NodesRequestLimiter
 from gpupack_operator.nodes_requests import NO_KIND, NodesRequests
-from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
+from gpupack_operator.waiting_jobs import Key, WaitingJobs
 
 KEY = Key("team", "train")
 GPUJOB = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/train"
@@ -31,7 +31,7 @@ NO_ROOM = PlanRefusal(reason="TooFewFreeGpus", message="full", gpu_shortage=GpuS
 
 
 class Cluster:
-    """Restarts of the operator leave nothing but what the API server holds."""
+    """Operator that can be restarted: only the objects of the API server remain."""
 
     def __init__(self, server, build, **spec):
         meta = {"name": "train", "namespace": "team", "uid": build.UID, "resourceVersion": "7"}
@@ -39,12 +39,12 @@ class Cluster:
         server.put(GPUJOB, {"metadata": meta, "spec": body})
         self.server, self.build = server, build
         self.settings = Provisioning(
-            class_name=ATOMIC, after_seconds=0, backoff_seconds=60, again_seconds=60
+            class_name=ATOMIC, after_seconds=0, backoff_seconds=60, retry_after_seconds=60
         )
         self.answer = NO_ROOM
         self.restart()
 
-    async def ask(self, _request):
+    async def request_plan(self, _request):
         return self.answer
 
     def restart(self):
@@ -61,13 +61,13 @@ class Cluster:
         self.nodes = NodesRequests(api, self.settings, actor.planner.admitted_template)
         sources = Sources(
             fence=Fence(api, namespace="gpupack-system"),
-            priorities=Priorities(api, most=1000),
+            priorities=Priorities(api, max_priority=1000),
             preemptions=Preemptions(),
             nodes=self.nodes,
-            bounds=NodesBounds(Bounds(between_seconds=0), print),
+            nodes_limiter=NodesRequestLimiter(NodesLimits(interval_seconds=0), print),
             metrics=Metrics(),
         )
-        self.reconciler = Reconciler(api, actor, cache, PlanLine(print), Limits(), sources)
+        self.reconciler = Reconciler(api, actor, cache, WaitingJobs(print), Limits(), sources)
 
     async def reconcile(self):
         return await self.reconciler.reconcile(KEY)
@@ -87,8 +87,8 @@ class Cluster:
         return self.server.objects[GPUJOB]["status"]
 
     @property
-    def asked(self):
-        """Names of all objects by which nodes were ever asked for."""
+    def created(self):
+        """Paths of all templates and requests that were created."""
         return [path for path in self.server.names("POST") if path in {REQUESTS, TEMPLATES}]
 
 
@@ -97,14 +97,14 @@ def cluster(server, build):
     return Cluster(server, build)
 
 
-async def test_the_status_comes_before_the_template_and_the_template_before_the_request(cluster):
+async def test_the_status_is_written_before_the_template_and_the_request(cluster):
     await cluster.reconcile()
     paths = [path for _, path in cluster.server.writes if "/events" not in path]
     assert paths[:4] == [f"{GPUJOB}/status", f"{GPUJOB}/status", TEMPLATES, REQUESTS]
     assert cluster.status["nodesRequest"]["state"] == "Requested"
 
 
-async def test_the_request_is_for_all_workers_as_they_will_be_and_belongs_to_the_job(cluster):
+async def test_the_request_has_all_workers_and_is_owned_by_the_job(cluster):
     await cluster.reconcile()
     request = cluster.server.objects[f"{REQUESTS}/train-nodes-1"]
     assert request["spec"] == {
@@ -121,7 +121,7 @@ async def test_the_request_is_for_all_workers_as_they_will_be_and_belongs_to_the
         assert (owner["kind"], owner["uid"]) == ("GPUJob", cluster.build.UID)
 
 
-async def test_the_autoscaler_is_told_of_the_pods_that_admission_makes(cluster):
+async def test_the_pod_template_has_the_changes_of_admission(cluster):
     """It applies no LimitRange and no RuntimeClass itself."""
     overhead = {"overhead": {"cpu": "250m"}}
     cluster.server.admit = lambda pod: pod | {"spec": pod["spec"] | overhead}
@@ -131,15 +131,15 @@ async def test_the_autoscaler_is_told_of_the_pods_that_admission_makes(cluster):
     assert spec["volumes"]
 
 
-async def test_an_elastic_job_asks_for_those_who_start_together(server, build):
+async def test_an_elastic_job_requests_nodes_for_its_minimum(server, build):
     cluster = Cluster(server, build, workers=8, minWorkers=2)
     await cluster.reconcile()
     (pods,) = cluster.server.objects[f"{REQUESTS}/train-nodes-1"]["spec"]["podSets"]
     assert pods["count"] == 2
-    assert "asks for nodes for 16 GPUs" in cluster.status["message"]
+    assert "requests nodes for 16 GPUs" in cluster.status["message"]
 
 
-async def test_workers_that_want_a_node_each_say_so_to_the_autoscaler(server, build):
+async def test_one_worker_per_node_becomes_a_pod_anti_affinity(server, build):
     cluster = Cluster(server, build, spread={"oneWorkerPerNode": True})
     await cluster.reconcile()
     spec = cluster.server.objects[f"{TEMPLATES}/train-nodes-1"]["template"]["spec"]
@@ -148,7 +148,7 @@ async def test_workers_that_want_a_node_each_say_so_to_the_autoscaler(server, bu
 
 
 @pytest.mark.parametrize("lost", [TEMPLATES, REQUESTS])
-async def test_nothing_is_asked_for_twice_when_the_operator_dies_between_two_writes(
+async def test_an_operator_that_stops_between_two_writes_requests_nothing_twice(
     cluster, monkeypatch, lost
 ):
     create = cluster.server.api.create
@@ -171,7 +171,7 @@ async def test_nothing_is_asked_for_twice_when_the_operator_dies_between_two_wri
     ]
 
 
-async def test_a_request_whose_reply_was_lost_is_found_again_after_a_restart(cluster, monkeypatch):
+async def test_a_created_request_without_a_reply_is_found_after_a_restart(cluster, monkeypatch):
     create = cluster.server.api.create
 
     async def loses(resource, body, *, namespace="", **options):
@@ -187,21 +187,21 @@ async def test_a_request_whose_reply_was_lost_is_found_again_after_a_restart(clu
     cluster.restart()
     await cluster.reconcile()
     assert cluster.status["nodesRequest"]["state"] == "Requested"
-    assert cluster.asked == [TEMPLATES, REQUESTS, TEMPLATES, REQUESTS]
+    assert cluster.created == [TEMPLATES, REQUESTS, TEMPLATES, REQUESTS]
     assert len([name for name in cluster.server.objects if name.startswith(REQUESTS)]) == 1
 
 
-async def test_after_the_autoscaler_s_yes_a_restart_changes_nothing(cluster):
+async def test_a_restart_after_provisioning_changes_nothing(cluster):
     await cluster.reconcile()
     cluster.says("Provisioned")
     await cluster.reconcile()
     cluster.restart()
     await cluster.reconcile()
     assert cluster.status["nodesRequest"]["state"] == "Provisioned"
-    assert cluster.asked == [TEMPLATES, REQUESTS]
+    assert cluster.created == [TEMPLATES, REQUESTS]
 
 
-async def test_workers_on_the_new_nodes_name_the_request_that_brought_them(cluster):
+async def test_workers_on_provisioned_nodes_name_the_request(cluster):
     await cluster.reconcile()
     cluster.says("Provisioned")
     await cluster.reconcile()
@@ -218,7 +218,7 @@ async def test_workers_on_the_new_nodes_name_the_request_that_brought_them(clust
     )
 
 
-async def test_a_failed_request_is_deleted_with_its_template_and_says_why(cluster):
+async def test_a_failed_request_is_deleted_with_its_template_and_reported(cluster):
     await cluster.reconcile()
     cluster.says("Failed", "no machines")
     await cluster.reconcile()
@@ -230,14 +230,14 @@ async def test_a_failed_request_is_deleted_with_its_template_and_says_why(cluste
 
 
 @pytest.mark.parametrize("kind", ["BookingExpired", "CapacityRevoked"])
-async def test_what_is_taken_back_before_the_job_is_placed_is_a_failure(cluster, kind):
+async def test_revoked_capacity_is_a_failure(cluster, kind):
     await cluster.reconcile()
     cluster.says(kind)
     await cluster.reconcile()
     assert cluster.status["nodesRequest"]["failures"] == 1
 
 
-async def test_without_the_kind_the_job_says_so_and_nothing_is_left(cluster):
+async def test_a_missing_crd_is_reported_and_nothing_is_left(cluster):
     cluster.server.refuse["provisioningrequests"] = (404, "NotFound", "no such resource")
     await cluster.reconcile()
     assert NO_KIND in cluster.status["message"]
@@ -245,14 +245,14 @@ async def test_without_the_kind_the_job_says_so_and_nothing_is_left(cluster):
     assert cluster.status["reason"] == "TooFewFreeGpus"
 
 
-async def test_what_admission_refuses_is_told_in_its_words(cluster):
+async def test_a_refusal_of_admission_is_reported(cluster):
     cluster.server.refuse["provisioningrequests"] = (403, "Forbidden", "exceeded quota: objects")
     await cluster.reconcile()
     assert "exceeded quota: objects" in cluster.status["message"]
 
 
 @pytest.mark.parametrize("path", [TEMPLATES, REQUESTS])
-async def test_somebody_else_s_object_of_that_name_is_left_alone_and_named(cluster, path):
+async def test_a_foreign_object_of_the_same_name_is_kept_and_named(cluster, path):
     meta = {"name": "train-nodes-1", "uid": "theirs", "resourceVersion": "1", "namespace": "team"}
     cluster.server.put(f"{path}/train-nodes-1", {"metadata": meta})
     await cluster.reconcile()
@@ -262,7 +262,7 @@ async def test_somebody_else_s_object_of_that_name_is_left_alone_and_named(clust
     ]
 
 
-async def test_what_a_tenant_says_in_a_request_of_his_own_is_not_heard(cluster):
+async def test_a_request_without_the_owner_is_ignored(cluster):
     await cluster.reconcile()
     name = f"{REQUESTS}/train-nodes-1"
     theirs = msgspec.json.decode(msgspec.json.encode(cluster.server.objects[name]))
@@ -270,11 +270,11 @@ async def test_what_a_tenant_says_in_a_request_of_his_own_is_not_heard(cluster):
     cluster.server.objects[name] = theirs
     cluster.says("Provisioned")
     await cluster.reconcile()
-    assert "somebody deleted" in cluster.status["message"]
+    assert "another client deleted" in cluster.status["message"]
     assert name in cluster.server.objects
 
 
-async def test_rights_that_were_taken_away_do_not_keep_a_job_from_going_on(cluster):
+async def test_a_job_continues_after_provisioning_is_disabled(cluster):
     await cluster.reconcile()
     cluster.settings = None
     cluster.restart()

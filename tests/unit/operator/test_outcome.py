@@ -152,12 +152,12 @@ FAILURES = [
     [case[1:] for case in FAILURES],
     ids=[case[0] for case in FAILURES],
 )
-def test_a_worker_that(verdict, build, worker, outcome, reason):
+def test_a_worker_fails_the_attempt_that(verdict, build, worker, outcome, reason):
     found, _ = verdict(build.pod(0, **{"phase": "Failed", **worker}), build.pod(1))
     assert (found.outcome, found.reason) == (outcome, reason)
 
 
-def test_a_sidecar_that_its_kubelet_starts_again_ends_nothing(verdict, build):
+def test_a_sidecar_that_its_kubelet_restarts_ends_no_attempt(verdict, build):
     crashed = {"exitCode": 1, "finishedAt": build.stamp(20)}
     helped = prepared(build.pod(0), restart_policy="Always", terminated=crashed)
     assert verdict(helped, build.pod(1))[0] is None
@@ -187,17 +187,17 @@ def test_the_job_controller_s_deletion_in_the_same_second_is_not_the_cause(verdi
     assert verdict(failed, build.pod(1, deleted=20))[0].reason == JobReason.WORKER_FAILED
 
 
-def test_a_deletion_is_judged_only_after_news_of_a_failure_could_have_come(verdict, build):
+def test_a_deletion_is_judged_after_a_delay_for_failures_of_other_workers(verdict, build):
     found, again_at = verdict(build.pod(0, deleted=20), build.pod(1), now=21)
     assert (found, again_at) == (None, build.at(22))
 
 
-def test_a_deleted_job_is_infrastructure(verdict, build):
+def test_a_deleted_job_is_an_infrastructure_failure(verdict, build):
     assert verdict(jobs=[])[0].reason == JobReason.JOB_DELETED
     assert verdict(job=build.job(deleted=20))[0].reason == JobReason.JOB_DELETED
 
 
-def test_a_failed_job_without_a_pod_that_says_why_is_infrastructure(verdict, build):
+def test_a_failed_job_without_pods_is_an_infrastructure_failure(verdict, build):
     failed = build.job(conditions=[("Failed", 20)])
     assert verdict(build.pod(0), job=failed, now=21)[0] is None
     assert verdict(build.pod(0), job=failed, now=23)[0].reason == JobReason.POD_LOST
@@ -212,8 +212,8 @@ def test_workers_that_are_not_bound_in_time_are_given_up(verdict, build):
 
 
 def scheduled(pod, reason, message):
-    told = Condition(type="PodScheduled", status="False", reason=reason, message=message)
-    return structs.replace(pod, status=structs.replace(pod.status, conditions=(told,)))
+    condition = Condition(type="PodScheduled", status="False", reason=reason, message=message)
+    return structs.replace(pod, status=structs.replace(pod.status, conditions=(condition,)))
 
 
 def test_a_worker_that_kube_scheduler_refuses_is_named_with_its_node(verdict, build):
@@ -228,27 +228,27 @@ def test_a_worker_that_kube_scheduler_refuses_is_named_with_its_node(verdict, bu
     )
 
 
-def test_where_no_scheduler_refuses_a_worker_no_node_is_blamed(verdict, build):
+def test_no_node_is_blamed_if_the_scheduler_refused_no_worker(verdict, build):
     waits = scheduled(build.pod(0, node="", phase="Pending"), "SchedulerError", "timed out")
     found, _ = verdict(waits, build.pod(1, node="", phase="Pending"), running=False, now=60)
     assert (found.reason, found.worker) == (JobReason.BIND_TIMEOUT, None)
     assert "worker 0, planned on node a (pod train-1-0-x): timed out" in found.message
 
 
-def test_a_pod_of_a_running_attempt_that_is_gone_was_lost_and_not_late(verdict, build):
+def test_a_missing_pod_of_a_running_attempt_is_lost(verdict, build):
     found, _ = verdict(build.pod(0), now=3600)
     assert (found.outcome, found.reason) == ("Infrastructure", JobReason.POD_LOST)
     assert found.message.startswith("1 of 2 pods")
 
 
-def test_a_controller_that_pauses_while_it_creates_a_large_gang_is_waited_for(verdict, build):
+def test_pauses_while_a_large_gang_is_created_are_tolerated(verdict, build):
     pods = (build.pod(0, created=30), build.pod(1, created=30))
     gang = {"nodes": ("a",) * 1024, "job": build.job(started=0), "running": False}
     assert verdict(*pods, now=90, **gang)[0] is None
     assert verdict(*pods, now=91, **gang)[0].reason == "CreationForbidden"
 
 
-def test_a_large_gang_has_longer_until_it_must_be_bound(verdict, build):
+def test_a_large_gang_has_more_time_until_it_must_be_bound(verdict, build):
     pods = (build.pod(0, created=140), build.pod(1, node="", phase="Pending", created=140))
     gang = {"nodes": ("a",) * 1024, "job": build.job(started=0), "running": False}
     assert verdict(*pods, now=161, **gang)[0] is None
@@ -259,13 +259,13 @@ def test_a_large_gang_has_longer_until_it_must_be_bound(verdict, build):
     )
 
 
-def test_a_job_that_its_controller_has_not_looked_at_is_given_up_too(verdict, build):
+def test_a_job_that_its_controller_ignores_times_out(verdict, build):
     unseen = build.job(started=None)
     assert verdict(job=unseen, running=False, now=179) == (None, build.at(180))
     assert verdict(job=unseen, running=False, now=180)[0].reason == JobReason.BIND_TIMEOUT
 
 
-def test_a_controller_that_comes_late_to_a_job_leaves_its_pods_their_time(verdict, build):
+def test_the_time_to_bind_starts_with_the_job_controller(verdict, build):
     """It may be a minute behind after hundreds of Jobs at once."""
     pod, job = build.pod(0, node="", phase="Pending", created=100), build.job(started=100)
     assert verdict(pod, job=job, running=False, now=159, nodes=("a",)) == (None, build.at(160))
@@ -273,7 +273,7 @@ def test_a_controller_that_comes_late_to_a_job_leaves_its_pods_their_time(verdic
     assert late.reason == JobReason.BIND_TIMEOUT
 
 
-def test_an_attempt_whose_pods_may_not_be_created_gives_its_gpus_back_at_once(verdict, build):
+def test_an_attempt_whose_pods_are_forbidden_releases_its_gpus_soon(verdict, build):
     job = build.job(started=2)
     assert verdict(job=job, running=False, now=11) == (None, build.at(12))
     found, _ = verdict(job=job, running=False, now=12)
@@ -282,21 +282,21 @@ def test_an_attempt_whose_pods_may_not_be_created_gives_its_gpus_back_at_once(ve
     assert "reason=FailedCreate,involvedObject.name=train-1" in found.message
 
 
-def test_a_gang_of_which_a_quota_allows_a_part_does_not_hold_its_gpus_either(verdict, build):
+def test_a_gang_that_a_quota_allows_in_part_releases_its_gpus_soon(verdict, build):
     pod = build.pod(0, created=4)
     assert verdict(pod, running=False, now=13) == (None, build.at(14))
     assert verdict(pod, running=False, now=14)[0].reason == JobReason.CREATION_FORBIDDEN
 
 
 @pytest.mark.parametrize("end", ["Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"])
-def test_a_job_that_ends_creates_no_more_pods_and_nobody_forbids_them(verdict, build, end):
+def test_missing_pods_of_an_ending_job_are_not_reported_as_forbidden(verdict, build, end):
     ending = build.job(conditions=[(end, 11)])
     found, again_at = verdict(job=ending, running=False, now=12)
     assert found is None
     assert again_at > build.at(12)
 
 
-def test_pods_that_are_created_one_after_the_other_are_waited_for(verdict, build):
+def test_the_time_to_create_pods_starts_again_with_each_pod(verdict, build):
     nodes = ("a",) * 3
     pods = (build.pod(0, created=1), build.pod(1, created=9))
     assert verdict(*pods, running=False, now=18, nodes=nodes) == (None, build.at(19))
@@ -313,47 +313,51 @@ def test_pods_that_are_created_one_after_the_other_are_waited_for(verdict, build
         ("ErrImagePull", "because", 121, "Infrastructure"),
     ],
 )
-def test_a_container_that_cannot_start(verdict, build, waiting, said, due, outcome):
+def test_a_container_that_cannot_start_ends_the_attempt(
+    verdict, build, waiting, said, due, outcome
+):
     pods = (build.pod(0), build.pod(1, phase="Pending", waiting=waiting, said=said, bound=1))
     assert verdict(*pods, running=False, now=due - 1) == (None, build.at(due))
     assert verdict(*pods, running=False, now=due)[0].outcome == outcome
 
 
-def test_an_init_container_whose_image_is_missing_is_not_hidden_by_those_behind_it(verdict, build):
+def test_a_missing_image_of_an_init_container_is_reported(verdict, build):
     behind = build.pod(1, phase="Pending", waiting="PodInitializing", bound=1)
     pods = (build.pod(0), prepared(behind, waiting={"reason": "ErrImagePull", "message": "no"}))
     assert verdict(*pods, running=False, now=120) == (None, build.at(121))
     assert verdict(*pods, running=False, now=121)[0].reason == JobReason.IMAGE_PULL_FAILED
 
 
-def test_an_image_has_its_time_after_a_long_init_container_too(verdict, build):
+def test_the_time_to_pull_an_image_starts_after_init_containers(verdict, build):
     stuck = build.pod(1, phase="Pending", waiting="ErrImagePull", bound=1)
     done = {"exitCode": 0, "finishedAt": build.stamp(600)}
     pods = (build.pod(0), prepared(stuck, terminated=done))
     assert verdict(*pods, running=False, now=700) == (None, build.at(720))
 
 
-def test_what_the_template_lacks_is_told_in_the_kubelet_s_words_and_not_tried_again(verdict, build):
+def test_a_missing_object_of_the_template_fails_the_job_with_the_message_of_the_kubelet(
+    verdict, build
+):
     said = 'configmap "settings" not found'
     stuck = build.pod(1, phase="Pending", waiting="CreateContainerConfigError", said=said)
     found, _ = verdict(build.pod(0), stuck, running=False, now=61)
-    assert (found.reason, found.for_good) == (JobReason.CANNOT_START, True)
+    assert (found.reason, found.permanent) == (JobReason.CANNOT_START, True)
     assert found.message.endswith(said)
 
 
-def test_a_slow_image_pull_is_waited_for(verdict, build):
+def test_a_slow_image_pull_is_tolerated(verdict, build):
     pods = (build.pod(0), build.pod(1, phase="Pending", waiting="ContainerCreating"))
     assert verdict(*pods, running=False, now=3600) == (None, None)
 
 
-def test_the_deadline_ends_whatever_runs(verdict, build):
+def test_the_deadline_ends_a_running_attempt(verdict, build):
     pods = (build.pod(0), build.pod(1))
     assert verdict(*pods, activeDeadlineSeconds=40) == (None, build.at(40))
     found, _ = verdict(*pods, activeDeadlineSeconds=40, now=40)
     assert found.outcome == "DeadlineExceeded"
 
 
-def test_workers_that_have_all_succeeded_need_no_word_of_their_job(verdict, build):
+def test_succeeded_workers_complete_an_attempt_before_their_job_does(verdict, build):
     pods = [build.pod(i, phase="Succeeded", exit_code=0, ended=20) for i in (0, 1)]
     assert verdict(*pods)[0].outcome == "Succeeded"
 
@@ -386,14 +390,14 @@ def test_a_worker_that_completed_before_its_node_was_drained_has_completed(verdi
     assert verdict(first, second)[0].outcome == "Succeeded"
 
 
-def test_a_complete_job_says_which_workers_are_gone(verdict, build):
+def test_a_complete_job_without_all_pods_names_the_missing_workers(verdict, build):
     pod = build.pod(1, phase="Succeeded", exit_code=0, ended=20)
     found, _ = verdict(pod, job=build.job(conditions=[("Complete", 22)]))
     assert (found.outcome, found.reason) == ("Infrastructure", JobReason.POD_LOST)
     assert "the pods of workers 0 were deleted" in found.message
 
 
-def test_a_complete_job_waits_for_what_its_pods_say(verdict, build):
+def test_a_complete_job_waits_for_the_ends_of_its_pods(verdict, build):
     pods = [build.pod(0), build.pod(1)]
     assert verdict(*pods, job=build.job(conditions=[("Complete", 22)]))[0] is None
 
@@ -401,7 +405,7 @@ def test_a_complete_job_waits_for_what_its_pods_say(verdict, build):
 IGNORE_6 = [{"exitCodes": [6], "action": "Ignore"}]
 
 
-def test_an_ignored_exit_code_lets_the_others_run_on(verdict, build):
+def test_the_others_continue_after_an_ignored_exit_code(verdict, build):
     ignored = build.pod(0, phase="Failed", exit_code=6, ended=20)
     assert verdict(ignored, build.pod(1), failurePolicy=IGNORE_6)[0] is None
 
@@ -416,7 +420,7 @@ def test_a_job_whose_only_failures_are_ignored_has_succeeded(verdict, build):
     assert (found.outcome, found.reason) == ("Succeeded", JobReason.FAILURES_IGNORED)
 
 
-def test_a_worker_that_was_interrupted_is_no_failure_that_may_be_ignored(verdict, build):
+def test_an_interrupted_worker_is_no_ignored_failure(verdict, build):
     pods = [
         build.pod(0, phase="Failed", exit_code=6, ended=20),
         build.pod(1, phase="Succeeded", exit_code=0, ended=21, deleted=20),
@@ -433,7 +437,7 @@ def test_a_failure_that_is_not_ignored_still_counts(verdict, build):
     assert verdict(*pods, failurePolicy=IGNORE_6)[0].exit_code == 7
 
 
-def test_a_worker_of_which_its_kubelet_says_nothing_is_given_up(verdict, build):
+def test_a_worker_that_its_kubelet_does_not_report_times_out(verdict, build):
     pods = (build.pod(0), build.pod(1, phase="Pending", node="b", bound=5))
     assert verdict(*pods, running=False) == (None, build.at(65))
     found, _ = verdict(*pods, running=False, now=65)

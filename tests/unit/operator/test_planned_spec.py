@@ -15,7 +15,7 @@ def parts(**spec):
     return msgspec.json.decode(planned_spec.read(msgspec.json.encode(spec)))
 
 
-def test_what_decides_where_a_pod_fits_is_kept_and_nothing_else():
+def test_only_parts_of_the_pod_spec_that_affect_placement_are_kept():
     sidecar = {"name": "log", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
     kept = {
         "initContainers": [sidecar],
@@ -28,18 +28,18 @@ def test_what_decides_where_a_pod_fits_is_kept_and_nothing_else():
     assert parts(**kept, **rest) == kept | {"affinity": {"nodeAffinity": REQUIRED}}
 
 
-def test_requests_that_follow_from_limits_are_written_as_requests():
+def test_missing_requests_are_derived_from_limits():
     resources = {"limits": {"gpupack.dev/gpu": "1", "cpu": "2"}, "requests": {"cpu": "1"}}
     (container,) = parts(containers=[{"name": "worker", "resources": resources}])["containers"]
     assert container["resources"] == {"requests": {"gpupack.dev/gpu": "1", "cpu": "1"}}
 
 
-def test_what_is_no_pod_spec_is_an_answer_that_cannot_be_read():
+def test_an_invalid_pod_spec_raises_an_error():
     with pytest.raises(KubeError):
         planned_spec.read(b'{"containers": 5}')
 
 
-def test_a_status_has_no_more_of_it_than_16_kib():
+def test_a_pod_larger_than_16_kib_is_omitted_from_the_status():
     small, large = (
         planned_spec.planned_pod(msgspec.json.encode({"nodeSelector": {"pool": "x" * size}}))
         for size in (100, planned_spec.MAX_STORED_BYTES)

@@ -36,10 +36,10 @@ def plan_api(tmp_path):
 
     @contextlib.asynccontextmanager
     async def serving(status, body, **options):
-        asked = []
+        received = []
 
         async def answer(request):
-            asked.append((request.path, request.headers["Authorization"], await request.json()))
+            received.append((request.path, request.headers["Authorization"], await request.json()))
             return web.json_response(body, status=status)
 
         app = web.Application()
@@ -47,23 +47,23 @@ def plan_api(tmp_path):
         async with fake_api.serving(app) as url:
             settings = PlanSettings(url=url, ca=None, token=tmp_path / "token")
             async with contextlib.aclosing(PlanClient(settings, **options)) as client:
-                yield client, asked
+                yield client, received
 
     return serving
 
 
-async def test_a_plan_is_asked_for_with_the_pod_s_own_token(plan_api, request_):
-    async with plan_api(200, {"placement": [PLACE], "expiresSeconds": 10}) as (client, asked):
-        answer = await client.ask(request_)
+async def test_a_plan_is_requested_with_the_token_of_the_pod(plan_api, request_):
+    async with plan_api(200, {"placement": [PLACE], "expiresSeconds": 10}) as (client, received):
+        answer = await client.request_plan(request_)
     assert isinstance(answer, PlanResponse)
-    path, token, question = asked[0]
+    path, token, question = received[0]
     assert (path, token) == ("/v1beta1/namespaces/team/plan", "Bearer secret")
     assert question["podSpec"] == {"a": 1}
 
 
 async def test_a_refusal_is_an_answer(plan_api, request_):
     async with plan_api(409, FULL) as (client, _):
-        answer = await client.ask(request_)
+        answer = await client.request_plan(request_)
     assert answer == PlanRefusal(reason="TooFewFreeGpus", message="full")
 
 
@@ -78,50 +78,50 @@ async def test_a_refusal_is_an_answer(plan_api, request_):
         (400, "a proxy's page", False),
     ],
 )
-async def test_anything_else_is_no_answer(plan_api, request_, status, body, denied):
+async def test_any_other_response_is_no_answer(plan_api, request_, status, body, denied):
     async with plan_api(status, body) as (client, _):
         with pytest.raises(PlanUnanswered) as raised:
-            await client.ask(request_)
+            await client.request_plan(request_)
     assert raised.value.denied is denied
 
 
-async def test_what_cannot_be_read_is_invalid_with_the_api_s_message(plan_api, request_):
+async def test_an_invalid_request_raises_the_message_of_the_api(plan_api, request_):
     body = {"reason": "RequestInvalid", "message": "cpu: 'many' is no quantity"}
     async with plan_api(400, body) as (client, _):
         with pytest.raises(PlanInvalid, match=r"^cpu: 'many' is no quantity$"):
-            await client.ask(request_)
+            await client.request_plan(request_)
 
 
-async def test_nobody_waits_for_a_turn(plan_api, request_):
+async def test_a_second_concurrent_request_is_refused_at_once(plan_api, request_):
     freed = []
-    async with plan_api(409, FULL, on_free=lambda: freed.append(1)) as (client, asked):
-        first = asyncio.create_task(client.ask(request_))
+    async with plan_api(409, FULL, on_free=lambda: freed.append(1)) as (client, received):
+        first = asyncio.create_task(client.request_plan(request_))
         await asyncio.sleep(0)
         with pytest.raises(PlanBusy):
-            await client.ask(request_)
+            await client.request_plan(request_)
         assert freed == []
         await first
-    assert (len(asked), freed) == (1, [1])
+    assert (len(received), freed) == (1, [1])
 
 
-async def test_after_a_call_without_an_answer_others_are_not_made_for_a_while(plan_api, request_):
+async def test_calls_pause_after_one_without_an_answer(plan_api, request_):
     now = [0.0]
-    async with plan_api(503, {}, clock=lambda: now[0]) as (client, asked):
+    async with plan_api(503, {}, clock=lambda: now[0]) as (client, received):
         for moment, calls in ((0.0, 1), (1.9, 1), (2.1, 2)):
             now[0] = moment
             with pytest.raises(PlanUnanswered, match=r"gives no answer: .*status 503"):
-                await client.ask(request_)
-            assert len(asked) == calls
+                await client.request_plan(request_)
+            assert len(received) == calls
 
 
-async def test_nobody_there_is_no_answer(tmp_path, request_):
+async def test_an_unreachable_plan_api_is_no_answer(tmp_path, request_):
     (tmp_path / "token").write_text("secret")
     settings = PlanSettings(url="http://127.0.0.1:1", ca=None, token=tmp_path / "token")
     with pytest.raises(PlanUnanswered, match="does not answer"):
-        await PlanClient(settings).ask(request_)
+        await PlanClient(settings).request_plan(request_)
 
 
 async def test_a_missing_token_is_no_answer(tmp_path, request_):
     settings = PlanSettings(url="http://127.0.0.1:1", ca=None, token=tmp_path / "none")
     with pytest.raises(PlanUnanswered):
-        await PlanClient(settings).ask(request_)
+        await PlanClient(settings).request_plan(request_)

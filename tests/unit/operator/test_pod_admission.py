@@ -2,7 +2,6 @@
 import msgspec
 import pytest
 
-from gpupack_operator.plan_line import FIRST_LOOK_SECONDS
 from gpupack_operator.planned_spec import MAX_STORED_BYTES
 from gpupack_operator.pod_admission import (
     ALLOWED_SECONDS,
@@ -11,11 +10,12 @@ from gpupack_operator.pod_admission import (
     DRY_RUNS_BURST,
     LIMITED_SECONDS,
     MAX_ALLOWED_SECONDS,
-    MAX_KEPT_YES,
+    MAX_APPROVALS,
     UNKNOWN,
     AdmittedPod,
     PodAdmission,
 )
+from gpupack_operator.waiting_jobs import FIRST_REPEAT_SECONDS
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "worker"}]}}
 QUOTA = (403, "Forbidden", 'pods "train-1-0" is forbidden: exceeded quota: small')
@@ -46,21 +46,25 @@ class Admission:
         self.now = 0.0
         self.admission = PodAdmission(server.api, clock=lambda: self.now)
 
-    async def ask(self, answer=None, **asked):
-        """The refusal, where the API server would answer so."""
-        found = await self.review(answer, **asked)
+    async def ask(self, answer=None, **options):
+        """Return the refusal if the API server gives this answer."""
+        found = await self.review(answer, **options)
         return None if isinstance(found, AdmittedPod) else found
 
-    async def review(self, answer=None, *, attempt=1, in_doubt=False, job=None, kind="a"):
-        """The pod, or the refusal."""
+    async def review(self, answer=None, *, attempt=1, is_quota_uncertain=False, job=None, kind="a"):
+        """Return the pod, or the refusal."""
         self.server.refuse = {"pods": answer} if answer else {}
         self.server.dry_runs.clear()
         return await self.admission.review(
-            job or self.job, TEMPLATE, kind=kind, attempt=attempt, in_doubt=in_doubt
+            job or self.job,
+            TEMPLATE,
+            kind=kind,
+            attempt=attempt,
+            is_quota_uncertain=is_quota_uncertain,
         )
 
     def admit(self, **spec):
-        """Have admission make this of the pod's spec."""
+        """Let admission change these fields of the pod's spec."""
         self.server.admit = lambda pod: pod | {"spec": pod["spec"] | spec}
 
     def other(self, **changes):
@@ -74,7 +78,7 @@ def reviews(server, build):
     return Admission(server, build)
 
 
-async def test_the_first_pod_is_tried_and_nothing_is_written(reviews):
+async def test_a_dry_run_of_the_first_pod_writes_nothing(reviews):
     assert await reviews.ask() is None
     (pod,) = reviews.server.dry_runs
     assert (pod["metadata"]["name"], pod["metadata"]["labels"]) == ("train-1-0", {"a": "b"})
@@ -86,27 +90,27 @@ async def test_the_first_pod_is_tried_and_nothing_is_written(reviews):
     [QUOTA, POLICY, WEBHOOK, WEBHOOK_403, WEBHOOK_400],
     ids=["quota", "policy", "webhook", "webhook's 403", "webhook's 400"],
 )
-async def test_what_forbids_the_pods_is_told_and_may_be_lifted(reviews, answer):
+async def test_a_refusal_is_reported_and_retried(reviews, answer):
     refusal = await reviews.ask(answer)
-    assert (refusal.reason, refusal.for_good) == ("CreationForbidden", False)
+    assert (refusal.reason, refusal.permanent) == ("CreationForbidden", False)
     assert answer[2] in refusal.message
     reviews.now = refusal.retry_seconds
     assert await reviews.ask() is None
 
 
 @pytest.mark.parametrize("answer", [WRONG, DECODER], ids=["invalid", "cannot be decoded"])
-async def test_a_pod_that_is_wrong_is_refused_for_good(reviews, answer):
+async def test_an_invalid_pod_is_refused_permanently(reviews, answer):
     refusal = await reviews.ask(answer)
-    assert (refusal.reason, refusal.for_good) == ("InvalidTemplate", True)
+    assert (refusal.reason, refusal.permanent) == ("InvalidTemplate", True)
     assert refusal.message == answer[2]
 
 
 @pytest.mark.parametrize("answer", [NO_DRY_RUNS, TAKEN], ids=["no dry runs", "name taken"])
-async def test_an_answer_that_says_nothing_of_the_pods_holds_nobody_up(reviews, answer):
+async def test_a_failed_dry_run_does_not_block_the_plan(reviews, answer):
     assert await reviews.review(answer) == UNKNOWN
 
 
-async def test_the_answer_is_the_pod_as_admission_made_it(reviews):
+async def test_the_answer_is_the_pod_after_admission(reviews):
     reviews.admit(
         containers=[{"name": "worker", "image": "x", "resources": {"requests": {"cpu": "1k"}}}],
         overhead={"cpu": "250m"},
@@ -121,25 +125,25 @@ async def test_the_answer_is_the_pod_as_admission_made_it(reviews):
     }
 
 
-async def test_another_answer_of_admission_is_known_when_a_waiting_job_is_next_looked_at(reviews):
+async def test_a_changed_result_of_admission_is_found_after_the_validity_ends(reviews):
     before = await reviews.review()
     reviews.admit(overhead={"cpu": "1"})
     reviews.now = ALLOWED_SECONDS - 1
     assert await reviews.review() == before
     reviews.now = ALLOWED_SECONDS
     assert b"overhead" in (await reviews.review()).spec
-    assert ALLOWED_SECONDS <= FIRST_LOOK_SECONDS
+    assert ALLOWED_SECONDS <= FIRST_REPEAT_SECONDS
 
 
-async def test_a_yes_is_good_for_longer_each_time_that_the_answer_is_the_same(reviews):
+async def test_the_validity_of_an_approval_doubles_while_the_answer_is_the_same(reviews):
     seconds = []
     for _ in range(4):
         await reviews.review()
-        asked_at = reviews.now
-        while not reviews.server.dry_runs or reviews.now == asked_at:
+        requested_at = reviews.now
+        while not reviews.server.dry_runs or reviews.now == requested_at:
             reviews.now += 1
             await reviews.review()
-        seconds.append(reviews.now - asked_at)
+        seconds.append(reviews.now - requested_at)
     assert seconds == [15, 30, 60, 60]
     reviews.admit(overhead={"cpu": "1"})
     reviews.now += MAX_ALLOWED_SECONDS
@@ -149,7 +153,7 @@ async def test_a_yes_is_good_for_longer_each_time_that_the_answer_is_the_same(re
     assert reviews.server.dry_runs
 
 
-async def test_a_namespace_whose_pods_all_differ_waits_and_the_others_do_not(reviews):
+async def test_dry_runs_are_limited_for_each_namespace(reviews):
     for number in range(DRY_RUNS_BURST):
         assert await reviews.ask(kind=str(number)) is None
     refusal = await reviews.ask(kind="more")
@@ -160,8 +164,8 @@ async def test_a_namespace_whose_pods_all_differ_waits_and_the_others_do_not(rev
     assert await reviews.ask(kind="more") is None
 
 
-async def test_past_its_dry_runs_a_namespace_is_answered_what_was_last_known(reviews):
-    """And so no status is written again and again."""
+async def test_the_last_answer_counts_beyond_the_limit_of_dry_runs(reviews):
+    """So no status is rewritten."""
     before = await reviews.review()
     refusal = await reviews.ask(QUOTA, kind="b", job=reviews.other())
     reviews.now = ALLOWED_SECONDS
@@ -173,7 +177,7 @@ async def test_past_its_dry_runs_a_namespace_is_answered_what_was_last_known(rev
     assert reviews.server.dry_runs == []
 
 
-async def test_a_pod_with_much_to_say_is_tried_each_time_and_not_kept(reviews):
+async def test_a_large_pod_is_tried_each_time_and_not_kept(reviews):
     reviews.admit(nodeSelector={"pool": "x" * MAX_STORED_BYTES})
     for _ in range(2):
         assert len((await reviews.review()).spec) > MAX_STORED_BYTES
@@ -181,15 +185,15 @@ async def test_a_pod_with_much_to_say_is_tried_each_time_and_not_kept(reviews):
     assert len(reviews.admission._allowed) == 0
 
 
-async def test_no_more_than_so_many_answers_are_kept(reviews):
-    for number in range(MAX_KEPT_YES + 10):
+async def test_the_number_of_kept_approvals_is_limited(reviews):
+    for number in range(MAX_APPROVALS + 10):
         await reviews.review(kind=str(number))
         reviews.now += DRY_RUN_SECONDS / 100
         reviews.admission._dry_runs.put_back(reviews.job.metadata.namespace)
-    assert len(reviews.admission._allowed) == MAX_KEPT_YES
+    assert len(reviews.admission._allowed) == MAX_APPROVALS
 
 
-async def test_a_no_is_asked_about_again_later_each_time_with_the_same_text(reviews):
+async def test_the_validity_of_a_refusal_doubles_and_its_message_stays(reviews):
     refusals = []
     for _ in range(6):
         refusals.append(await reviews.ask(QUOTA))
@@ -198,7 +202,7 @@ async def test_a_no_is_asked_about_again_later_each_time_with_the_same_text(revi
     assert len({found.message for found in refusals}) == 1
 
 
-async def test_neither_a_yes_nor_a_no_is_asked_for_twice_while_it_is_good(reviews):
+async def test_a_valid_answer_is_not_requested_again(reviews):
     assert await reviews.ask(QUOTA) is not None
     assert await reviews.ask() is not None
     assert await reviews.ask(attempt=2) is None
@@ -208,15 +212,15 @@ async def test_neither_a_yes_nor_a_no_is_asked_for_twice_while_it_is_good(review
     assert await reviews.ask(QUOTA, attempt=2) is not None
 
 
-async def test_jobs_whose_pods_are_alike_cost_one_dry_run(reviews):
+async def test_jobs_with_equal_pods_cost_one_dry_run(reviews):
     await reviews.ask()
     assert await reviews.ask(QUOTA, job=reviews.other()) is None
     assert await reviews.ask(QUOTA, job=reviews.other(), kind="b") is not None
     assert await reviews.ask(QUOTA, job=reviews.other(namespace="rivals")) is not None
 
 
-async def test_a_yes_from_before_pods_of_its_namespace_were_made_holds_no_more(reviews):
-    """They count against a quota, of which nobody is in doubt once all of them exist."""
+async def test_an_approval_expires_when_pods_of_its_namespace_are_created(reviews):
+    """They count against a quota until all of them exist."""
     await reviews.ask()
     reviews.admission.begins("rivals")
     reviews.now = ALLOWED_SECONDS / 3
@@ -226,30 +230,30 @@ async def test_a_yes_from_before_pods_of_its_namespace_were_made_holds_no_more(r
     assert await reviews.ask(QUOTA, job=reviews.other()) is not None
 
 
-async def test_a_yes_that_was_given_in_doubt_is_good_for_a_moment_alone(reviews):
-    """It may have come before the pods that were being made."""
-    await reviews.ask(in_doubt=True)
+async def test_an_approval_given_while_the_quota_is_uncertain_is_valid_briefly(reviews):
+    """It may precede pods that are being created."""
+    await reviews.ask(is_quota_uncertain=True)
     reviews.now = DOUBTFUL_SECONDS
     assert await reviews.ask(QUOTA) is not None
 
 
-async def test_where_one_is_refused_what_others_were_told_holds_no_more(reviews):
+async def test_a_refusal_invalidates_the_approval_of_equal_pods(reviews):
     await reviews.ask()
     reviews.now = DOUBTFUL_SECONDS
-    assert await reviews.ask(QUOTA, job=reviews.other(), in_doubt=True) is not None
+    assert await reviews.ask(QUOTA, job=reviews.other(), is_quota_uncertain=True) is not None
     assert await reviews.ask(QUOTA) is not None
 
 
-async def test_where_a_yes_is_in_doubt_it_is_good_for_a_moment_and_a_no_as_long_as_ever(reviews):
+async def test_only_approvals_expire_sooner_while_the_quota_is_uncertain(reviews):
     await reviews.ask()
-    assert await reviews.ask(QUOTA, in_doubt=True) is None
+    assert await reviews.ask(QUOTA, is_quota_uncertain=True) is None
     reviews.now = DOUBTFUL_SECONDS
-    assert await reviews.ask(QUOTA, in_doubt=True) is not None
-    assert await reviews.ask(in_doubt=True) is not None
+    assert await reviews.ask(QUOTA, is_quota_uncertain=True) is not None
+    assert await reviews.ask(is_quota_uncertain=True) is not None
     assert reviews.server.dry_runs == []
 
 
-async def test_reviews_of_jobs_that_are_gone_are_forgotten(reviews):
+async def test_reviews_of_deleted_jobs_are_forgotten(reviews):
     for attempt in range(1, 50):
         await reviews.ask(QUOTA, attempt=attempt)
         await reviews.ask(attempt=attempt, kind=str(attempt), job=reviews.other())

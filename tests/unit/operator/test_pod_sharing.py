@@ -7,8 +7,8 @@ import pytest
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
 from gpupack_operator.decision.conditions import Type, get
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import AskPlan, NotCreated, Planned
-from gpupack_operator.decision.pod_sharing import refusal
+from gpupack_operator.decision.model import CreationFailure, Plan, RequestPlan
+from gpupack_operator.decision.pod_sharing import sharing_refusal
 from gpupack_operator.decision.reasons import JobReason
 
 BEGUN = "2026-11-21T12:00:00Z"
@@ -37,33 +37,33 @@ def status_of(*ends, revision=0):
     ],
 )
 def test_after_a_shared_pod_was_refused_each_worker_has_a_pod(build, ends, which):
-    why = refusal(build.gpujob(workers=2).spec, status_of(*ends))
+    why = sharing_refusal(build.gpujob(workers=2).spec, status_of(*ends))
     assert why.endswith(f"in attempt {which}") if which else why == ""
 
 
 @pytest.mark.parametrize("spec", [{"podPerWorker": False}, {"podPerWorker": True}, {"revision": 2}])
-def test_a_spec_that_says_it_and_a_later_revision_decide_by_themselves(build, spec):
+def test_an_explicit_setting_and_a_later_revision_override_the_refusal(build, spec):
     job = build.gpujob(workers=2, **spec)
-    assert refusal(job.spec, status_of((REFUSED, TOGETHER), revision=1)) == ""
+    assert sharing_refusal(job.spec, status_of((REFUSED, TOGETHER), revision=1)) == ""
 
 
-def test_the_next_plan_is_asked_for_with_what_the_attempts_say(build):
-    shared = Planned(build.placement("a", "a"), seconds=9, shares_pods=True)
+def test_the_next_plan_request_has_the_refusal_of_earlier_attempts(build):
+    shared = Plan(build.placement("a", "a"), seconds=9, shares_pods=True)
     fresh = build.gpujob(workers=2)
     begun = build.after(fresh, decide(build.see(fresh, answer=shared, now=0)))
     assert begun.status.attempts[-1].shares_pods
-    no = NotCreated(JobReason.SHARED_POD_REJECTED, "too large", for_good=False)
+    no = CreationFailure(JobReason.SHARED_POD_REJECTED, "too large", permanent=False)
     ended = build.after(begun, decide(build.see(begun, answer=no, now=1)))
     (ask,) = decide(build.see(ended, now=60)).actions
     why = "the API server refused a Job whose workers share a pod in attempt 1"
-    assert ask == AskPlan(2, separate=why)
-    apart = Planned(build.placement("a", "a"), seconds=9, separate=ask.separate)
+    assert ask == RequestPlan(2, separate=why)
+    apart = Plan(build.placement("a", "a"), seconds=9, separate=ask.separate)
     second = decide(build.see(ended, now=61, answer=apart)).status
     assert not second.attempts[-1].shares_pods
     assert ask.separate in get(second, Type.ADMITTED).message
 
 
-def test_the_layout_is_written_with_the_places(build):
+def test_pod_sharing_is_written_with_the_placement(build):
     gang = build.admitted(nodes=("a", "a"), podPerWorker=False)
     entry = msgspec.to_builtins(gang.status)["attempts"][-1]
     assert entry["sharesPods"] is True

@@ -7,7 +7,7 @@ from msgspec import structs
 from gpupack_crds.results import SCHEMA
 from gpupack_operator.decision import readings
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import Planned
+from gpupack_operator.decision.model import Plan
 from gpupack_operator.decision.workers import Worker
 
 
@@ -29,28 +29,28 @@ def read(build):
     return reading
 
 
-def test_results_stand_in_the_order_of_the_workers(read):
+def test_results_are_ordered_by_worker(read):
     found = read(result("a", metrics={"tflops": 1.5}), result("b"))
     assert [(each.worker, each.headline) for each in found.results] == [(0, "a"), (1, "b")]
     assert found.results[0].metrics == {"tflops": 1.5}
 
 
-def test_how_a_gang_communicates_stands_in_its_workers_results(read):
+def test_results_contain_the_communication_of_workers(read):
     found = read(result("a", communication={"transport": "SHM", "bus_gb_per_s": 27.5}))
     (only,) = found.results
     assert (only.communication.transport, only.communication.bus_gb_per_s) == ("SHM", 27.5)
 
 
-def test_worker_0_speaks_for_the_job(read):
+def test_the_headline_of_the_job_is_that_of_worker_0(read):
     assert read(result("a"), result("b")).headline == "a"
     assert read("", result("b")).headline == "b"
 
 
-def test_no_message_is_no_problem(read):
+def test_a_missing_message_is_not_a_problem(read):
     assert read("", "") == readings.Readings(results=(), problems=())
 
 
-def test_what_a_worker_wrote_when_it_was_asked_to_end_is_no_result(build):
+def test_the_result_of_an_interrupted_worker_is_ignored(build):
     whole = build.pod(0, phase="Succeeded", exit_code=0, ended=20, message=result("whole"))
     part = build.pod(1, phase="Succeeded", exit_code=0, ended=21, message=result("a"), deleted=20)
     found = readings.read((Worker(whole), Worker(part)))
@@ -59,14 +59,14 @@ def test_what_a_worker_wrote_when_it_was_asked_to_end_is_no_result(build):
 
 
 @pytest.mark.parametrize("garbage", ["hello", "{}", '{"schema":"x/v9"}', "[1]", '{"schema":'])
-def test_garbage_is_a_problem_that_names_the_worker(read, garbage):
+def test_an_invalid_message_is_a_problem_that_names_the_worker(read, garbage):
     found = read(result("a"), garbage)
     assert len(found.results) == 1
     assert found.problems[0].startswith("worker 1: ")
 
 
 @pytest.mark.parametrize("message", ["hello", result("h", metrics={"x": 10**400})])
-def test_garbage_does_not_change_the_outcome_of_the_job(build, message):
+def test_an_invalid_message_does_not_change_the_outcome_of_the_job(build, message):
     pods = [build.pod(phase="Succeeded", exit_code=0, message=message)]
     jobs = [build.job(conditions=[("Complete", 9)])]
     status = decide(build.see(build.admitted(), jobs=jobs, pods=pods)).status
@@ -75,7 +75,7 @@ def test_garbage_does_not_change_the_outcome_of_the_job(build, message):
     assert (valid.status, valid.reason) == ("False", "ResultUnreadable")
 
 
-def test_results_beyond_what_etcd_takes_lose_their_figures_but_not_their_headline(read):
+def test_results_beyond_the_limit_lose_their_metrics_but_not_their_headline(read):
     big = result("h", metrics={"text": "x" * 3800})
     found = read(*[big] * 100)
     assert len(found.results) == 100
@@ -83,8 +83,8 @@ def test_results_beyond_what_etcd_takes_lose_their_figures_but_not_their_headlin
     assert (found.results[99].headline, found.results[99].metrics) == ("h", {})
 
 
-def test_words_of_a_worker_whose_failure_is_ignored_are_no_result(build):
-    """It wrote why it failed."""
+def test_the_text_of_a_worker_with_an_ignored_failure_is_no_result(build):
+    """The text says why it failed."""
     failed = build.pod(0, phase="Failed", exit_code=6, message="out of luck")
     fine = build.pod(1, phase="Succeeded", exit_code=0, message=result("b"))
     found = readings.read((Worker(failed), Worker(fine)))
@@ -117,18 +117,18 @@ def test_a_failed_job_has_the_result_of_its_failed_worker(build):
     assert valid(status) == ("True", "ResultsRead")
 
 
-def test_a_failed_job_says_the_headline_of_its_failed_worker(build):
+def test_the_message_of_a_failed_job_has_the_headline_of_its_failed_worker(build):
     how = "container worker ended with exit code 3 (Error): unhealthy: compute"
     assert failed(build, UNHEALTHY).message.endswith(how)
 
 
-def test_a_failed_worker_that_wrote_words_left_no_result(build):
+def test_the_text_of_a_failed_worker_is_no_result(build):
     status = failed(build, "the loss is not a number")
     assert status.message.endswith("(Error): the loss is not a number")
     assert (status.results, valid(status)) == ((), ("Unknown", "NoResults"))
 
 
-def test_a_log_of_json_is_words_and_no_result(build):
+def test_a_json_log_is_no_result(build):
     status = failed(build, '{"level":"error","msg":"boom"}\n')
     assert status.message.endswith('(Error): {"level":"error","msg":"boom"}')
     assert (status.results, valid(status)) == ((), ("Unknown", "NoResults"))
@@ -141,13 +141,13 @@ def test_an_unreadable_result_does_not_hide_why_the_worker_failed(build):
     assert (status.results, valid(status)) == ((), ("False", "ResultUnreadable"))
 
 
-def test_a_result_whose_failure_is_ignored_is_read(build):
+def test_the_result_of_a_worker_with_an_ignored_failure_is_read(build):
     status = failed(build, UNHEALTHY, failurePolicy=[{"exitCodes": [3], "action": "Ignore"}])
     assert (status.phase, status.headline) == ("Succeeded", "unhealthy: compute")
     assert valid(status) == ("True", "ResultsRead")
 
 
-def test_a_worker_that_failed_speaks_before_worker_0(build):
+def test_the_headline_of_a_failed_worker_takes_precedence(build):
     fine = build.pod(0, phase="Succeeded", exit_code=0, message=result("healthy"))
     sick = failed_pod(build, UNHEALTHY, index=1)
     found = readings.read((Worker(fine), Worker(sick)))
@@ -155,13 +155,13 @@ def test_a_worker_that_failed_speaks_before_worker_0(build):
     assert found.headline == "unhealthy: compute"
 
 
-def test_an_attempt_that_is_repeated_leaves_no_result_beside_the_next_one_s(build):
+def test_a_repeated_attempt_leaves_no_result(build):
     job = build.admitted(maxRestarts=1)
     first = decide(build.see(job, jobs=[build.job()], pods=[failed_pod(build, UNHEALTHY)])).status
     assert (first.phase, first.results, first.headline) == ("Pending", (), "")
     assert valid(first) == ("Unknown", "Undetermined")
     job = structs.replace(job, status=first)
-    answer = Planned(build.placement("a"), seconds=9)
+    answer = Plan(build.placement("a"), seconds=9)
     job = build.after(job, decide(build.see(job, answer=answer, now=12)))
     pods = [build.pod(attempt=2, phase="Succeeded", exit_code=0)]
     pods.append(failed_pod(build, UNHEALTHY, attempt=1))
@@ -170,7 +170,7 @@ def test_an_attempt_that_is_repeated_leaves_no_result_beside_the_next_one_s(buil
     assert valid(second) == ("Unknown", "NoResults")
 
 
-def test_a_job_that_fails_while_it_waits_has_no_results_for_good(build):
+def test_a_job_that_fails_while_it_waits_has_no_results(build):
     job = build.admitted(maxRestarts=1, activeDeadlineSeconds=20)
     pods = [failed_pod(build, UNHEALTHY)]
     job = build.after(job, decide(build.see(job, jobs=[build.job()], pods=pods)))

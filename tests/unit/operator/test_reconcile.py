@@ -16,21 +16,21 @@ from gpupack_operator import pod_admission
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import Cache
 from gpupack_operator.creation_backoff import CreationBackoff
-from gpupack_operator.decision.model import AskPlan, DeleteJob, EndPod, Limits
+from gpupack_operator.decision.model import DeleteJob, EndPod, Limits, RequestPlan
 from gpupack_operator.errors import PlanBusy, PlanUnanswered
 from gpupack_operator.fencing import Fence
 from gpupack_operator.log_tails import LogTails
 from gpupack_operator.manifests import gang as gang_manifests
 from gpupack_operator.manifests.pod import PodDefaults
 from gpupack_operator.metrics import Metrics
-from gpupack_operator.nodes_bounds import Bounds, NodesBounds
+from gpupack_operator.nodes_limits import NodesLimits, NodesRequestLimiter
 from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.nvlink_cliques import NvlinkCliques
-from gpupack_operator.plan_line import Key, PlanLine
 from gpupack_operator.pod_admission import PodAdmission
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.reconcile import Reconciler, Sources
+from gpupack_operator.waiting_jobs import Key, WaitingJobs
 
 KEY = Key("team", "train")
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -49,11 +49,11 @@ class Plans:
 
     def __init__(self, answer):
         self.answer = answer
-        self.asked = 0
+        self.requests = 0
         self.request = None
 
-    async def ask(self, request):
-        self.asked += 1
+    async def request_plan(self, request):
+        self.requests += 1
         self.request = request
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -71,7 +71,7 @@ class Scene:
         self.server = server
         self.cache = Cache(gpujobs={KEY: [read_gpujob(self.body)]})
         self.woken = []
-        self.line = PlanLine(self.woken.append)
+        self.line = WaitingJobs(self.woken.append)
         nodes = "abcd"[:workers]
         self.plan = PlanResponse(placement=build.placement(*nodes), expires_seconds=10)
         self.plans = Plans(self.plan)
@@ -89,10 +89,10 @@ class Scene:
         self.cliques = NvlinkCliques()
         sources = Sources(
             fence=fence,
-            priorities=Priorities(server.api, most=max_priority),
+            priorities=Priorities(server.api, max_priority=max_priority),
             preemptions=Preemptions(),
             nodes=NodesRequests(server.api, provisioning, actor.planner.admitted_template),
-            bounds=NodesBounds(Bounds(between_seconds=0), self.woken.append),
+            nodes_limiter=NodesRequestLimiter(NodesLimits(interval_seconds=0), self.woken.append),
             metrics=Metrics(),
             cliques=self.cliques,
         )
@@ -115,7 +115,7 @@ class Scene:
         return self.server.objects[GPUJOB]["status"]
 
     def restart(self):
-        """The operator starts anew: it knows what the API server holds, and nothing else."""
+        """Restart the operator: it knows only what the API server holds."""
         self.cache.__init__(gpujobs={KEY: [read_gpujob(self.server.objects[GPUJOB])]})
 
 
@@ -130,7 +130,7 @@ def gang(server, build):
     return Scene(server, build, workers=2)
 
 
-async def test_places_are_written_before_anything_is_created(gang):
+async def test_the_placement_is_written_before_anything_is_created(gang):
     await gang.reconcile()
     first, *others = [path for _, path in gang.server.writes if "/events" not in path]
     assert first == f"{GPUJOB}/status"
@@ -140,7 +140,7 @@ async def test_places_are_written_before_anything_is_created(gang):
 
 @pytest.fixture
 def sharing(server, build):
-    """A scene of four workers, of which two each are on a node."""
+    """A scene of four workers, two on each node."""
     scene = Scene(server, build, workers=4)
     scene.body["spec"] |= {"podPerWorker": False}
     scene.plans.answer = PlanResponse(placement=build.placement(*"abab"), expires_seconds=10)
@@ -148,7 +148,7 @@ def sharing(server, build):
     return scene
 
 
-async def test_each_pod_that_workers_share_gets_a_job(sharing):
+async def test_each_shared_pod_gets_a_job(sharing):
     await sharing.reconcile()
     assert {f"{JOBS}/train-1-p0", f"{JOBS}/train-1-p1"} < sharing.server.objects.keys()
     assert f"{JOBS}/train-1" not in sharing.server.objects
@@ -162,7 +162,7 @@ async def test_jobs_that_the_watch_does_not_show_yet_are_not_created_again(shari
     assert len(sharing.server.names("POST")) == before
 
 
-async def test_of_jobs_that_are_refused_the_attempt_ends(sharing):
+async def test_refused_jobs_end_the_attempt(sharing):
     sharing.server.refuse["jobs"] = (403, "Forbidden", "exceeded quota: none")
     await sharing.reconcile()
     (attempt,) = sharing.status["attempts"]
@@ -171,7 +171,7 @@ async def test_of_jobs_that_are_refused_the_attempt_ends(sharing):
 
 @pytest.fixture
 def undecided(sharing, monkeypatch):
-    """The same, of a job that leaves it to the operator whether pods are shared."""
+    """The same for a job that does not set podPerWorker."""
     monkeypatch.setattr(gpujob, "PODS_ARE_SHARED_BY_DEFAULT", True)
     del sharing.body["spec"]["podPerWorker"]
     sharing.restart()
@@ -203,7 +203,7 @@ POD_TOO_LARGE = 'pods "train-1-p0" is forbidden: maximum cpu usage per Pod is 1,
 OVER_QUOTA = 'pods "train-1-p0" is forbidden: exceeded quota: small, requested: cpu=2'
 
 
-async def test_workers_share_pods_where_nothing_is_in_the_way(undecided):
+async def test_workers_share_pods_by_default(undecided):
     await undecided.reconcile()
     assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
     assert undecided.status["attempts"][-1]["sharesPods"]
@@ -211,9 +211,7 @@ async def test_workers_share_pods_where_nothing_is_in_the_way(undecided):
     assert [each["name"] for each in pod["spec"]["containers"]] == ["worker-0", "worker-2"]
 
 
-async def test_an_operator_with_another_default_goes_on_with_the_pods_that_there_are(
-    undecided, monkeypatch
-):
+async def test_a_changed_default_does_not_change_a_running_attempt(undecided, monkeypatch):
     await undecided.reconcile()
     monkeypatch.setattr(gpujob, "PODS_ARE_SHARED_BY_DEFAULT", False)
     undecided.restart()
@@ -230,13 +228,13 @@ async def test_a_template_that_cannot_be_shared_gets_a_pod_for_each_worker(undec
     assert "a pod each: container worker opens port 80" in admitted["message"]
 
 
-async def test_a_template_that_cannot_be_shared_is_refused_where_shared_pods_are_asked_for(sharing):
+async def test_a_template_that_cannot_be_shared_is_refused_if_shared_pods_are_required(sharing):
     with_port(sharing)
     await sharing.reconcile()
     assert (sharing.status["reason"], jobs_of(sharing)) == ("InvalidTemplate", [])
 
 
-async def test_a_policy_that_refuses_the_larger_pod_costs_no_attempt(undecided):
+async def test_a_policy_that_refuses_shared_pods_costs_no_attempt(undecided):
     undecided.server.admit = refusing_several(POD_TOO_LARGE)
     await undecided.reconcile()
     assert jobs_of(undecided) == ["train-1"]
@@ -244,14 +242,14 @@ async def test_a_policy_that_refuses_the_larger_pod_costs_no_attempt(undecided):
     assert POD_TOO_LARGE in admitted["message"]
 
 
-async def test_a_dry_run_that_is_slow_does_not_use_up_the_plan(undecided, monkeypatch):
+async def test_a_slow_dry_run_does_not_use_up_the_time_of_the_plan(undecided, monkeypatch):
     undecided.plans.answer = msgspec.structs.replace(undecided.plans.answer, expires_seconds=2)
     monkeypatch.setattr(PodAdmission, "refusal", lambda *_: asyncio.Event().wait())
     await undecided.reconcile()
     assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
 
 
-async def test_where_a_dry_run_of_a_shared_pod_fails_pods_are_shared(undecided):
+async def test_pods_are_shared_if_the_dry_run_of_a_shared_pod_fails(undecided):
     failed = refusal(500, "InternalError", "failed calling webhook")
     undecided.server.admit = lambda tried: failed if len(tried["spec"]["containers"]) > 1 else tried
     await undecided.reconcile()
@@ -266,7 +264,7 @@ async def test_a_shared_pod_that_is_too_large_to_be_sent_is_refused(undecided):
     assert jobs_of(undecided) == ["train-1"]
 
 
-async def test_the_largest_shared_pod_alone_is_built_to_be_tried(undecided, build, monkeypatch):
+async def test_the_dry_run_tries_only_the_largest_shared_pod(undecided, build, monkeypatch):
     places = build.placement(*"abbcbc")
     undecided.body["spec"]["workers"] = 6
     undecided.restart()
@@ -277,11 +275,11 @@ async def test_the_largest_shared_pod_alone_is_built_to_be_tried(undecided, buil
         gang_manifests, "job_of_pod", lambda *a, **k: built.append(a[2]) or shared(*a, **k)
     )
     seen = undecided.cache.gpujob(KEY)
-    await undecided.actor.planner.plan(seen, AskPlan(1), priority=0, in_doubt=False)
+    await undecided.actor.planner.plan(seen, RequestPlan(1), priority=0, is_quota_uncertain=False)
     assert [each.workers for each in built] == [(1, 2, 4)]
 
 
-async def test_a_quota_counts_the_same_whether_pods_are_shared(undecided):
+async def test_a_refusal_of_a_quota_does_not_separate_workers(undecided):
     undecided.server.admit = refusing_several(OVER_QUOTA)
     await undecided.reconcile()
     assert jobs_of(undecided) == ["train-1-p0", "train-1-p1"]
@@ -295,7 +293,7 @@ BODY = (413, "RequestEntityTooLarge", "Request entity too large: limit is 314572
 @pytest.mark.parametrize(
     "answer", [(403, "Forbidden", "no"), (422, "Invalid", "wrong"), ETCD, UNSENT, BODY]
 )
-async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(undecided, answer):
+async def test_each_worker_has_a_pod_after_a_refused_job_with_a_shared_pod(undecided, answer):
     undecided.server.refuse["jobs"] = answer
     await undecided.reconcile()
     attempt = undecided.status["attempts"][-1]
@@ -304,7 +302,7 @@ async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(unde
     undecided.restart()
     seen = undecided.cache.gpujob(KEY)
     answer = await undecided.actor.planner.plan(
-        seen, AskPlan(2, separate="refused"), priority=0, in_doubt=False
+        seen, RequestPlan(2, separate="refused"), priority=0, is_quota_uncertain=False
     )
     assert (answer.shares_pods, answer.separate) == (False, "refused")
 
@@ -316,9 +314,7 @@ async def test_after_jobs_of_shared_pods_were_refused_each_worker_has_a_pod(unde
         ("services", 'services "train" is forbidden: no Services here'),
     ],
 )
-async def test_refusals_that_are_not_about_shared_pods_do_not_separate_workers(
-    undecided, kind, said
-):
+async def test_other_refusals_do_not_separate_workers(undecided, kind, said):
     undecided.server.refuse[kind] = (403, "Forbidden", said)
     await undecided.reconcile()
     assert undecided.status["attempts"][-1]["reason"] == "CreationForbidden"
@@ -331,7 +327,7 @@ async def test_a_job_that_is_too_large_to_be_stored_fails(gang):
     assert gang.status["phase"] == "Failed"
 
 
-async def test_a_pod_is_ended_by_its_uid_and_one_that_is_gone_is_no_error(sharing):
+async def test_a_pod_is_ended_by_its_uid_and_a_missing_one_is_ignored(sharing):
     path = "/api/v1/namespaces/team/pods/train-1-p0-x"
     meta = {"name": "train-1-p0-x", "uid": "mine", "resourceVersion": "1"}
     sharing.server.put(path, {"metadata": meta, "spec": {}})
@@ -342,13 +338,13 @@ async def test_a_pod_is_ended_by_its_uid_and_one_that_is_gone_is_no_error(sharin
     assert (found["metadata"]["uid"], found["spec"]["activeDeadlineSeconds"]) == ("mine", 1)
 
 
-async def test_a_namesake_of_a_pod_that_was_to_end_is_no_error(sharing):
+async def test_another_pod_of_the_same_name_is_not_ended(sharing):
     sharing.server.refuse["pods"] = (422, "Invalid", "metadata.uid: field is immutable")
     seen = sharing.cache.gpujob(KEY)
     await sharing.actor.patch(seen.job, [EndPod(name="train-1-p0-x", uid="gone")])
 
 
-async def test_a_worker_that_is_alone_has_no_service(scene):
+async def test_a_single_worker_has_no_service(scene):
     await scene.reconcile()
     assert [path for _, path in scene.server.writes if "/events" not in path][1:] == [JOBS]
 
@@ -365,20 +361,20 @@ def ranks(server, build):
 KEY_OF_THE_FIRST = f"{SECRETS}/gpupack-mpi-uid-of-train-1"
 
 
-async def test_the_key_of_ranks_is_there_before_their_job(ranks):
+async def test_the_key_of_mpirun_is_created_before_the_job(ranks):
     await ranks.reconcile()
     made = [path for _, path in ranks.server.writes if "/events" not in path]
     assert made[1:] == [SERVICES, SECRETS, JOBS]
 
 
-async def test_a_key_that_an_earlier_pass_has_made_stays(ranks):
+async def test_a_key_of_an_earlier_pass_stays(ranks):
     ranks.server.put(KEY_OF_THE_FIRST, {"metadata": {"name": "key"}, "data": {"key": "x"}})
     await ranks.reconcile()
     assert ranks.server.objects[KEY_OF_THE_FIRST]["data"] == {"key": "x"}
     assert f"{JOBS}/train-1" in ranks.server.objects
 
 
-async def test_ranks_wait_for_a_namespace_that_takes_no_secrets(ranks):
+async def test_a_refused_secret_ends_the_attempt_before_its_job_is_created(ranks):
     ranks.server.refuse["secrets"] = (403, "Forbidden", "exceeded quota: none")
     await ranks.reconcile()
     (attempt,) = ranks.status["attempts"]
@@ -386,7 +382,7 @@ async def test_ranks_wait_for_a_namespace_that_takes_no_secrets(ranks):
     assert f"{JOBS}/train-1" not in ranks.server.objects
 
 
-async def test_the_key_goes_with_the_job_of_its_attempt(ranks):
+async def test_the_key_is_deleted_with_the_job_of_its_attempt(ranks):
     await ranks.reconcile()
     job = ranks.server.objects[f"{JOBS}/train-1"]
     seen = ranks.cache.gpujob(KEY)
@@ -396,7 +392,7 @@ async def test_the_key_goes_with_the_job_of_its_attempt(ranks):
 
 
 async def test_the_key_of_an_attempt_with_many_jobs_is_deleted_once(ranks):
-    """The attempt stands in the Jobs' label: no name of a GPUJob or pod is taken for it."""
+    """The Jobs' label names the attempt; no name is parsed."""
     await ranks.reconcile()
     jobs = [f"train-1-p{index}" for index in (0, 2, 4)]
     actions = [DeleteJob(name=name, uid="", attempt=1) for name in jobs]
@@ -410,7 +406,7 @@ async def test_the_whole_template_reaches_the_job(scene):
     assert {"name": "data", "emptyDir": {}} in pod_spec["volumes"]
 
 
-async def test_the_plan_api_is_asked_with_the_pod_that_admission_makes(scene):
+async def test_a_plan_is_requested_with_the_pod_after_admission(scene):
     selector = {"nodeSelector": {"pool": "gold"}}
     scene.server.admit = lambda tried: tried | {"spec": tried["spec"] | selector}
     await scene.reconcile()
@@ -421,7 +417,7 @@ async def test_the_plan_api_is_asked_with_the_pod_that_admission_makes(scene):
     assert scene.status["plannedPod"] == {"spec": pod_spec}
 
 
-async def test_where_admission_cannot_be_asked_the_template_is_planned(scene):
+async def test_a_plan_is_requested_with_the_template_if_dry_runs_are_not_supported(scene):
     scene.server.refuse = {"pods": (400, "BadRequest", "a webhook does not support dry run")}
     await scene.reconcile()
     pod_spec = msgspec.json.decode(scene.plans.request.pod_spec)
@@ -434,7 +430,7 @@ async def test_a_second_pass_changes_nothing(scene):
     writes = list(scene.server.writes)
     await scene.reconcile()
     assert scene.server.writes == writes
-    assert scene.plans.asked == 1
+    assert scene.plans.requests == 1
 
 
 REFUSED = (400, "BadRequest", "results[0].metrics.x: no number")
@@ -442,7 +438,7 @@ TOO_LARGE = (500, "InternalError", "etcdserver: request is too large")
 
 
 def refusing_results(server, answer=REFUSED):
-    """An API server that takes no status with results."""
+    """Let the API server refuse a status with results."""
     put = server._put
 
     def judged(path, body):
@@ -454,9 +450,7 @@ def refusing_results(server, answer=REFUSED):
 
 
 @pytest.mark.parametrize("answer", [REFUSED, TOO_LARGE])
-async def test_an_attempt_ends_although_the_api_server_takes_no_results_of_its_workers(
-    scene, build, answer
-):
+async def test_an_attempt_ends_although_the_api_server_refuses_its_results(scene, build, answer):
     await scene.reconcile()
     refusing_results(scene.server, answer)
     message = '{"schema": "gpupack.dev/result/v1", "headline": "1 img/s", "metrics": {"x": 1}}'
@@ -470,9 +464,7 @@ async def test_an_attempt_ends_although_the_api_server_takes_no_results_of_its_w
     assert valid["message"].endswith(answer[2])
 
 
-async def test_workers_that_leave_nvlink_unused_are_reported_by_what_the_gpunodes_list(
-    server, build
-):
+async def test_workers_that_do_not_use_nvlink_are_reported(server, build):
     scene = Scene(server, build, workers=2)
     scene.body["spec"] |= {"podPerWorker": True}
     scene.restart()
@@ -492,9 +484,7 @@ async def test_workers_that_leave_nvlink_unused_are_reported_by_what_the_gpunode
     assert fast["message"] in scene.status["message"]
 
 
-async def test_results_are_kept_for_the_next_pass_where_the_api_server_fails_otherwise(
-    scene, build
-):
+async def test_results_are_written_in_the_next_pass_after_another_error(scene, build):
     await scene.reconcile()
     refusing_results(scene.server, (500, "InternalError", "etcdserver: request timed out"))
     message = '{"schema": "gpupack.dev/result/v1", "headline": "1 img/s", "metrics": {"x": 1}}'
@@ -505,7 +495,7 @@ async def test_results_are_kept_for_the_next_pass_where_the_api_server_fails_oth
     assert scene.status["phase"] != "Succeeded"
 
 
-async def test_pods_of_a_complete_job_that_the_watch_lacks_are_read(scene, build):
+async def test_missing_pods_of_a_complete_job_are_read_from_the_api_server(scene, build):
     await scene.reconcile()
     pod = msgspec.to_builtins(build.pod(phase="Succeeded", exit_code=0, ended=9))
     scene.server.put("/api/v1/namespaces/team/pods/train-1-0-x", pod)
@@ -514,7 +504,7 @@ async def test_pods_of_a_complete_job_that_the_watch_lacks_are_read(scene, build
     assert (scene.status["phase"], scene.status["reason"]) == ("Succeeded", "Completed")
 
 
-async def test_a_complete_job_whose_pods_are_gone_starts_again(scene, build):
+async def test_a_complete_job_without_pods_is_restarted(scene, build):
     await scene.reconcile()
     scene.cache.jobs = {build.UID: [build.job(conditions=[("Complete", 9)])]}
     await scene.reconcile()
@@ -522,16 +512,16 @@ async def test_a_complete_job_whose_pods_are_gone_starts_again(scene, build):
     assert (ended["outcome"], ended["reason"]) == ("Infrastructure", "PodLost")
 
 
-async def test_an_operator_that_died_between_status_and_job_creates_the_job(scene):
+async def test_an_operator_that_stopped_between_status_and_job_creates_the_job(scene):
     await scene.reconcile()
     del scene.server.objects[f"{JOBS}/train-1"]
     scene.restart()
     await scene.reconcile()
     assert f"{JOBS}/train-1" in scene.server.objects
-    assert scene.plans.asked == 1
+    assert scene.plans.requests == 1
 
 
-async def test_the_time_is_the_api_server_s_whatever_our_own_clock_says(scene):
+async def test_times_are_those_of_the_api_server(scene):
     scene.server.date = "Sat, 21 Nov 2020 12:00:00 GMT"
     await scene.server.api.get(GPUJOBS, "train", namespace="team")
     await scene.reconcile()
@@ -540,19 +530,19 @@ async def test_the_time_is_the_api_server_s_whatever_our_own_clock_says(scene):
     assert event["eventTime"].startswith("2020-11-21T12:0")
 
 
-async def test_a_job_that_waits_is_asked_for_again_when_its_turn_has_come(scene):
+async def test_a_waiting_job_requests_a_plan_when_it_is_notified(scene):
     scene.plans.answer = FULL
     assert await scene.reconcile() == pytest.approx(15, abs=0.45)
     assert (scene.status["reason"], scene.server.names("POST")) == ("TooFewFreeGpus", [])
     await scene.reconcile()
-    assert scene.plans.asked == 1
-    scene.line.called(KEY)
+    assert scene.plans.requests == 1
+    scene.line.notify(KEY)
     scene.plans.answer = scene.plan
     await scene.reconcile()
     assert (scene.woken, scene.status["phase"]) == ([KEY], "Admitted")
 
 
-async def test_a_job_that_is_edited_while_it_waits_is_asked_for_anew(scene):
+async def test_a_waiting_job_requests_a_plan_after_an_edit(scene):
     scene.plans.answer = FULL
     await scene.reconcile()
     stored = scene.server.objects[GPUJOB]
@@ -560,45 +550,45 @@ async def test_a_job_that_is_edited_while_it_waits_is_asked_for_anew(scene):
     edited = scene.server.put(GPUJOB, stored | {"metadata": meta})
     scene.cache.gpujobs[KEY] = [read_gpujob(edited)]
     await scene.reconcile()
-    assert scene.plans.asked == 2
+    assert scene.plans.requests == 2
 
 
-async def test_the_queue_is_told_by_what_a_job_is_ordered(server, build):
+async def test_a_plan_request_contains_the_queue_order_of_the_job(server, build):
     scene = Scene(server, build, max_priority=3)
     created = {"creationTimestamp": "2026-11-21T11:00:00Z"}
     scene.body["metadata"] |= created
     key = scene.add("timed", priority=9, activeDeadlineSeconds=600)
     await scene.reconciler.reconcile(key)
-    asked = scene.plans.request
-    assert (asked.priority, asked.submitted_at) == (3, "2026-11-21T11:00:00Z")
-    assert (asked.seconds_left, asked.waits_since) == (600, asked.submitted_at)
+    request = scene.plans.request
+    assert (request.priority, request.submitted_at) == (3, "2026-11-21T11:00:00Z")
+    assert (request.seconds_left, request.waits_since) == (600, request.submitted_at)
     assert server.objects[GPUJOB.replace("train", "timed")]["status"]["priority"] == 3
 
 
-async def test_a_job_that_could_not_ask_is_woken_when_it_can(scene):
+async def test_a_job_is_woken_when_the_plan_api_is_free(scene):
     scene.plans.answer = PlanBusy("another")
     assert await scene.reconcile() == pytest.approx(15, abs=0.45)
-    scene.line.next_turn()
+    scene.line.wake_next()
     assert (scene.woken, scene.server.writes) == ([KEY], [])
 
 
-async def test_a_turn_is_not_lost_where_another_is_being_planned_just_then(scene):
-    """The ordinary case: several turns come at once, and one plan is made at a time."""
+async def test_a_notification_is_not_lost_while_another_job_is_planned(scene):
+    """Several notifications arrive at once, and one plan is made at a time."""
     scene.plans.answer = FULL
     await scene.reconcile()
-    scene.line.called(KEY)
+    scene.line.notify(KEY)
     scene.plans.answer = PlanBusy("another")
     await scene.reconcile()
-    scene.line.next_turn()
+    scene.line.wake_next()
     scene.plans.answer = scene.plan
     await scene.reconcile()
-    assert (scene.plans.asked, scene.status["phase"]) == (3, "Admitted")
+    assert (scene.plans.requests, scene.status["phase"]) == (3, "Admitted")
 
 
-async def test_a_turn_whose_write_failed_is_asked_for_at_the_next_pass(scene):
+async def test_a_plan_whose_write_failed_is_requested_again(scene):
     scene.plans.answer = FULL
     await scene.reconcile()
-    scene.line.called(KEY)
+    scene.line.notify(KEY)
     scene.plans.answer = scene.plan
     stored = scene.server.objects[GPUJOB]
     labelled = stored["metadata"] | {"resourceVersion": "99", "labels": {"a": "b"}}
@@ -610,7 +600,7 @@ async def test_a_turn_whose_write_failed_is_asked_for_at_the_next_pass(scene):
 
 
 async def in_line(scene, *names):
-    """Jobs that stand in line for the plan API, and who is woken from then on."""
+    """Queue jobs for the plan API; return their keys and the keys woken from then on."""
     scene.plans.answer = PlanBusy("another")
     keys = [scene.add(name) for name in names]
     for key in keys:
@@ -618,18 +608,18 @@ async def in_line(scene, *names):
     return keys, scene.woken
 
 
-async def test_whose_turn_it_is_and_who_does_not_ask_leaves_it_to_the_next(scene):
+async def test_a_woken_job_without_a_request_wakes_the_next(scene):
     (first, second), woken = await in_line(scene, "a", "b")
-    scene.line.next_turn()
-    scene.line.waits(first, generation=0, now=dt.datetime.now(dt.UTC))
+    scene.line.wake_next()
+    scene.line.record_answer(first, generation=0, now=dt.datetime.now(dt.UTC))
     assert woken == [first]
     await scene.reconciler.reconcile(first)
-    assert (woken, scene.plans.asked) == ([first, second], 2)
+    assert (woken, scene.plans.requests) == ([first, second], 2)
 
 
-async def test_a_pass_that_fails_or_finds_its_job_gone_leaves_its_turn_to_the_next(scene):
+async def test_a_failed_pass_wakes_the_next_job(scene):
     (first, second, third), woken = await in_line(scene, "a", "b", "c")
-    scene.line.next_turn()
+    scene.line.wake_next()
     scene.plans.answer = TypeError()
     with pytest.raises(TypeError):
         await scene.reconciler.reconcile(first)
@@ -638,13 +628,13 @@ async def test_a_pass_that_fails_or_finds_its_job_gone_leaves_its_turn_to_the_ne
     assert woken == [first, second, third]
 
 
-async def test_whose_turn_it_is_and_who_finds_another_being_planned_stands_in_line_again(scene):
+async def test_a_woken_job_that_finds_another_being_planned_lines_up_again(scene):
     (first, second), woken = await in_line(scene, "a", "b")
-    scene.line.next_turn()
+    scene.line.wake_next()
     await scene.reconciler.reconcile(first)
     assert woken == [first]
-    scene.line.next_turn()
-    scene.line.next_turn()
+    scene.line.wake_next()
+    scene.line.wake_next()
     assert woken == [first, second, first]
 
 
@@ -653,7 +643,7 @@ def priority_class(server, value, policy="Never"):
     server.put(path, {"value": value, "preemptionPolicy": policy})
 
 
-async def test_a_job_is_as_urgent_as_its_class_says_and_no_number_makes_it_so(scene):
+async def test_the_priority_is_that_of_the_class_or_a_limited_number(scene):
     priority_class(scene.server, 1_000_000)
     urgent = scene.add("urgent", priorityClassName="team-high")
     scene.plans.answer = FULL
@@ -671,7 +661,7 @@ async def test_a_job_is_as_urgent_as_its_class_says_and_no_number_makes_it_so(sc
         ("PreemptLowerPriority", "PriorityClassPreempts", "preemptionPolicy: Never"),
     ],
 )
-async def test_a_class_that_cannot_be_used_is_named_and_no_plan_is_asked_for(
+async def test_an_unusable_priority_class_is_named_and_no_plan_is_requested(
     scene, policy, reason, said
 ):
     if policy:
@@ -680,20 +670,20 @@ async def test_a_class_that_cannot_be_used_is_named_and_no_plan_is_asked_for(
     assert await scene.reconciler.reconcile(key) == pytest.approx(15, abs=0.5)
     status = scene.server.objects[GPUJOB.replace("train", "classy")]["status"]
     assert (status["reason"], said in status["message"]) == (reason, True)
-    assert scene.plans.asked == 0
+    assert scene.plans.requests == 0
 
 
-async def test_a_waiting_job_is_not_rewritten_for_another_count(scene):
+async def test_a_waiting_job_is_not_rewritten_for_a_changed_count(scene):
     scene.plans.answer = FULL
     await scene.reconcile()
     scene.plans.answer = PlanRefusal(reason=FULL.reason, message="2 free")
-    scene.line.called(KEY)
+    scene.line.notify(KEY)
     await scene.reconcile()
     assert scene.server.names("PUT") == [f"{GPUJOB}/status"]
-    assert scene.plans.asked == 2
+    assert scene.plans.requests == 2
 
 
-async def test_a_spec_that_changed_meanwhile_is_looked_at_first(scene):
+async def test_a_spec_that_changed_during_a_pass_is_read_first(scene):
     newer = scene.body["metadata"] | {"resourceVersion": "8"}
     scene.server.put(GPUJOB, scene.body | {"metadata": newer})
     with pytest.raises(Conflict):
@@ -703,7 +693,7 @@ async def test_a_spec_that_changed_meanwhile_is_looked_at_first(scene):
     assert f"{JOBS}/train-1" in scene.server.objects
 
 
-async def test_a_namesake_that_the_watch_does_not_show_is_found(scene):
+async def test_a_new_gpujob_of_the_same_name_is_read_after_a_conflict(scene):
     meta = scene.body["metadata"] | {"resourceVersion": "8", "uid": "new"}
     scene.server.put(GPUJOB, scene.body | {"metadata": meta})
     with pytest.raises(Conflict):
@@ -714,15 +704,15 @@ async def test_a_namesake_that_the_watch_does_not_show_is_found(scene):
     assert {"name": "data", "emptyDir": {}} in job["spec"]["template"]["spec"]["volumes"]
 
 
-async def test_a_ghost_is_left_alone_once_a_write_has_missed_it(scene):
+async def test_a_deleted_gpujob_is_ignored_after_a_failed_write(scene):
     del scene.server.objects[GPUJOB]
     with pytest.raises(NotFound):
         await scene.reconcile()
     assert await scene.reconcile() is None
-    assert scene.plans.asked == 1
+    assert scene.plans.requests == 1
 
 
-async def test_a_plan_is_not_written_after_it_has_expired_and_the_job_is_read_first(scene, build):
+async def test_an_expired_plan_is_not_written(scene, build):
     scene.plans.answer = PlanResponse(placement=build.placement("a"), expires_seconds=2.5)
     scene.server.slow["PUT"] = 2.0
     with pytest.raises(Unreachable, match="before the status was written"):
@@ -732,16 +722,16 @@ async def test_a_plan_is_not_written_after_it_has_expired_and_the_job_is_read_fi
             await asyncio.sleep(0.01)
     await scene.reconcile()
     assert f"{JOBS}/train-1" in scene.server.objects
-    assert scene.plans.asked == 1
+    assert scene.plans.requests == 1
 
 
-async def test_a_plan_that_came_too_late_is_asked_for_again(scene, build):
+async def test_a_late_plan_is_requested_again(scene, build):
     scene.plans.answer = PlanResponse(placement=build.placement("a"), expires_seconds=1)
     await scene.reconcile()
     assert scene.status["reason"] == "SchedulerUnavailable"
 
 
-async def test_a_service_of_somebody_else_is_not_taken(gang):
+async def test_a_service_of_another_owner_is_a_name_conflict(gang):
     gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
     await gang.reconcile()
     assert gang.status["attempts"][0]["reason"] == "NameConflict"
@@ -750,7 +740,9 @@ async def test_a_service_of_somebody_else_is_not_taken(gang):
 
 @pytest.mark.parametrize("child", [f"{SERVICES}/train", f"{JOBS}/train-1"])
 @pytest.mark.parametrize("meta", [PREDECESSOR_S, GOING], ids=["predecessor's", "going"])
-async def test_a_namesake_on_its_way_out_is_waited_for(gang, child, meta):
+async def test_an_attempt_waits_for_a_child_of_the_same_name_that_is_being_deleted(
+    gang, child, meta
+):
     gang.server.put(child, {"metadata": {"name": child.rpartition("/")[2]} | meta})
     assert await gang.reconcile() == pytest.approx(1, abs=0.8)
     assert (gang.status["phase"], gang.status["attempt"]) == ("Admitted", 1)
@@ -773,19 +765,19 @@ async def test_a_template_that_cannot_be_merged_fails_the_job_and_names_the_fiel
     status = scene.server.objects[GPUJOB.replace("train", "broken")]["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "InvalidTemplate")
     assert status["message"].startswith("spec.template.spec.containers[0].volumeMounts[0]: ")
-    assert scene.plans.asked == 0
+    assert scene.plans.requests == 0
 
 
-async def test_no_plan_is_asked_for_while_the_pods_are_forbidden(scene):
+async def test_no_plan_is_requested_while_pods_are_forbidden(scene):
     scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: none")
     seconds = await scene.reconcile()
     assert scene.status["reason"] == "CreationForbidden"
     assert scene.status["message"].startswith("exceeded quota: none; ")
     assert "attempts" not in scene.status
-    assert (scene.plans.asked, seconds) == (0, pytest.approx(5, abs=0.5))
+    assert (scene.plans.requests, seconds) == (0, pytest.approx(5, abs=0.5))
 
 
-async def test_jobs_that_wait_beside_one_that_starts_are_soon_asked_about_anew(scene, monkeypatch):
+async def test_a_dry_run_is_repeated_while_another_job_starts(scene, monkeypatch):
     monkeypatch.setattr(pod_admission, "DOUBTFUL_SECONDS", 0.0)
     second = scene.add("second")
     scene.plans.answer = FULL
@@ -793,26 +785,26 @@ async def test_jobs_that_wait_beside_one_that_starts_are_soon_asked_about_anew(s
     scene.plans.answer = scene.plan
     await scene.reconcile()
     scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: one")
-    scene.plans.asked = 0
-    scene.line.called(second)
+    scene.plans.requests = 0
+    scene.line.notify(second)
     await scene.reconciler.reconcile(second)
     status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
-    assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 0)
+    assert (status["reason"], scene.plans.requests) == ("CreationForbidden", 0)
 
 
-async def test_a_job_like_one_that_has_its_pods_is_asked_about_anew(scene, monkeypatch):
-    """What it was told of the first pod was before a quota counted any."""
+async def test_a_dry_run_is_repeated_after_an_equal_job_started(scene, monkeypatch):
+    """The dry run of the first pod preceded the pods that a quota counts."""
     monkeypatch.setattr(pod_admission, "DOUBTFUL_SECONDS", 0.0)
-    monkeypatch.setattr(CreationBackoff, "in_doubt", lambda *_: False)
+    monkeypatch.setattr(CreationBackoff, "is_quota_uncertain", lambda *_: False)
     await scene.reconcile()
     scene.server.refuse["pods"] = (403, "Forbidden", "exceeded quota: one")
     second = scene.add("second")
     await scene.reconciler.reconcile(second)
     status = scene.server.objects[GPUJOB.replace("train", "second")]["status"]
-    assert (status["reason"], scene.plans.asked) == ("CreationForbidden", 1)
+    assert (status["reason"], scene.plans.requests) == ("CreationForbidden", 1)
 
 
-async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits(gang):
+async def test_the_next_job_of_a_namespace_waits_after_an_attempt_without_pods(gang):
     second = gang.add("second")
     gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
     await gang.reconcile()
@@ -822,44 +814,44 @@ async def test_after_an_attempt_without_pods_the_next_job_of_the_namespace_waits
     assert "train: NameConflict: " in status["message"]
 
 
-async def test_a_bug_in_a_pass_stands_in_the_status_until_a_pass_succeeds(scene):
-    bug = TypeError("about somebody else's secret")
+async def test_an_internal_error_is_reported_in_the_status_until_a_pass_succeeds(scene):
+    bug = TypeError("about another tenant's secret")
     scene.plans.answer = bug
     with pytest.raises(TypeError):
         await scene.reconcile()
-    await scene.reconciler.failed(KEY, bug, failures=1)
+    await scene.reconciler.report_failure(KEY, bug, failures=1)
     assert scene.status["reason"] == "InternalError"
     assert "TypeError" in scene.status["message"]
     assert "secret" not in scene.status["message"]
     writes = list(scene.server.writes)
-    await scene.reconciler.failed(KEY, bug, failures=2)
+    await scene.reconciler.report_failure(KEY, bug, failures=2)
     assert scene.server.writes == writes
     scene.plans.answer = FULL
     await scene.reconcile()
     assert scene.status["reason"] == "TooFewFreeGpus"
 
 
-async def test_a_conflict_needs_no_word_and_an_api_that_goes_on_refusing_does(scene):
+async def test_only_repeated_api_errors_are_reported_in_the_status(scene):
     error = Refused("", status=500, reason="InternalError", said="failed calling webhook x")
-    await scene.reconciler.failed(KEY, error, failures=2)
+    await scene.reconciler.report_failure(KEY, error, failures=2)
     assert scene.server.writes == []
-    await scene.reconciler.failed(KEY, error, failures=3)
+    await scene.reconciler.report_failure(KEY, error, failures=3)
     assert scene.status["reason"] == "ApiError"
     assert scene.status["message"].startswith("the API server refuses: failed calling webhook x;")
 
 
-async def test_that_the_status_cannot_say_so_does_not_stop_the_worker(scene):
+async def test_a_failed_write_of_an_error_does_not_stop_the_worker(scene):
     del scene.server.objects[GPUJOB]
-    await scene.reconciler.failed(KEY, TypeError(), failures=1)
+    await scene.reconciler.report_failure(KEY, TypeError(), failures=1)
     assert scene.server.writes[0][0] == "PUT"
 
 
-async def test_events_follow_the_write(scene):
+async def test_events_are_written_after_the_status(scene):
     await scene.reconcile()
     assert scene.server.writes[-1][1] == "/apis/events.k8s.io/v1/namespaces/team/events"
 
 
-async def test_events_are_listed_in_the_order_in_which_things_happened(gang):
+async def test_events_have_ascending_times(gang):
     gang.server.date = "Sat, 21 Nov 2020 12:00:00 GMT"
     gang.server.put(f"{SERVICES}/train", {"metadata": {"name": "train"}})
     await gang.reconcile()
@@ -869,7 +861,7 @@ async def test_events_are_listed_in_the_order_in_which_things_happened(gang):
     assert len({each["eventTime"] for each in found}) == 2
 
 
-async def test_a_gpujob_that_is_gone_needs_nothing(scene):
+async def test_a_deleted_gpujob_needs_no_pass(scene):
     scene.cache.gpujobs = {}
     assert await scene.reconcile() is None
 
@@ -886,11 +878,11 @@ async def elastic(server, build):
     scene.cache.jobs = {build.UID: scene.jobs}
     server.writes.clear()
     scene.preemptions = scene.reconciler._preemptions
-    scene.preemptions.told((), (), (), (f"{build.UID}/1",))
+    scene.preemptions.replace_orders((), (), (), (f"{build.UID}/1",))
     return scene
 
 
-async def test_more_places_are_written_before_a_job_is_created_there(elastic, build):
+async def test_new_places_are_written_before_the_job_of_an_extra_worker_is_created(elastic, build):
     elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=10)
     await elastic.reconcile()
     assert elastic.plans.request.grows
@@ -901,32 +893,32 @@ async def test_more_places_are_written_before_a_job_is_created_there(elastic, bu
     assert f"{JOBS}/train-1-x2" in elastic.server.objects
 
 
-async def test_an_operator_that_starts_between_the_two_creates_the_job(elastic, build):
+async def test_a_restarted_operator_creates_the_missing_job_of_an_extra_worker(elastic, build):
     elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=10)
     await elastic.reconcile()
     del elastic.server.objects[f"{JOBS}/train-1-x2"]
     elastic.restart()
     elastic.cache.jobs = {build.UID: elastic.jobs}
-    elastic.preemptions.told(())
+    elastic.preemptions.replace_orders(())
     await elastic.reconcile()
     assert f"{JOBS}/train-1-x2" in elastic.server.objects
 
 
 @pytest.mark.parametrize("answer", [PlanBusy(), PlanUnanswered("down"), FULL])
-async def test_without_an_answer_it_does_not_grow_and_goes_on(elastic, answer):
+async def test_a_gang_without_a_growth_plan_continues(elastic, answer):
     elastic.plans.answer = answer
     assert await elastic.reconcile() <= 5
     assert elastic.status["phase"] == "Admitted"
     assert not [path for _, path in elastic.server.writes if path == JOBS]
 
 
-async def test_places_that_are_held_no_longer_are_not_written(elastic, build):
+async def test_an_expired_growth_plan_is_not_written(elastic, build):
     elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=0.5)
     await elastic.reconcile()
     assert [each["node"] for each in elastic.status["placement"]] == ["a", "b"]
 
 
-async def test_a_worker_that_a_quota_forbids_does_not_end_the_attempt(elastic, build):
+async def test_a_forbidden_extra_worker_does_not_end_the_attempt(elastic, build):
     elastic.plans.answer = PlanResponse(build.placement("a", "b", "c"), expires_seconds=10)
     elastic.server.refuse["jobs"] = (403, "Forbidden", "exceeded quota: one")
     await elastic.reconcile()

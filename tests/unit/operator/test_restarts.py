@@ -20,14 +20,16 @@ CASES = [
 
 
 @pytest.mark.parametrize(("outcome", "exit_code", "max_restarts", "step"), CASES)
-def test_what_follows_an_attempt(build, outcome, exit_code, max_restarts, step):
+def test_the_outcome_and_the_failure_policy_decide_the_next_step(
+    build, outcome, exit_code, max_restarts, step
+):
     job = build.admitted(maxRestarts=max_restarts, failurePolicy=RULES)
     verdict = Verdict(outcome=outcome, reason="X", message="", exit_code=exit_code)
     seen = view(build.see(job), job.status, job.status.attempts[-1])
     assert next_step(verdict, seen, job.status) is step
 
 
-def test_restarts_that_are_used_up_end_the_job(build):
+def test_a_job_without_restarts_left_ends(build):
     job = build.admitted(maxRestarts=2)
     status = structs.replace(job.status, restarts=2)
     verdict = Verdict(outcome="Failed", reason="X", message="", exit_code=1)
@@ -35,8 +37,8 @@ def test_restarts_that_are_used_up_end_the_job(build):
     assert next_step(verdict, seen, status) is Step.GIVE_UP
 
 
-def test_what_would_end_the_same_way_again_is_not_tried_again(build):
+def test_a_permanent_failure_is_not_retried(build):
     job = build.admitted(maxRestarts=9)
-    verdict = Verdict(outcome="Failed", reason="X", message="", for_good=True)
+    verdict = Verdict(outcome="Failed", reason="X", message="", permanent=True)
     seen = view(build.see(job), job.status, job.status.attempts[-1])
     assert next_step(verdict, seen, job.status) is Step.GIVE_UP

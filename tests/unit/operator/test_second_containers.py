@@ -31,13 +31,13 @@ def judged(build, *pods, now=30, **spec):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_worker_has_succeeded_though_a_log_shipper_runs_on(build, first):
+def test_a_worker_succeeds_although_a_log_shipper_continues(build, first):
     pod = build.pod(exit_code=0, ended=20, container="main", message=RESULT)
     found, _ = judged(build, with_second(pod, first=first))
     assert (found.status.phase, found.status.headline) == ("Succeeded", "9 TFLOP/s")
 
 
-def test_what_runs_on_is_stopped_soon_after_and_its_gpus_are_free(build):
+def test_a_remaining_container_is_stopped_after_the_attempt(build):
     pod = with_second(build.pod(exit_code=0, ended=20))
     found, job = judged(build, pod)
     ended = build.after(job, found)
@@ -47,21 +47,21 @@ def test_what_runs_on_is_stopped_soon_after_and_its_gpus_are_free(build):
     assert later.actions == (StopJob(name="train-1"),)
 
 
-def test_a_gang_goes_on_until_each_worker_has_ended(build):
+def test_a_gang_continues_until_each_worker_has_ended(build):
     ended = with_second(build.pod(0, exit_code=0, ended=20))
     assert judged(build, ended, with_second(build.pod(1)))[0].status.phase != "Succeeded"
     both = [ended, with_second(build.pod(1, exit_code=0, ended=25))]
     assert judged(build, *both)[0].status.phase == "Succeeded"
 
 
-def test_a_worker_that_fails_fails_the_attempt_though_a_log_shipper_runs_on(build):
+def test_a_failed_worker_fails_the_attempt_although_a_log_shipper_continues(build):
     found, _ = judged(build, with_second(build.pod(exit_code=3, ended=20)), maxRestarts=1)
     attempt = found.status.attempts[-1]
     assert (attempt.outcome, found.status.restarts) == ("Failed", 1)
     assert "container worker ended with exit code 3" in attempt.message
 
 
-def test_where_failures_are_ignored_a_log_shipper_keeps_no_attempt_going(build):
+def test_a_log_shipper_does_not_prolong_an_attempt_with_ignored_failures(build):
     failed = with_second(build.pod(0, exit_code=6, ended=20))
     done = with_second(build.pod(1, exit_code=0, ended=21))
     running = with_second(build.pod(1))
@@ -70,7 +70,7 @@ def test_where_failures_are_ignored_a_log_shipper_keeps_no_attempt_going(build):
     assert (found.status.phase, found.status.reason) == ("Succeeded", "FailuresIgnored")
 
 
-def test_what_a_log_shipper_ends_with_after_the_worker_has_succeeded_does_not_count(build):
+def test_the_exit_code_of_a_log_shipper_after_the_worker_is_ignored(build):
     broken = {"terminated": {"exitCode": 1, "finishedAt": build.stamp(22)}}
     pod = with_second(build.pod(phase="Failed", exit_code=0, ended=20), state=broken)
     assert judged(build, pod)[0].status.phase == "Succeeded"
@@ -97,4 +97,4 @@ def test_an_init_container_is_no_worker(build):
     pod = msgspec.convert(built, Pod)
     seen = build.see(build.admitted(), jobs=[build.job()], pods=[pod])
     found = view(seen, seen.job.status, seen.job.status.attempts[-1])
-    assert (found.workers, found.strangers) == ((), (pod.metadata.name,))
+    assert (found.workers, found.foreign_pods) == ((), (pod.metadata.name,))

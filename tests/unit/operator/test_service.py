@@ -13,7 +13,7 @@ from gpupack_operator.settings import Settings
 
 
 async def metrics(port, folder, *, until):
-    """What the operator counts, as soon as a line stands there."""
+    """Return the metrics as soon as they contain a line."""
     async with asyncio.timeout(30):
         while True:
             with contextlib.suppress(aiohttp.ClientError):
@@ -23,12 +23,12 @@ async def metrics(port, folder, *, until):
             await asyncio.sleep(0.05)
 
 
-async def test_a_leader_counts_what_none_of_its_watches_could_read(monkeypatch, tmp_path):
+async def test_a_leader_counts_objects_that_its_watches_cannot_read(monkeypatch, tmp_path):
     shown, port = metrics_environ(tmp_path)
     server = ApiServer()
     server.put("/apis/batch/v1/namespaces/team/jobs/odd", {"metadata": {"name": 7}})
     stop = asyncio.Event()
-    monkeypatch.setattr(service, "_told_to_stop", lambda: stop)
+    monkeypatch.setattr(service, "_stop_event", lambda: stop)
     monkeypatch.setattr(service.kopf, "operator", lambda **_: stop.wait())
     async with connected(server.app()) as (_, kubeconfig):
         environ = {
@@ -66,15 +66,15 @@ class Slow:
         self.holder = ""
 
 
-async def test_who_could_not_stand_for_election_does_not_lead():
+async def test_an_operator_whose_election_fails_does_not_lead():
     with pytest.raises(RuntimeError, match="a bug"):
-        await service._elected(Broken(), asyncio.Event())
+        await service._wait_for_lease(Broken(), asyncio.Event())
 
 
-async def test_who_is_told_to_stop_before_the_election_does_not_lead_and_keeps_no_lease():
+async def test_an_operator_stopped_before_its_election_keeps_no_lease():
     stop, election = asyncio.Event(), Slow()
     asyncio.get_running_loop().call_later(0.01, stop.set)
-    assert not await service._elected(election, stop)
+    assert not await service._wait_for_lease(election, stop)
     assert election.holder == ""
 
 
@@ -87,7 +87,7 @@ class Pool:
 
 
 @pytest.mark.parametrize("lists", [True, False])
-async def test_work_begins_when_gpunodes_are_listed_or_do_not_come(monkeypatch, lists):
+async def test_work_begins_when_gpunodes_are_listed_or_after_a_timeout(monkeypatch, lists):
     monkeypatch.setattr(service, "GPUNODES_SECONDS", 30 if lists else 0.01)
     pool, gpunodes = Pool(), SimpleNamespace(synced=asyncio.Event())
     work = asyncio.create_task(service._work(pool, asyncio.sleep(0), [], gpunodes, 1))

@@ -15,7 +15,7 @@ from gpupack_operator.settings import Settings
 NEEDED = {"POD_NAME": "operator-0", "GPUPACK_WORKLOAD_IMAGE": "gpupack/workloads:1"}
 
 
-def test_what_must_be_set_is_little():
+def test_only_two_variables_are_required():
     settings = Settings.from_environ(NEEDED)
     assert settings.lease.holder == "operator-0"
     assert settings.plan.url == "https://gpupack-extender.gpupack-system.svc:8443"
@@ -29,7 +29,7 @@ def test_a_missing_variable_is_named(missing):
         Settings.from_environ(environ)
 
 
-def test_a_number_that_is_none_is_named_with_its_value():
+def test_an_invalid_number_is_named_with_its_value():
     with pytest.raises(SettingsInvalid, match="GPUPACK_BIND_TIMEOUT_SECONDS='soon'"):
         Settings.from_environ(NEEDED | {"GPUPACK_BIND_TIMEOUT_SECONDS": "soon"})
 
@@ -46,57 +46,57 @@ def test_a_number_that_is_none_is_named_with_its_value():
         ("GPUPACK_EVICT_SECONDS", "-1"),
     ],
 )
-def test_a_number_that_makes_no_sense_is_refused(name, value):
+def test_a_number_out_of_range_is_refused(name, value):
     with pytest.raises(SettingsInvalid, match=f"{name}='{value}' is not valid"):
         Settings.from_environ(NEEDED | {name: value})
 
 
-def test_pull_secrets_and_policy_are_those_of_the_chart():
+def test_pull_secrets_and_policy_are_read():
     environ = {"GPUPACK_IMAGE_PULL_POLICY": "Never", "GPUPACK_IMAGE_PULL_SECRETS": "a,b"}
     pulling = Settings.from_environ(NEEDED | environ).pods.pulling
     assert (pulling.policy, pulling.secrets) == ("Never", ("a", "b"))
     assert Settings.from_environ(NEEDED).pods.pulling.secrets == ()
 
 
-def test_a_pull_policy_that_kubernetes_does_not_have_is_refused():
+def test_an_unknown_pull_policy_is_refused():
     with pytest.raises(SettingsInvalid, match="GPUPACK_IMAGE_PULL_POLICY='never' is not valid"):
         Settings.from_environ(NEEDED | {"GPUPACK_IMAGE_PULL_POLICY": "never"})
 
 
-def test_a_node_that_does_not_answer_may_lose_its_workers_at_once():
+def test_the_time_until_eviction_may_be_zero():
     assert Settings.from_environ(NEEDED | {"GPUPACK_EVICT_SECONDS": "0"}).pods.evict_seconds == 0
 
 
 @pytest.mark.parametrize(("text", "allowed"), [("", False), ("false", False), ("true", True)])
-def test_nvlink_multicast_is_the_administrators_to_allow(text, allowed):
+def test_nvlink_multicast_is_off_by_default(text, allowed):
     environ = NEEDED | {"GPUPACK_NVLINK_MULTICAST": text}
     assert Settings.from_environ(environ).pods.multicast is allowed
 
 
 @pytest.mark.parametrize(("text", "set_"), [("", True), ("false", False), ("true", True)])
-def test_an_administrator_can_turn_off_the_defaults_of_nccls_sockets(text, set_):
+def test_socket_defaults_can_be_disabled(text, set_):
     environ = NEEDED | {"GPUPACK_SOCKET_DEFAULTS": text}
     assert Settings.from_environ(environ).pods.socket_defaults is set_
 
 
-def test_nobody_is_asked_for_nodes_unless_the_administrator_says_so():
+def test_provisioning_is_disabled_by_default():
     assert Settings.from_environ(NEEDED).provisioning is None
     assert Settings.from_environ(NEEDED | {"GPUPACK_PROVISIONING": "true"}).provisioning is not None
 
 
 @pytest.mark.parametrize("text", ["zone", '["a"]', '{"a": 1}'])
-def test_parameters_of_a_provisioning_class_that_are_no_texts_are_refused(text):
+def test_provisioning_parameters_must_be_texts(text):
     environ = {"GPUPACK_PROVISIONING": "true", "GPUPACK_PROVISIONING_PARAMETERS": text}
     with pytest.raises(SettingsInvalid, match="GPUPACK_PROVISIONING_PARAMETERS"):
         Settings.from_environ(NEEDED | environ)
 
 
-def test_a_switch_that_is_neither_on_nor_off_is_named_with_its_value():
+def test_an_invalid_switch_is_named_with_its_value():
     with pytest.raises(SettingsInvalid, match="GPUPACK_NVLINK_MULTICAST='yes' is not valid"):
         Settings.from_environ(NEEDED | {"GPUPACK_NVLINK_MULTICAST": "yes"})
 
 
-def test_a_log_level_that_does_not_exist_is_one_line():
+def test_an_unknown_log_level_gives_a_message_of_one_line():
     environ = NEEDED | {"GPUPACK_LOG_LEVEL": "loud"}
     result = CliRunner().invoke(__main__.main, [], env=environ)
     assert result.exit_code == 1
@@ -104,7 +104,7 @@ def test_a_log_level_that_does_not_exist_is_one_line():
     assert result.output.count("\n") == 1
 
 
-def test_a_fresh_heartbeat_is_well_whatever_the_wall_clock_says(tmp_path):
+def test_a_recent_heartbeat_passes_the_probe_whatever_the_wall_clock(tmp_path):
     heartbeat = tmp_path / "beat"
     liveness.write(heartbeat)
     os.utime(heartbeat, (0, time.time() - 3600))
@@ -114,7 +114,7 @@ def test_a_fresh_heartbeat_is_well_whatever_the_wall_clock_says(tmp_path):
     assert result.exit_code == 0
 
 
-def test_an_old_heartbeat_is_not_whatever_the_wall_clock_says(tmp_path):
+def test_an_old_heartbeat_fails_the_probe_whatever_the_wall_clock(tmp_path):
     heartbeat = tmp_path / "beat"
     heartbeat.write_text(str(time.monotonic() - 60))
     os.utime(heartbeat, (0, time.time() + 3600))
@@ -122,19 +122,19 @@ def test_an_old_heartbeat_is_not_whatever_the_wall_clock_says(tmp_path):
         liveness.probe(heartbeat)
 
 
-def test_a_heartbeat_that_cannot_be_read_is_not_either(tmp_path):
+def test_an_unreadable_heartbeat_fails_the_probe(tmp_path):
     (tmp_path / "beat").write_text("")
     with pytest.raises(HeartbeatStale, match="cannot be read"):
         liveness.probe(tmp_path / "beat")
 
 
-def test_no_heartbeat_is_not_either(tmp_path):
+def test_a_missing_heartbeat_fails_the_probe(tmp_path):
     with pytest.raises(HeartbeatStale, match="has not started"):
         liveness.probe(tmp_path / "beat")
 
 
-def test_a_probe_imports_nothing_that_takes_long():
-    """The kubelet kills an operator whose probe is slow, just when the node has most to do."""
+def test_a_probe_imports_no_slow_module():
+    """The kubelet restarts an operator whose probe is slow, as on a busy node."""
     script = "import gpupack_operator.__main__, sys; print(*sys.modules)"
     ran = subprocess.run(
         [sys.executable, "-c", script], env={"PYTHONPATH": ":".join(sys.path)},

@@ -11,10 +11,10 @@ from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
     CreateChildren,
+    CreationFailure,
     DeleteJob,
     EndPod,
     LogSource,
-    NotCreated,
     SetDeadline,
     StopJob,
 )
@@ -76,7 +76,7 @@ def look(build):
 
 @pytest.fixture
 def fails(build, look):
-    """Worker 1 fails beside worker 0, which runs on, as does worker 2."""
+    """Worker 1 fails; worker 0 of the same pod and worker 2 continue."""
 
     def failed(now=31, code=3, **spec):
         first = pod_of(build, 0, RUNS, ended(code, build.stamp(30)))
@@ -91,17 +91,17 @@ def outcome(decision):
     return attempt.outcome, attempt.reason
 
 
-def test_it_runs_when_the_container_of_each_worker_does(build, look):
+def test_a_job_runs_when_the_container_of_each_worker_runs(build, look):
     assert look(pod_of(build, 0), pod_of(build, 2)).status.phase == "Running"
     starting = pod_of(build, 0, RUNS, {"waiting": {"reason": "ContainerCreating"}})
     assert look(starting, pod_of(build, 2)).status.phase == "Admitted"
 
 
-def test_it_succeeds_when_each_worker_has_and_keeps_the_result_of_each(build, look):
-    told = [ended(0, build.stamp(20 + i), RESULT % i) for i in range(3)]
+def test_a_job_succeeds_when_each_worker_has_and_keeps_all_results(build, look):
+    terminated = [ended(0, build.stamp(20 + i), RESULT % i) for i in range(3)]
     done = look(
-        pod_of(build, 0, told[0], told[1], phase="Succeeded"),
-        pod_of(build, 2, told[2], phase="Succeeded"),
+        pod_of(build, 0, terminated[0], terminated[1], phase="Succeeded"),
+        pod_of(build, 2, terminated[2], phase="Succeeded"),
     )
     assert done.status.phase == "Succeeded"
     assert [(r.worker, r.headline) for r in done.status.results] == [
@@ -110,7 +110,7 @@ def test_it_succeeds_when_each_worker_has_and_keeps_the_result_of_each(build, lo
     assert done.status.attempts[-1].ended_at == build.stamp(22).replace("+00:00", "Z")
 
 
-def test_it_goes_on_while_one_worker_of_a_pod_has_ended(build, look):
+def test_a_job_continues_after_one_worker_of_a_pod_has_ended(build, look):
     first = pod_of(build, 0, ended(0, build.stamp(20)), RUNS)
     assert look(first, pod_of(build, 2)).status.phase == "Running"
 
@@ -123,9 +123,9 @@ def rejected(build):
     return msgspec.convert(found, Pod)
 
 
-def test_a_pod_that_its_kubelet_rejects_after_one_worker_succeeded_starts_all_again(build, look):
-    told = ended(0, build.stamp(20), RESULT % 0)
-    running = (pod_of(build, 0, told, RUNS), pod_of(build, 2))
+def test_a_pod_rejected_after_one_worker_succeeded_restarts_the_attempt(build, look):
+    terminated = ended(0, build.stamp(20), RESULT % 0)
+    running = (pod_of(build, 0, terminated, RUNS), pod_of(build, 2))
     _, gang = look(*running, now=40, write=True)
     decision = look(rejected(build), pod_of(build, 2), gang=gang, now=41)
     assert outcome(decision) == ("Infrastructure", "UnexpectedAdmissionError")
@@ -175,12 +175,12 @@ def test_a_worker_that_fails_ends_the_others_of_its_pod_and_keeps_their_logs(fai
     )
 
 
-def test_logs_of_pods_that_are_deleted_are_saved_and_those_that_stay_are_not(fails):
+def test_only_logs_of_deleted_pods_are_saved(fails):
     decision, _, (_, second) = fails()
     assert decision.logs.sources == (LogSource(2, second.metadata.name, "worker-2"),)
 
 
-def test_a_job_that_fails_for_good_ends_them_likewise(fails):
+def test_a_job_that_fails_finally_ends_its_other_workers_too(fails):
     decision, _, (first, _) = fails()
     assert decision.status.phase == "Failed"
     assert decision.actions == (
@@ -189,13 +189,13 @@ def test_a_job_that_fails_for_good_ends_them_likewise(fails):
     )
 
 
-def test_an_operator_that_starts_again_ends_what_another_did_not(build, look, fails):
+def test_a_restarted_operator_ends_the_remaining_workers(build, look, fails):
     decision, gang, pods = fails()
     again = look(*pods, gang=gang, now=32)
     assert again.actions == decision.actions
 
 
-def test_what_is_to_end_has_its_grace_period_and_is_then_stopped(build, look, fails):
+def test_a_terminating_pod_has_its_grace_period_before_its_job_is_stopped(build, look, fails):
     _, gang, _ = fails()
     left = [job_of(build, 0)]
     ending = pod_of(build, 0, RUNS, ended(3, build.stamp(30)), deadline=1)
@@ -205,14 +205,14 @@ def test_what_is_to_end_has_its_grace_period_and_is_then_stopped(build, look, fa
     assert over.actions == (StopJob(name="train-1-p0"),)
 
 
-def test_what_has_ended_stays_to_be_read(build, look, fails):
+def test_an_ended_pod_stays_for_its_logs(build, look, fails):
     _, gang, _ = fails()
     over = [job_of(build, 0, conditions=[("Failed", 40)])]
     stays = pod_of(build, 0, ended(143, build.stamp(40)), ended(3, build.stamp(30)), phase="Failed")
     assert look(stays, jobs=over, gang=gang, now=50).actions == ()
 
 
-def test_the_next_attempt_waits_until_all_of_that_has_ended(build, look, fails):
+def test_the_next_attempt_waits_until_all_pods_have_ended(build, look, fails):
     _, gang, _ = fails(maxRestarts=1)
     ending = pod_of(build, 0, RUNS, ended(3, build.stamp(30)), deadline=1)
     waits = look(ending, jobs=[job_of(build, 0)], gang=gang, now=40)
@@ -223,22 +223,22 @@ def test_the_next_attempt_waits_until_all_of_that_has_ended(build, look, fails):
     assert plan.attempt == 2
 
 
-def test_a_failure_that_is_ignored_ends_nobody_else(build, look, fails):
+def test_an_ignored_failure_ends_no_other_worker(build, look, fails):
     decision, gang, _ = fails(code=6, failurePolicy=IGNORE_6)
     assert (decision.status.phase, decision.actions) == ("Running", ())
     first = pod_of(build, 0, ended(0, build.stamp(40)), ended(6, build.stamp(30)), phase="Failed")
     jobs = [job_of(build, 0, conditions=[("Failed", 40)]), job_of(build, 2)]
     goes_on = look(first, pod_of(build, 2), jobs=jobs, gang=gang, now=50)
     assert goes_on.status.phase == "Running"
-    recorded = goes_on.status.ended_workers
-    assert (recorded.succeeded, recorded.ignored) == ("0", "1")
+    record_ended_workers = goes_on.status.ended_workers
+    assert (record_ended_workers.succeeded, record_ended_workers.ignored) == ("0", "1")
     done = pod_of(build, 2, ended(0, build.stamp(60)), phase="Succeeded")
     gang = build.after(gang, goes_on)
     found = look(done, jobs=jobs, gang=gang, now=61)
     assert (found.status.phase, found.status.reason) == ("Succeeded", "FailuresIgnored")
 
 
-def test_a_pod_that_is_lost_is_the_infrastructure_s_for_each_of_its_workers(build, look):
+def test_a_lost_pod_is_an_infrastructure_failure_for_each_of_its_workers(build, look):
     evicted = pod_of(
         build,
         0,
@@ -266,9 +266,7 @@ def test_a_worker_that_completed_before_its_pod_was_lost_has_completed(build, lo
 @pytest.mark.parametrize(
     ("spec", "reason"), [({"suspend": True}, "Suspended"), ({"activeDeadlineSeconds": 20}, "")]
 )
-def test_all_its_jobs_go_when_it_is_suspended_and_end_by_themselves_at_the_deadline(
-    build, look, spec, reason
-):
+def test_all_jobs_of_a_suspended_gang_are_deleted(build, look, spec, reason):
     gang = build.admitted(nodes=NODES, podPerWorker=False)
     gang = structs.replace(gang, spec=build.gpujob(workers=3, podPerWorker=False, **spec).spec)
     decision = look(pod_of(build, 0), pod_of(build, 2), gang=gang)
@@ -276,7 +274,7 @@ def test_all_its_jobs_go_when_it_is_suspended_and_end_by_themselves_at_the_deadl
     assert deleted == (["train-1-p0", "train-1-p2"] if reason else [])
 
 
-def test_an_edited_deadline_comes_to_each_job(build, look):
+def test_an_edited_deadline_is_passed_on_to_each_job(build, look):
     jobs = [job_of(build, index, deadline=900, started=index) for index in PODS]
     decision = look(pod_of(build, 0), pod_of(build, 2), jobs=jobs, activeDeadlineSeconds=100)
     assert decision.actions == (
@@ -285,33 +283,33 @@ def test_an_edited_deadline_comes_to_each_job(build, look):
     )
 
 
-def test_jobs_that_lack_are_created_though_pods_of_others_wait(build, look):
+def test_missing_jobs_are_created_while_pods_of_others_wait(build, look):
     waits = pod_of(build, 0, None, None, phase="Pending", node="")
     decision = look(waits, jobs=[job_of(build, 0)], now=5)
     assert decision.actions == (CreateChildren(attempt=1, deadline_seconds=None),)
 
 
-def test_a_job_that_is_deleted_after_a_worker_began_ends_the_attempt(build, look):
+def test_a_job_deleted_after_a_worker_started_ends_the_attempt(build, look):
     starting = pod_of(build, 0, RUNS, None)
     found = look(starting, jobs=[job_of(build, 0)], now=5)
     assert outcome(found) == ("Infrastructure", "JobDeleted")
     assert found.actions == (DeleteJob(name="train-1-p0", uid="uid-of-p0", attempt=1),)
 
 
-def test_where_one_job_is_refused_the_attempt_ends(look):
-    no = NotCreated(JobReason.CREATION_FORBIDDEN, "exceeded quota", for_good=False)
+def test_one_refused_job_ends_the_attempt(look):
+    no = CreationFailure(JobReason.CREATION_FORBIDDEN, "exceeded quota", permanent=False)
     found = look(jobs=[], answer=no, now=1)
     assert outcome(found) == ("Infrastructure", "CreationForbidden")
 
 
-def test_a_job_without_its_pod_is_named_when_it_is_given_up(build, look):
+def test_the_job_without_a_pod_is_named_in_the_message(build, look):
     found = look(pod_of(build, 0, None, None, phase="Pending", node=""), now=12)
     assert outcome(found) == ("Infrastructure", "CreationForbidden")
     assert "2 of 3 workers have pods" in found.status.attempts[-1].message
     assert "involvedObject.name=train-1-p2" in found.status.attempts[-1].message
 
 
-def test_pods_that_are_planned_as_they_are_request_nothing_more(build, look):
+def test_shared_pods_as_planned_request_nothing_more(build, look):
     planned = {"containers": [{"name": "worker", "resources": {"limits": {names.GPU: "1"}}}]}
     gang = build.admitted(nodes=NODES, podPerWorker=False)
     status = structs.replace(gang.status, planned_pod=PlannedPod(spec=planned))
@@ -344,11 +342,11 @@ def named(build, name):
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-def test_a_pod_that_is_not_as_its_job_makes_it_has_no_worker(look, build, forged):
+def test_a_pod_that_differs_from_its_job_has_no_worker(look, build, forged):
     found = look(*forged(build), now=12)
     assert outcome(found) == ("Infrastructure", "CreationForbidden")
     assert "train-1-2-x" in found.status.attempts[-1].message
 
 
-def test_a_base_name_of_the_template_is_no_matter(build, look):
+def test_a_container_may_have_any_name_in_the_template(build, look):
     assert look(pod_of(build, 0, base="main"), pod_of(build, 2)).status.phase == "Running"

@@ -74,12 +74,12 @@ def test_a_process_of_each_worker_knows_its_rank(job_of):
     assert env["MASTER_ADDR"] == "train-1-0.train.team.svc"
 
 
-def test_a_pod_of_one_worker_is_named_as_the_others(job_of):
+def test_a_pod_of_one_worker_is_named_like_the_others(job_of):
     assert list(containers_of(job_of(1))) == ["main-1"]
     assert template_of(job_of(1))["spec"]["hostname"] == "train-1-1"
 
 
-def test_a_pod_is_pinned_to_its_node_and_leaves_it_to_its_binding_to_name_the_workers(job_of):
+def test_a_pod_is_pinned_to_its_node(job_of):
     template = template_of(job_of(0))
     assert '"a"' in msgspec.json.encode(template["spec"]["affinity"]).decode()
     assert template["spec"]["hostname"] == "train-1-0"
@@ -88,7 +88,7 @@ def test_a_pod_is_pinned_to_its_node_and_leaves_it_to_its_binding_to_name_the_wo
     assert annotations["kubectl.kubernetes.io/default-container"] == "main-0"
 
 
-def test_dev_shm_is_one_and_as_large_as_for_each_alone(job_of):
+def test_a_shared_dev_shm_has_the_size_for_all_workers(job_of):
     spec = template_of(job_of(0))["spec"]
     (shm,) = (each for each in spec["volumes"] if each["name"] == "shm")
     assert shm["emptyDir"]["sizeLimit"] == "16Gi"
@@ -97,14 +97,14 @@ def test_dev_shm_is_one_and_as_large_as_for_each_alone(job_of):
 
 
 @pytest.mark.parametrize(("size", "doubled"), [("1.5Gi", "3221225472"), (100, "200"), ("x", "x")])
-def test_a_size_of_the_template_counts_for_each_worker(job_of, size, doubled):
+def test_a_size_of_the_template_is_multiplied_by_the_workers(job_of, size, doubled):
     shm = {"name": "shm", "emptyDir": {"sizeLimit": size}}
     user = {"spec": {"containers": [OWN], "volumes": [shm]}}
     (found,) = template_of(job_of(0, user=user))["spec"]["volumes"]
     assert found["emptyDir"]["sizeLimit"] == doubled
 
 
-def test_other_containers_of_the_template_are_there_once(job_of):
+def test_other_containers_of_the_template_exist_once(job_of):
     worker, shipper = OWN | {"name": "worker"}, {"name": "shipper", "image": "x"}
     init = {"name": "fetch", "image": "x"}
     user = {"spec": {"containers": [shipper, worker], "initContainers": [init]}}
@@ -113,7 +113,7 @@ def test_other_containers_of_the_template_are_there_once(job_of):
     assert [each["name"] for each in template_of(job)["spec"]["initContainers"]] == ["fetch"]
 
 
-def test_the_template_reads_a_worker_s_index_and_resources_as_in_a_pod_of_its_own(job_of):
+def test_references_to_index_and_resources_are_those_of_each_worker(job_of):
     path = f"metadata.annotations['{names.INDEX_LABEL}']"
     mine = {"name": "MINE", "valueFrom": {"fieldRef": {"fieldPath": path}}}
     cpu = {"containerName": "main", "resource": "limits.cpu"}
@@ -129,15 +129,15 @@ def test_the_template_reads_a_worker_s_index_and_resources_as_in_a_pod_of_its_ow
 @pytest.mark.parametrize(
     ("nodes", "others", "size"), [("ab", 0, "4096"), ("aaa", 0, "4096"), ("aaaaaaa", 1, "1536")]
 )
-def test_workers_know_how_much_of_a_result_the_kubelet_keeps(job_of, nodes, others, size):
+def test_workers_get_the_number_of_result_bytes_that_the_kubelet_keeps(job_of, nodes, others, size):
     worker = OWN | {"name": "worker"}
-    beside = [{"name": f"x{number}", "image": "x"} for number in range(others)]
-    user = {"spec": {"containers": [worker, *beside]}}
+    helpers = [{"name": f"x{number}", "image": "x"} for number in range(others)]
+    user = {"spec": {"containers": [worker, *helpers]}}
     container = containers_of(job_of(0, user=user, nodes=tuple(nodes)))["worker-0"]
     assert env_of(container)[RESULT_BYTES] == size
 
 
-def test_helper_containers_find_the_index_of_the_first_worker(job_of):
+def test_helper_containers_get_the_index_of_the_first_worker(job_of):
     path = f"metadata.annotations['{names.INDEX_LABEL}']"
     mine = {"name": "MINE", "valueFrom": {"fieldRef": {"fieldPath": path}}}
     helpers = [{"name": name, "image": "x", "env": [mine]} for name in ("shipper", "fetch")]
@@ -150,7 +150,7 @@ def test_helper_containers_find_the_index_of_the_first_worker(job_of):
         assert env_of(found)["JOB_COMPLETION_INDEX"] == "1"
 
 
-def test_what_names_the_worker_s_container_elsewhere_names_those_of_the_workers(job_of):
+def test_references_to_the_worker_container_are_rewritten(job_of):
     cpu = {"containerName": "worker", "resource": "limits.cpu"}
     shipper = {"name": "shipper", "image": "x"}
     shipper["env"] = [{"name": "CPUS", "valueFrom": {"resourceFieldRef": cpu}}]
@@ -189,7 +189,7 @@ def test_a_template_that_is_nested_too_deeply_is_invalid_before_gpus_are_held(bu
 
 
 @pytest.mark.parametrize(("nodes", "size"), [("aaa", "3072"), ("abc", "4096")])
-def test_containers_that_admission_adds_take_their_part_of_the_results(build, nodes, size):
+def test_containers_added_by_admission_reduce_the_result_bytes(build, nodes, size):
     gang = build.admitted(nodes=tuple(nodes), podPerWorker=False)
     planned = PlannedPod(spec={"containers": [{}, {}]})
     gang = structs.replace(gang, status=structs.replace(gang.status, planned_pod=planned))
@@ -218,7 +218,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("user", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_two_workers_cannot_both_have_is_refused_before_anything_starts(build, user, why):
+def test_a_template_that_workers_cannot_share_is_refused(build, user, why):
     gang = build.gpujob(workers=2, podPerWorker=False)
     with pytest.raises(TemplateInvalid, match=why) as refused:
         pods.template(gang, user, attempt=1, defaults=DEFAULTS)
@@ -227,12 +227,12 @@ def test_what_two_workers_cannot_both_have_is_refused_before_anything_starts(bui
 
 @pytest.mark.parametrize(("user", "_why"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("spec", [{"podPerWorker": True}, {"workers": 1, "podPerWorker": False}])
-def test_a_worker_that_has_a_pod_to_itself_may_have_it(build, user, _why, spec):
+def test_a_template_that_cannot_be_shared_is_accepted_for_separate_pods(build, user, _why, spec):
     alone = build.gpujob(**{"workers": 2} | spec)
     assert pods.template(alone, user, attempt=1, defaults=DEFAULTS)
 
 
-def test_a_port_of_another_container_is_no_worker_s(build):
+def test_a_port_of_another_container_can_be_shared(build):
     other = {"name": "proxy", "image": "x", "ports": [{"containerPort": 80}]}
     user = {"spec": {"containers": [OWN | {"name": "worker"}, other]}}
     gang = build.gpujob(workers=2, podPerWorker=False)

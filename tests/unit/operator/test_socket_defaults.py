@@ -45,7 +45,7 @@ def test_a_gang_without_rdma_gets_more_sockets(worker_pod, backend):
     ],
     ids=["one worker", "gloo", "shares", "slices"],
 )
-def test_a_job_that_uses_no_nccl_between_workers_gets_none(worker_pod, spec):
+def test_a_job_without_nccl_between_workers_gets_no_socket_settings(worker_pod, spec):
     assert settings(worker_pod(**spec)) == (None, None)
 
 
@@ -60,7 +60,7 @@ def test_a_job_that_uses_no_nccl_between_workers_gets_none(worker_pod, spec):
         "networking.gke.io.networks/rdma-0",
     ],
 )
-def test_with_an_rdma_device_nothing_is_set(worker_pod, resource, kind):
+def test_a_worker_with_an_rdma_device_gets_no_socket_settings(worker_pod, resource, kind):
     made = worker_pod({"resources": {kind: {resource: "1"}}})
     assert settings(made) == (None, None)
 
@@ -77,7 +77,7 @@ def test_what_the_template_sets_stays(worker_pod):
     assert [each["name"] for each in worker["env"]].count("NCCL_SOCKET_NTHREADS") == 1
 
 
-def test_an_administrator_can_turn_it_off(worker_pod):
+def test_an_administrator_can_disable_socket_settings(worker_pod):
     off = dataclasses.replace(DEFAULTS, socket_defaults=False)
     assert settings(worker_pod(defaults=off)) == (None, None)
 
@@ -91,5 +91,5 @@ def test_an_administrator_can_turn_it_off(worker_pod):
         ({"hostNetwork": True, "dnsPolicy": "Default"}, "Default"),
     ],
 )
-def test_a_pod_in_its_nodes_network_finds_the_names_of_workers(worker_pod, pod, policy):
+def test_a_host_network_pod_can_resolve_names_of_workers(worker_pod, pod, policy):
     assert worker_pod(pod=pod).get("dnsPolicy") == policy

@@ -11,7 +11,7 @@ from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 from gpupack_crds.gpujob_status import EndedWorkers, GpuJobStatus
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.wire import stored_bytes
-from gpupack_operator.decision import attempts, beside, readings
+from gpupack_operator.decision import attempts, extra_workers, readings
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.view import Verdict
 from gpupack_operator.decision.workers import Worker
@@ -45,11 +45,11 @@ def largest(build, *, name_length):
     lost = Verdict(outcome="Infrastructure", reason="NodeLost", message=LONGEST)
     status, placement = GpuJobStatus(), largest_placement(name_length)
     for _ in range(25):
-        status = attempts.opened(status, placement, build.at(0))
-        status = attempts.closed(status, lost, build.at(1))
-    told = {"text": "<" * 3800}
+        status = attempts.begin_attempt(status, placement, build.at(0))
+        status = attempts.end_attempt(status, lost, build.at(1))
+    metrics = {"text": "<" * 3800}
     result = {"schema": "gpupack.dev/result/v1", "headline": "<" * 64, "workload": "<" * 64}
-    message = json.dumps(result | {"metrics": told})
+    message = json.dumps(result | {"metrics": metrics})
     pods = [
         build.pod(index, phase="Succeeded", exit_code=0, message=message)
         for index in range(MAX_WORKERS)
@@ -58,10 +58,10 @@ def largest(build, *, name_length):
     writer = Writer(now=build.at(0), generation=1)
     for kind in Type:
         status = writer.set(status, kind, "True", "R" * 128, LONGEST)
-    status = beside.widened(
+    status = extra_workers.with_width(
         build.gpujob(workers=MAX_WORKERS, minWorkers=MAX_WORKERS - 1).spec,
         status,
-        why=beside.Why("R" * 128, LONGEST),
+        why=extra_workers.EndReason("R" * 128, LONGEST),
         at=build.at(0),
     )
     pod = {"nodeSelector": {"pool": "<" * ((MAX_STORED_BYTES - 64) // 6)}}
@@ -81,11 +81,11 @@ def test_the_largest_status_fits_into_etcd(build):
     assert stored_bytes(status) < MIB
 
 
-def test_its_placement_is_below_400_kib_where_names_of_nodes_are_of_a_usual_length():
+def test_the_largest_placement_with_usual_node_names_is_below_400_kib():
     assert stored_bytes(largest_placement(name_length=40)) < 400 * 1024
 
 
-def test_a_gang_of_4096_gpus_with_usual_names_is_placed_in_less_than_300_kib():
+def test_the_placement_of_4096_gpus_with_usual_names_is_below_300_kib():
     pairs = [(worker, f"gpu-node-{worker // 2:04}.cluster.example.org") for worker in range(1024)]
     gpu = [
         DeviceShare(uuid=f"GPU-{number:036}", percent=100, memory_mib=81559)

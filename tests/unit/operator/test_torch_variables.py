@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker's processes find out about their ranks, for each shape of a job."""
+"""Variables from which processes of a worker read their ranks, for each shape of a job."""
 
 import pytest
 
@@ -77,7 +77,9 @@ def by_local_rank(environ):
         ({"workers": 2, **BY_MPIRUN}, "alone"),
     ],
 )
-def test_scripts_of_every_kind_come_to_the_same_answer(environment, decide, spec, expected):
+def test_scripts_of_every_kind_detect_whether_they_are_distributed(
+    environment, decide, spec, expected
+):
     assert decide(environment(**spec)) == expected
 
 
@@ -95,13 +97,13 @@ def test_scripts_of_every_kind_come_to_the_same_answer(environment, decide, spec
         ({"workers": 2, "gpus": 4, **BY_MPIRUN}, {"MASTER_ADDR", "MASTER_PORT"}),
     ],
 )
-def test_a_worker_has_the_variables_of_its_shape_and_no_others(environment, spec, expected):
+def test_a_worker_has_only_the_variables_of_its_shape(environment, spec, expected):
     found = environment(**spec).keys()
     assert found & ALL == expected
     assert not {each for each in found if each.startswith("PET_")} - TORCHRUN
 
 
-def test_a_worker_that_is_one_process_knows_its_rank_and_where_rank_0_is(environment):
+def test_a_worker_of_one_process_has_its_rank_and_the_master_address(environment):
     env = environment(workers=3)
     ranks = {name: env[name] for name in OF_A_PROCESS | {"NODE_RANK"}}
     assert ranks == {
@@ -116,7 +118,7 @@ def test_a_worker_that_is_one_process_knows_its_rank_and_where_rank_0_is(environ
     assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("train-2-0.train.team.svc", "29400")
 
 
-def test_torchrun_without_arguments_makes_one_training_of_all_workers(environment):
+def test_torchrun_without_arguments_connects_all_workers(environment):
     env = environment(workers=3, gpus=4)
     assert {name: env[name] for name in TORCHRUN | OF_A_NODE} == {
         "PET_NNODES": "3",
@@ -130,13 +132,13 @@ def test_torchrun_without_arguments_makes_one_training_of_all_workers(environmen
     }
 
 
-def test_a_worker_that_is_alone_meets_itself_without_a_name(environment):
+def test_a_single_worker_uses_the_loopback_address_for_torchrun(environment):
     env = environment(gpus=4, distributed={"processesPerWorker": 2})
     assert (env["PET_NNODES"], env["PET_NPROC_PER_NODE"]) == ("1", "2")
     assert env["PET_MASTER_ADDR"] == "127.0.0.1"
 
 
-def test_torchrun_of_an_elastic_gang_gives_ranks_to_as_many_as_there_are(environment):
+def test_torchrun_of_an_elastic_gang_uses_the_c10d_rendezvous(environment):
     env = environment(workers=4, minWorkers=2)
     assert (env["PET_NNODES"], env["GPUPACK_MIN_WORKERS"], env["GPUPACK_WORKERS"]) == (
         "2:4",
@@ -148,7 +150,7 @@ def test_torchrun_of_an_elastic_gang_gives_ranks_to_as_many_as_there_are(environ
     assert not (OF_A_PROCESS | OF_A_NODE) & env.keys()
 
 
-def test_a_gang_that_keeps_its_width_meets_as_one_that_is_not_elastic(environment):
+def test_a_gang_of_fixed_width_is_not_elastic_for_torchrun(environment):
     env = environment(workers=4, minWorkers=4)
     assert (env["PET_NNODES"], env["WORLD_SIZE"]) == ("4", "4")
     assert not {"GPUPACK_MIN_WORKERS", "PET_RDZV_BACKEND"} & env.keys()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hearing whose turn has come, over a real connection."""
+"""Notifications of the queue, over a real connection."""
 
 import asyncio
 import contextlib
@@ -9,30 +9,30 @@ import pytest
 from aiohttp import web
 
 from gpupack_operator import turns
-from gpupack_operator.plan_line import Key
 from gpupack_operator.settings import PlanSettings
 from gpupack_operator.turns import TurnListener
+from gpupack_operator.waiting_jobs import Key
 
 CALL = {"queue": "q1", "number": 1, "jobs": [{"namespace": "team", "name": "train"}]}
 
 
 class Line:
-    """Notes what it is told."""
+    """Records its notifications."""
 
     def __init__(self):
-        self.told = []
+        self.notified = []
         self.stops = []
         self.news = asyncio.Event()
 
-    def called(self, key):
-        self.told.append(key)
+    def notify(self, key):
+        self.notified.append(key)
         self.news.set()
 
     def ordered(self, heard):
         self.stops.append([each.attempt for each in (*heard.stops, *heard.drained)])
 
-    def ask_anew(self):
-        self.told.append("anew")
+    def notify_all(self):
+        self.notified.append("all")
         self.news.set()
 
 
@@ -44,10 +44,10 @@ def listening(tmp_path, monkeypatch):
 
     @contextlib.asynccontextmanager
     async def serving(*answers):
-        asked, left = [], list(answers)
+        received, left = [], list(answers)
 
         async def answer(request):
-            asked.append((dict(request.query), request.headers["Authorization"]))
+            received.append((dict(request.query), request.headers["Authorization"]))
             if not left:
                 await asyncio.sleep(60)
             status, body = left.pop(0)
@@ -60,7 +60,7 @@ def listening(tmp_path, monkeypatch):
             settings = PlanSettings(url=url, ca=None, token=tmp_path / "token")
             running = asyncio.create_task(TurnListener(settings, line, line.ordered).run())
             try:
-                yield line, asked
+                yield line, received
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
@@ -70,35 +70,35 @@ def listening(tmp_path, monkeypatch):
 
 async def heard(line, count):
     async with asyncio.timeout(30):
-        while len(line.told) < count:
+        while len(line.notified) < count:
             line.news.clear()
             await line.news.wait()
-    return line.told
+    return line.notified
 
 
-async def asked_so_often(asked, count):
+async def wait_for_calls(received, count):
     async with asyncio.timeout(30):
-        while len(asked) < count:
+        while len(received) < count:
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_whose_turn_has_come_is_called_and_the_next_is_asked_for(listening):
-    async with listening((200, CALL)) as (line, asked):
+async def test_a_notification_wakes_a_job_and_the_next_call_follows(listening):
+    async with listening((200, CALL)) as (line, received):
         assert await heard(line, 1) == [Key("team", "train")]
-        await asked_so_often(asked, 2)
-    assert [query for query, _ in asked] == [
+        await wait_for_calls(received, 2)
+    assert [query for query, _ in received] == [
         {"queue": "", "number": "0"},
         {"queue": "q1", "number": "1"},
     ]
-    assert asked[0][1] == "Bearer secret"
+    assert received[0][1] == "Bearer secret"
 
 
-async def test_a_queue_that_begins_anew_has_all_ask(listening):
+async def test_a_restarted_queue_makes_all_jobs_request_again(listening):
     async with listening((200, {"queue": "q2", "number": 0, "allJobs": True})) as (line, _):
-        assert await heard(line, 1) == ["anew"]
+        assert await heard(line, 1) == ["all"]
 
 
-async def test_no_answer_and_nonsense_are_outlived(listening, caplog):
+async def test_failed_calls_and_invalid_answers_are_logged_once_and_retried(listening, caplog):
     problem = {"reason": "NotReady", "message": "settling"}
     answers = ((503, problem), (503, problem), (200, {"queue": 7}), (200, CALL))
     async with listening(*answers) as (line, _):
@@ -107,12 +107,12 @@ async def test_no_answer_and_nonsense_are_outlived(listening, caplog):
     assert sum("settling" in each for each in said) == 1
 
 
-async def test_attempts_that_are_to_end_are_told_each_time_all_of_them(listening):
+async def test_each_answer_replaces_all_orders(listening):
     stop = {"attempt": "uid/1", "reason": "InCohortFairSharing", "namespace": "team", "pod": "p"}
     drained = {"attempt": "uid/2", "node": "a", "cause": "fan"}
     orders = CALL | {"stops": [stop], "drained": [drained]}
-    async with listening((200, orders), (200, CALL)) as (line, asked):
+    async with listening((200, orders), (200, CALL)) as (line, received):
         async with asyncio.timeout(30):
-            while len(asked) < 3:
+            while len(received) < 3:
                 await asyncio.sleep(0.01)
     assert line.stops == [["uid/1", "uid/2"], []]

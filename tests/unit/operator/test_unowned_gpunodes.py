@@ -37,34 +37,34 @@ def shown(server, build, store):
     return show
 
 
-async def test_it_is_given_to_its_node(server, store, shown):
+async def test_a_gpunode_without_an_owner_gets_its_node_as_owner(server, store, shown):
     server.put(NODE, {"metadata": {"name": "a", "uid": "uid-node"}})
     shown()
-    await store.look()
+    await store.check()
     assert server.objects[PATH]["metadata"]["ownerReferences"] == [OWNER]
 
 
-async def test_where_there_is_no_such_node_it_is_deleted_after_a_while(server, store, shown, clock):
+async def test_a_gpunode_without_a_node_is_deleted_after_a_while(server, store, shown, clock):
     shown()
-    await store.look()
+    await store.check()
     assert PATH in server.objects
     clock["now"] += dt.timedelta(seconds=GRACE_SECONDS + 1)
-    await store.look()
+    await store.check()
     assert PATH not in server.objects
 
 
-async def test_one_that_has_an_owner_is_left_to_the_garbage_collector(server, store, shown, clock):
+async def test_a_gpunode_with_an_owner_is_left_to_garbage_collection(server, store, shown, clock):
     shown(ownerReferences=[OWNER])
     clock["now"] += dt.timedelta(seconds=GRACE_SECONDS + 1)
-    await store.look()
+    await store.check()
     assert server.writes == []
 
 
-async def test_an_api_server_that_is_away_is_asked_again(server, store, shown):
+async def test_an_unreachable_api_server_is_called_again(server, store, shown):
     server.put(NODE, {"metadata": {"name": "a", "uid": "uid-node"}})
     shown()
     server.down = True
-    await store.look()
+    await store.check()
     server.down = False
-    await store.look()
+    await store.check()
     assert server.objects[PATH]["metadata"]["ownerReferences"] == [OWNER]

@@ -44,7 +44,7 @@ FORGED = {
     "for none in words": {"limits": {GPU: "0"}},
     "for more": {"limits": {GPU: "2"}},
     "for a share": {"limits": SHARE},
-    "for a share beside it": {"limits": {GPU: "1"} | SHARE},
+    "for a share in addition": {"limits": {GPU: "1"} | SHARE},
     "for another plugin's": {"limits": {"nvidia.com/gpu": "1"}},
     "for what is no quantity": {"limits": {GPU: "one"}},
     "of another scheduler": {"scheduler": "default-scheduler"},
@@ -54,23 +54,23 @@ FORGED = {
 
 
 @pytest.mark.parametrize("how", FORGED)
-def test_a_pod_that_asks_for_other_than_a_worker_s_gpus_is_none(seen, build, how):
+def test_a_pod_with_other_gpu_requests_is_no_worker(seen, build, how):
     forged = build.pod(**{"index": 1} | FORGED[how])
     found = seen(build.pod(0), forged)
     assert [worker.index for worker in found.workers] == [0]
-    assert found.strangers == (forged.metadata.name,)
+    assert found.foreign_pods == (forged.metadata.name,)
     assert not found.all_created
 
 
-def test_a_pod_of_which_two_containers_ask_is_no_worker(seen, build):
-    twice = with_containers(build.pod(1), container(), container("beside"))
+def test_a_pod_with_gpu_requests_of_two_containers_is_no_worker(seen, build):
+    twice = with_containers(build.pod(1), container(), container("second"))
     before = with_containers(build.pod(0), container(), init=(container("init"),))
     assert seen(before, twice).workers == ()
 
 
 WORKERS = {
     "CPU and memory of any size": ({}, {GPU: "1", "cpu": "3500m", "memory": "7Gi"}),
-    "another device beside it": ({}, {GPU: "1", "example.com/nic": "1"}),
+    "another device in addition": ({}, {GPU: "1", "example.com/nic": "1"}),
     "a number": ({}, {GPU: 1}),
     "eight GPUs": ({"gpus": 8}, {GPU: "8"}),
     "a share in other words": ({"share": {"percent": 40, "memory": "1024Mi"}}, SHARE),
@@ -84,26 +84,26 @@ WORKERS = {
 
 
 @pytest.mark.parametrize("how", WORKERS)
-def test_a_pod_that_asks_for_a_worker_s_gpus_is_one(seen, build, how):
-    spec, asked = WORKERS[how]
-    found = seen(build.pod(0, limits=asked), build.pod(1, limits=asked), **spec)
-    assert (found.all_created, found.strangers) == (True, ())
+def test_a_pod_with_the_gpu_requests_of_a_worker_is_a_worker(seen, build, how):
+    spec, requested = WORKERS[how]
+    found = seen(build.pod(0, limits=requested), build.pod(1, limits=requested), **spec)
+    assert (found.all_created, found.foreign_pods) == (True, ())
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Failed"])
-def test_a_worker_is_one_in_every_phase_and_while_it_is_deleted(seen, build, phase):
-    asked = limits(build.gpujob().spec)
-    pods = [build.pod(index, phase=phase, limits=asked, deleted=5) for index in (0, 1)]
+def test_a_pod_is_a_worker_in_every_phase(seen, build, phase):
+    requested = limits(build.gpujob().spec)
+    pods = [build.pod(index, phase=phase, limits=requested, deleted=5) for index in (0, 1)]
     assert len(seen(*pods).workers) == 2
 
 
-def test_a_container_that_admission_adds_and_that_asks_for_no_gpu_is_no_hindrance(seen, build):
+def test_a_container_without_gpus_that_admission_adds_is_ignored(seen, build):
     sidecar = container("proxy", limits={"cpu": "100m"})
     pod = with_containers(build.pod(0), container("mine"), sidecar, init=(sidecar,))
     assert len(seen(pod).workers) == 1
 
 
-def test_a_gang_whose_other_workers_are_forged_does_not_run_and_gives_its_gpus_back(build):
+def test_a_gang_with_forged_workers_does_not_run_and_releases_its_gpus(build):
     gang = build.admitted(nodes=tuple("abc"))
     pods = [build.pod(0), build.pod(1, limits={}), build.pod(2, limits={})]
     early = decide(build.see(gang, jobs=[build.job()], pods=pods, now=8)).status
@@ -116,12 +116,12 @@ def test_a_gang_whose_other_workers_are_forged_does_not_run_and_gives_its_gpus_b
     assert "train-1-1-x, train-1-2-x; delete them" in late.attempts[-1].message
 
 
-def test_of_many_forged_pods_the_first_are_named(seen, build):
+def test_the_message_names_the_first_forged_pods(seen, build):
     found = seen(*(build.pod(index, limits={}) for index in range(5)))
-    assert "pods train-1-0-x, train-1-1-x, train-1-2-x and 2 more" in found.told_of_strangers
+    assert "pods train-1-0-x, train-1-1-x, train-1-2-x and 2 more" in found.foreign_pods_message
 
 
-def test_what_a_forged_pod_measured_and_how_it_ended_says_nothing_of_the_job(build):
+def test_the_end_of_a_forged_pod_is_ignored(build):
     gang = build.admitted(nodes=("a",))
     forged = build.pod(0, limits={}, phase="Failed", exit_code=1, ended=5)
     status = decide(build.see(gang, jobs=[build.job()], pods=[forged], now=6)).status

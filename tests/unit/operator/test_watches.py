@@ -9,9 +9,9 @@ from gpupack_crds import names
 from gpupack_operator import watches
 from gpupack_operator.cache import Cache, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
-from gpupack_operator.nodes_bounds import Bounds, NodesBounds
-from gpupack_operator.plan_line import Key, PlanLine
+from gpupack_operator.nodes_limits import NodesLimits, NodesRequestLimiter
 from gpupack_operator.preemptions import Preemptions
+from gpupack_operator.waiting_jobs import Key, WaitingJobs
 from gpupack_operator.work_queue import WorkQueue
 
 GPUJOBS = "/apis/gpupack.dev/v1beta1/gpujobs"
@@ -23,19 +23,21 @@ def gpujob(name, **spec):
     return {"metadata": meta, "spec": {"gpus": 1, **spec}}
 
 
-class Deaf:
-    """A router that takes nothing in."""
+class IgnoringRouter:
+    """Router that ignores all events."""
 
-    def gpujob(self, seen, *, gone):
+    def on_gpujob(self, seen, *, gone):
         pass
 
 
 @contextlib.asynccontextmanager
 async def watching(server):
-    """All watches have synced; yields the cache and the queue of what was heard."""
+    """Start all watches; yield the cache and the work queue once they have synced."""
     queue = WorkQueue(asyncio.get_running_loop().call_later)
-    cache, line = Cache(), PlanLine(queue.add)
-    router = EventRouter(queue, cache, line, Preemptions(), NodesBounds(Bounds(), queue.add))
+    cache, line = Cache(), WaitingJobs(queue.add)
+    router = EventRouter(
+        queue, cache, line, Preemptions(), NodesRequestLimiter(NodesLimits(), queue.add)
+    )
     gpujobs = watches.gpujobs_of(cache, router)
     found = watches.reflectors(server.api, cache, router, namespace="")
     tasks = [asyncio.create_task(reflector.run()) for reflector in found.values()]
@@ -53,7 +55,7 @@ async def watching(server):
 
 @pytest.fixture(autouse=True)
 def nothing_else(server):
-    """Lists of the other kinds, with something in them that is of no job."""
+    """Lists of the other kinds, with an object that belongs to no GPUJob."""
     for path in ("/apis/batch/v1/jobs", "/api/v1/pods"):
         server.put(f"{path}/other", {"metadata": {"name": "other", "uid": path}})
 
@@ -66,16 +68,16 @@ async def test_a_job_is_found_by_its_name_with_its_whole_template(server):
         assert await queue.get() == Key("team", "train")
 
 
-async def test_a_job_that_does_not_follow_the_schema_stops_no_other(server):
+async def test_an_invalid_gpujob_does_not_affect_others(server):
     server.put(f"{GPUJOBS}/broken", gpujob("broken", workers="many"))
     server.put(f"{GPUJOBS}/train", gpujob("train"))
     async with watching(server) as (cache, _):
         assert cache.keys() == (Key("team", "train"),)
 
 
-async def test_a_job_that_kopf_has_heard_of_before_the_list_came_is_kept(server):
+async def test_a_job_received_before_the_list_is_kept(server):
     cache = Cache()
-    gpujobs = watches.gpujobs_of(cache, Deaf())
+    gpujobs = watches.gpujobs_of(cache, IgnoringRouter())
     gpujobs.upsert(msgspec.convert(gpujob("younger"), ReadableGpuJob))
     server.put(f"{GPUJOBS}/train", gpujob("train"))
     async with asyncio.timeout(30):
@@ -94,7 +96,7 @@ async def test_children_are_found_by_their_job_s_uid(server, build):
         assert await queue.get() == Key("team", "train")
 
 
-async def test_how_a_worker_ended_is_known_although_its_pod_is_gone(server, build):
+async def test_the_end_of_a_worker_with_a_deleted_pod_is_kept(server, build):
     server.put(f"{GPUJOBS}/train", gpujob("train") | {"metadata": {"uid": build.UID}})
     labels = {names.JOB_LABEL: "train", names.JOB_UID_LABEL: build.UID}
     job = msgspec.to_builtins(build.job())
@@ -115,7 +117,7 @@ async def test_how_a_worker_ended_is_known_although_its_pod_is_gone(server, buil
         assert found.status.phase == "Succeeded"
 
 
-async def test_the_time_until_all_is_known_grows_with_the_number_of_jobs_and_no_faster(server):
+async def test_the_time_until_all_jobs_are_known_is_linear(server):
     """A listener that waits for each of n objects by waking n others needs a minute for these."""
     for number in range(OLD_JOBS):
         server.put(f"{GPUJOBS}/old-{number}", gpujob(f"old-{number}"))

@@ -58,20 +58,20 @@ async def taken(queue):
             return keys
 
 
-async def test_keys_come_in_order_and_once(queue):
+async def test_keys_are_returned_in_order_and_once(queue):
     for key in ("b", "a", "b"):
         queue.add(key)
     assert await taken(queue) == ["b", "a"]
 
 
-async def test_a_key_in_work_is_given_to_nobody_else(queue):
+async def test_a_key_in_work_is_given_to_no_other_worker(queue):
     queue.add("a")
     await queue.get()
     queue.add("a")
     assert await taken(queue) == []
 
 
-async def test_a_key_that_changed_while_in_work_comes_once_more(queue):
+async def test_a_key_added_while_in_work_is_returned_once_more(queue):
     queue.add("a")
     await queue.get()
     queue.add("a")
@@ -80,7 +80,7 @@ async def test_a_key_that_changed_while_in_work_comes_once_more(queue):
     assert await taken(queue) == ["a"]
 
 
-async def test_a_key_for_later_comes_when_it_is_time(queue, clock):
+async def test_a_delayed_key_is_returned_after_its_delay(queue, clock):
     queue.add_later("a", 5)
     clock.advance(4)
     assert await taken(queue) == []
@@ -88,14 +88,14 @@ async def test_a_key_for_later_comes_when_it_is_time(queue, clock):
     assert await taken(queue) == ["a"]
 
 
-async def test_the_newest_time_counts(queue, clock):
+async def test_the_newest_delay_counts(queue, clock):
     queue.add_later("a", 5)
     queue.add_later("a", 50)
     clock.advance(10)
     assert await taken(queue) == []
 
 
-async def test_a_key_that_is_taken_early_is_not_due_again(queue, clock):
+async def test_a_key_returned_early_is_not_due_again(queue, clock):
     queue.add_later("a", 5)
     queue.add("a")
     assert await taken(queue) == ["a"]
@@ -104,7 +104,7 @@ async def test_a_key_that_is_taken_early_is_not_due_again(queue, clock):
     assert await taken(queue) == []
 
 
-async def test_a_waiting_worker_wakes_for_a_new_key(queue):
+async def test_a_new_key_wakes_a_waiting_worker(queue):
     waiter = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     queue.add("a")

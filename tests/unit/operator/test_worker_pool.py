@@ -4,7 +4,7 @@ import contextlib
 
 from gpupack_kubeclient.errors import Unreachable
 from gpupack_operator.metrics import Metrics
-from gpupack_operator.plan_line import Key
+from gpupack_operator.waiting_jobs import Key
 from gpupack_operator.work_queue import WorkQueue
 from gpupack_operator.worker_pool import WorkerPool
 
@@ -25,7 +25,7 @@ async def working(reconcile, *, on_failure=ignore, size=2):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_one_job_is_in_one_worker_s_hands_only():
+async def test_one_worker_at_a_time_reconciles_a_job():
     running, most = 0, 0
     passed = asyncio.Event()
 
@@ -45,7 +45,7 @@ async def test_one_job_is_in_one_worker_s_hands_only():
     assert most == 1
 
 
-async def test_a_pass_that_fails_is_repeated_and_the_others_go_on():
+async def test_a_failed_pass_is_repeated_and_others_continue():
     seen = []
     enough = asyncio.Event()
 
@@ -62,8 +62,8 @@ async def test_a_pass_that_fails_is_repeated_and_the_others_go_on():
     assert seen.count(B) == 1
 
 
-async def test_each_failure_in_a_row_is_told_and_a_success_begins_anew():
-    told = []
+async def test_consecutive_failures_are_counted_until_a_success():
+    failed = []
     results = iter([Unreachable("gone"), TypeError("bug"), None, TypeError("again")])
     enough = asyncio.Event()
 
@@ -73,17 +73,17 @@ async def test_each_failure_in_a_row_is_told_and_a_success_begins_anew():
         return 0.01
 
     async def on_failure(key, error, *, failures):
-        told.append((key, type(error), failures))
-        if len(told) == 3:
+        failed.append((key, type(error), failures))
+        if len(failed) == 3:
             enough.set()
 
     async with working(reconcile, on_failure=on_failure) as pool:
         pool.add_all([A])
         await asyncio.wait_for(enough.wait(), 30)
-    assert told == [(A, Unreachable, 1), (A, TypeError, 2), (A, TypeError, 1)]
+    assert failed == [(A, Unreachable, 1), (A, TypeError, 2), (A, TypeError, 1)]
 
 
-async def test_a_failure_that_cannot_be_told_ends_no_worker():
+async def test_an_error_while_reporting_a_failure_ends_no_worker():
     seen = []
     enough = asyncio.Event()
 
@@ -102,7 +102,7 @@ async def test_a_failure_that_cannot_be_told_ends_no_worker():
     assert seen == [A, A]
 
 
-async def test_a_pass_says_when_it_wants_to_look_again():
+async def test_a_pass_decides_when_the_next_one_follows():
     seen = []
     twice = asyncio.Event()
 

@@ -16,9 +16,7 @@ LOST = (8, "DeletionByTaintManager")
         ({"disrupted": LOST, "deleted": 9, "phase": "Failed"}, False),
     ],
 )
-def test_a_pod_is_given_up_when_kubernetes_deletes_it_for_a_node_that_does_not_answer(
-    build, pod, given_up
-):
+def test_a_pod_deleted_for_an_unreachable_node_is_given_up(build, pod, given_up):
     assert is_given_up(build.pod(**pod)) is given_up
 
 
@@ -32,5 +30,5 @@ def test_a_pod_is_given_up_when_kubernetes_deletes_it_for_a_node_that_does_not_a
         ({"phase": "Failed"}, False),
     ],
 )
-def test_what_is_deleted_on_a_silent_node_or_on_none_runs_no_longer(build, pod, may):
+def test_a_deleted_pod_on_a_silent_node_does_not_run(build, pod, may):
     assert may_run(build.pod(**pod), silent={"a"}) is may

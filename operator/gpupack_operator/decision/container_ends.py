@@ -31,7 +31,7 @@ from typing import Final
 
 from gpupack_kubeclient.objects import Condition, ContainerTerminated, Pod
 
-CLOCKS_SECONDS: Final = 1.0
+CLOCK_SKEW_SECONDS: Final = 1.0
 """Largest expected difference between the clocks of a node and of the API server."""
 
 BY_KUBELET: Final = "TerminationByKubelet"
@@ -46,7 +46,7 @@ exit code next to them (137, 255) is invented.
 """
 NEVER_STARTED: Final = "StartError"
 """containerd's reason for a container whose process it could not start; its exit code is 128."""
-CUT_SHORT: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed")
+ABORTED_START_MARKS: Final = ("context canceled", "context deadline exceeded", "ttrpc: closed")
 """Parts of containerd's message about a start whose caller or shim disappeared during it, as when a
 kubelet restarts. All other starts fail because of what the template names.
 """
@@ -68,7 +68,7 @@ class Interruption:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByItself:
+class EndedByItself:
     """Container that ended before any request that its pod end."""
 
 
@@ -80,27 +80,27 @@ class Interrupted:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownEnd:
     """Container of which it is not known how or when it ended."""
 
 
-End = ByItself | Interrupted | Unknown
+End = EndedByItself | Interrupted | UnknownEnd
 
 
-def end(pod: Pod, state: ContainerTerminated | None) -> End:
+def classify_end(pod: Pod, state: ContainerTerminated | None) -> End:
     """Classify the end of a container of a pod; without a state only the pod's phase is known."""
     if state is not None and _is_lost(state):
-        return Unknown()
+        return UnknownEnd()
     by = interruption(pod)
     if by is None:
-        return ByItself()
+        return EndedByItself()
     if by.at is None:
         return Interrupted(by)
     finished_at = state.finished_at if state is not None else None
     if finished_at is None:
-        return Unknown()
-    margin = dt.timedelta(seconds=CLOCKS_SECONDS)
-    return ByItself() if finished_at < by.at - margin else Interrupted(by)
+        return UnknownEnd()
+    margin = dt.timedelta(seconds=CLOCK_SKEW_SECONDS)
+    return EndedByItself() if finished_at < by.at - margin else Interrupted(by)
 
 
 def interruption(pod: Pod) -> Interruption | None:
@@ -108,7 +108,7 @@ def interruption(pod: Pod) -> Interruption | None:
 
     A DisruptionTarget alone is no request: the deletion that follows it may be refused.
     """
-    target, deleted_at = _disruption(pod), requested_at(pod)
+    target, deleted_at = _disruption(pod), deletion_requested_at(pod)
     if target is not None and (deleted_at or _is_final(pod, target)):
         is_before = target.reason == BY_KUBELET or deleted_at is None
         at = target.last_transition_time if is_before else deleted_at
@@ -137,7 +137,7 @@ def _was_rejected(pod: Pod) -> bool:
     return bool(ended) and all(at is not None and at > min(ended) for at in moments)
 
 
-def requested_at(pod: Pod) -> dt.datetime | None:
+def deletion_requested_at(pod: Pod) -> dt.datetime | None:
     """Return when a pod's deletion was requested: a grace period before deletionTimestamp."""
     deletion = pod.metadata.deletion_timestamp
     grace = dt.timedelta(seconds=pod.metadata.deletion_grace_period_seconds)
@@ -156,5 +156,5 @@ def _is_final(pod: Pod, target: Condition) -> bool:
 
 def _is_lost(state: ContainerTerminated) -> bool:
     if state.reason == NEVER_STARTED:
-        return any(mark in state.message for mark in CUT_SHORT)
+        return any(mark in state.message for mark in ABORTED_START_MARKS)
     return state.reason in LOST_CONTAINER

@@ -15,16 +15,16 @@ from gpupack_crds.kinds import GPUJOBS, GpuJob, GpuNode
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
 from gpupack_operator.decision import acceptance
-from gpupack_operator.decision.acceptance import Trial
+from gpupack_operator.decision.acceptance import AcceptanceTest
 from gpupack_operator.manifests import acceptance as manifests
 from gpupack_operator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-TRIALS: Final[tuple[Trial, ...]] = ("burn-in", "all-reduce")
+TESTS: Final[tuple[AcceptanceTest, ...]] = ("burn-in", "all-reduce")
 
 
-class Trials:
+class AcceptanceTests:
     """Reflector's store of the acceptance namespace's GPUJobs.
 
     Args:
@@ -54,7 +54,7 @@ class Trials:
         """Store a new or changed job."""
         before = self._jobs.get(item.metadata.name)
         if item.status.finished and before is not None and not before.status.finished:
-            self._metrics.burn_in_ended(passed=item.status.phase == "Succeeded")
+            self._metrics.count_burn_in(passed=item.status.phase == "Succeeded")
         self._jobs[item.metadata.name] = item
         self._changed(_node_of(item))
 
@@ -63,29 +63,37 @@ class Trials:
         self._jobs.pop(item.metadata.name, None)
         self._changed(_node_of(item))
 
-    def of(self, node: str) -> Mapping[Trial, GpuJob]:
+    def of(self, node: str) -> Mapping[AcceptanceTest, GpuJob]:
         """Return the jobs of a node."""
-        named = ((trial, self._jobs.get(manifests.job_name(node, trial))) for trial in TRIALS)
-        return {trial: job for trial, job in named if job is not None}
+        named = ((test, self._jobs.get(manifests.job_name(node, test))) for test in TESTS)
+        return {test: job for test, job in named if job is not None}
 
-    def strays(self, nodes: Mapping[str, GpuNode]) -> Iterator[GpuJob]:
+    def obsolete_jobs(self, nodes: Mapping[str, GpuNode]) -> Iterator[GpuJob]:
         """Yield the jobs that have not ended and test none of these nodes."""
         for job in self._jobs.values():
-            if not job.status.finished and not _goes(job) and _node_of(job) not in nodes:
+            if (
+                not job.status.finished
+                and not _is_being_deleted(job)
+                and _node_of(job) not in nodes
+            ):
                 yield job
 
-    async def keep(self, node: GpuNode) -> None:
+    async def create_and_delete(self, node: GpuNode) -> None:
         """Create the jobs that the node needs, and delete those that it does not need.
 
         Raises:
             KubeError: the API server refused.
         """
         jobs = self.of(node.metadata.name)
-        for trial in TRIALS:
-            wanted, job = acceptance.size(node, trial), jobs.get(trial)
-            if job is None and wanted:
-                await self._make(node, trial)
-            elif job is not None and not _goes(job) and acceptance.is_over(job, trial, wanted):
+        for test in TESTS:
+            needed, job = acceptance.gpus_to_test(node, test), jobs.get(test)
+            if job is None and needed:
+                await self._make(node, test)
+            elif (
+                job is not None
+                and not _is_being_deleted(job)
+                and acceptance.is_obsolete(job, test, needed)
+            ):
                 await self.delete(job)
 
     async def delete(self, job: GpuJob) -> None:
@@ -100,13 +108,13 @@ class Trials:
         except (errors.NotFound, errors.Conflict):
             return
 
-    async def _make(self, node: GpuNode, trial: Trial) -> None:
-        waiting = set(acceptance.untried(node))
+    async def _make(self, node: GpuNode, test: AcceptanceTest) -> None:
+        waiting = set(acceptance.untested_gpus(node))
         whole = [each for each in node.status.devices if not each.mig_parent]
-        devices = [each for each in whole if each.uuid in waiting] if trial == "burn-in" else whole
+        devices = [each for each in whole if each.uuid in waiting] if test == "burn-in" else whole
         body = manifests.gpujob(
             node.metadata.name,
-            trial,
+            test,
             devices,
             seconds=self._rules.seconds,
             args=self._rules.args,
@@ -115,10 +123,10 @@ class Trials:
             await self._api.create(GPUJOBS, body, namespace=names.ACCEPTANCE_NAMESPACE)
         except errors.AlreadyExists:
             return
-        log.info("%s of %d GPUs of node %s", trial, len(devices), node.metadata.name)
+        log.info("%s of %d GPUs of node %s", test, len(devices), node.metadata.name)
 
 
-def _goes(job: GpuJob) -> bool:
+def _is_being_deleted(job: GpuJob) -> bool:
     return job.metadata.deletion_timestamp is not None
 
 

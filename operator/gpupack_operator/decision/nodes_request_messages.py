@@ -9,7 +9,7 @@ from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.reasons import JobReason
 
 
-def told(
+def describe_request(
     request: NodesRequest, job: GpuJob, settings: Provisioning | None
 ) -> tuple[JobReason, str] | None:
     """Return a reason and a sentence for users; None: nodes were never requested."""
@@ -17,21 +17,21 @@ def told(
     match request.state:
         case "Creating" | "Requested":
             held = gpus.phrase(job.spec, workers=job.spec.least)
-            asked = f"ProvisioningRequest {name} asks for nodes for {held}"
+            said = f"ProvisioningRequest {name} requests nodes for {held}"
             return (
                 JobReason.PROVISIONING_REQUESTED,
-                f"{asked}; the cluster's autoscaler has not answered yet",
+                f"{said}; the cluster's autoscaler has not answered yet",
             )
         case "Provisioned":
-            said = f"the cluster's autoscaler says that the nodes of {name} are there"
-            then = "the job starts when their agents report their GPUs and its turn has come"
+            said = f"the cluster's autoscaler has provisioned the nodes of {name}"
+            then = "the job starts when their agents report the GPUs and the queue admits it"
             return JobReason.PROVISIONED, f"{said}; {then}"
         case "Failed":
             return _failed(request, settings)
         case "Deferred":
             return JobReason.PROVISIONING_DEFERRED, request.message
         case "Withdrawn":
-            return JobReason.PROVISIONING_WITHDRAWN, f"{name} was given back: {request.message}"
+            return JobReason.PROVISIONING_WITHDRAWN, f"{name} was withdrawn: {request.message}"
         case _:
             return None
 
@@ -39,14 +39,14 @@ def told(
 def _failed(request: NodesRequest, settings: Provisioning | None) -> tuple[JobReason, str]:
     if settings is None or request.since is None:
         return JobReason.PROVISIONING_FAILED, request.message
-    if request.failures >= settings.most_failures:
-        vain = f"{request.failures} requests in a row brought no place"
-        then = "nodes are not asked for again before the job is changed"
+    if request.failures >= settings.max_failures:
+        vain = f"{request.failures} consecutive requests gave the job no place"
+        then = "no nodes are requested until the job is changed"
         return JobReason.PROVISIONING_STOPPED, f"{request.message}; {vain}: {then}"
     pause = settings.backoff_after(request.failures)
     retry_at = times.write(times.after(times.read(request.since), pause))
-    count = f"failure {request.failures} of {settings.most_failures}"
+    count = f"failure {request.failures} of {settings.max_failures}"
     return (
         JobReason.PROVISIONING_FAILED,
-        f"{request.message}; asked again not before {retry_at} ({count})",
+        f"{request.message}; requested again at {retry_at} or later ({count})",
     )

@@ -17,7 +17,7 @@ from gpupack_kubeclient.objects import Pod, PodSpec
 Requests = dict[str, str | int | float]
 
 
-def beyond_plan(pods: Iterable[Pod], planned: PlannedPod | None) -> str:
+def find_excess_request(pods: Iterable[Pod], planned: PlannedPod | None) -> str:
     """Return the first request beyond the plan; empty: none is known."""
     if planned is None or planned.omitted:
         return ""
@@ -32,8 +32,8 @@ def beyond_plan(pods: Iterable[Pod], planned: PlannedPod | None) -> str:
 def _requests(spec: PodSpec) -> Iterator[tuple[str, Requests]]:
     """Yield the requests of each part of a pod."""
     for container in (*spec.containers, *spec.init_containers):
-        asked = container.resources
-        yield f"container {container.name}", dict(asked.limits) | asked.requests
+        requested = container.resources
+        yield f"container {container.name}", dict(requested.limits) | requested.requests
     yield "the pod as a whole", spec.resources.requests
     yield "overhead", spec.overhead
 
@@ -43,15 +43,15 @@ def _more(part: str, now: Requests, was: Requests | None) -> str:
         return ""
     if was is None:
         return f"{part} was added"
-    for name, asked in sorted(now.items()):
+    for name, requested in sorted(now.items()):
         planned = was.get(name, 0)
-        if asked != planned and _exceeds(asked, planned):
-            return f"{part} requests {name}: {asked}, planned was {planned}"
+        if requested != planned and _exceeds(requested, planned):
+            return f"{part} requests {name}: {requested}, planned was {planned}"
     return ""
 
 
-def _exceeds(asked: str | float, planned: str | float) -> bool:
+def _exceeds(requested: str | float, planned: str | float) -> bool:
     try:
-        return quantity.amount(asked) > quantity.amount(planned)
+        return quantity.amount(requested) > quantity.amount(planned)
     except QuantityInvalid:
         return False

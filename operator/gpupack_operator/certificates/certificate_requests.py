@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 
-class Wanted(msgspec.Struct, frozen=True, rename="camel"):
+class CertificateRequest(msgspec.Struct, frozen=True, rename="camel"):
     """A certificate to issue.
 
     Attributes:
@@ -36,10 +36,10 @@ class Wanted(msgspec.Struct, frozen=True, rename="camel"):
         return self.host, f"{self.host}.cluster.local", "localhost"
 
 
-def parse_wanted(text: str) -> tuple[Wanted, ...]:
+def parse_certificate_requests(text: str) -> tuple[CertificateRequest, ...]:
     """Parse the list from JSON.
 
     Raises:
         ValueError: the text is not such a list; the message says where it is wrong.
     """
-    return msgspec.json.decode(text, type=tuple[Wanted, ...])
+    return msgspec.json.decode(text, type=tuple[CertificateRequest, ...])

@@ -53,7 +53,7 @@ def test_jobs_of_earlier_attempts_are_deleted(build):
     assert decision.actions == (DeleteJob(name="train-7", uid="uid-of-train-7", attempt=7),)
 
 
-def test_nothing_that_happens_later_changes_the_outcome(build):
+def test_later_observations_do_not_change_the_outcome(build):
     job = failed(build)
     decision = decide(build.see(job, pods=[build.pod(phase="Succeeded")], now=60))
     assert decision.status == job.status

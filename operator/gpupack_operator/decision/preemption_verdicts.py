@@ -3,14 +3,14 @@
 
 from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
 from gpupack_crds.placement import by_worker
-from gpupack_operator.decision.model import Observation, Preempted
+from gpupack_operator.decision.model import AttemptPreemption, Observation
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.decision.view import Verdict
 
 
-def preempted(observation: Observation, by: Preempted) -> Verdict:
+def preemption_verdict(observation: Observation, by: AttemptPreemption) -> Verdict:
     """Return a verdict with preemptor and reason; names of other namespaces are omitted."""
-    namespace, name = by.beneficiary
+    namespace, name = by.preemptor
     if by.reason == "GpuFailed":
         message = f"a GPU of node {name} failed, {by.why}"
         worker = _first_on(observation, name)
@@ -21,8 +21,8 @@ def preempted(observation: Observation, by: Preempted) -> Verdict:
         message = f"stopped {PREEMPTION_TEXTS[by.reason]} {name}: {by.why}"
         return Verdict(outcome="Preempted", reason=by.reason, message=message)
     near = namespace == observation.job.metadata.namespace
-    whom = f"{by.kind} {name}" if near else "a job of another namespace"
-    message = f"stopped for {whom}, {PREEMPTION_TEXTS[by.reason]}"
+    preemptor = f"{by.kind} {name}" if near else "a job of another namespace"
+    message = f"stopped for {preemptor}, {PREEMPTION_TEXTS[by.reason]}"
     return Verdict(outcome="Preempted", reason=by.reason, message=message)
 
 

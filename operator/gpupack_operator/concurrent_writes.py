@@ -11,7 +11,7 @@ MAX_WRITES: Final = 8
 """Largest number of concurrent writes for one GPUJob; the Job controller is slower anyway."""
 
 
-async def at_once(writes: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_writes(writes: Iterable[Awaitable[T]]) -> list[T]:
     """Await writes, MAX_WRITES at once; raise the first error, if any, after all have ended."""
     slots = asyncio.Semaphore(MAX_WRITES)
 

@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 
 
-async def overlooked_jobs(api: Api, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+async def find_unwatched_jobs(api: Api, job: GpuJob, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     """Return the current attempt's Jobs that the watch does not show."""
     shown = {found.metadata.name for found in jobs}
     missing = sorted(_current(job).keys() - shown)
     if not missing:
         return ()
     few = len(missing) == 1
-    there = await _one(api, job, missing[0]) if few else await _all_of(api, job, JOBS)
+    there = await _get_job(api, job, missing[0]) if few else await _list_objects(api, job, JOBS)
     return tuple(each for each in there if each.metadata.name in missing and is_ours(each, job))
 
 
-async def overlooked_pods(
+async def find_unwatched_pods(
     api: Api, job: GpuJob, jobs: tuple[Job, ...], pods: tuple[Pod, ...]
 ) -> tuple[Pod, ...]:
     """Return pods of the current attempt's Jobs, if one is complete and the watch lacks some."""
@@ -45,7 +45,7 @@ async def overlooked_pods(
     if all(_shows_all(each, current[each.metadata.name], pods, ended) for each in complete):
         return ()
     known = {pod.metadata.uid for pod in pods}
-    found = await _all_of(api, job, PODS)
+    found = await _list_objects(api, job, PODS)
     return tuple(p for p in found if p.metadata.uid not in known and is_worker(p, job, jobs))
 
 
@@ -64,14 +64,14 @@ def _ended(job: GpuJob) -> frozenset[int]:
     return frozenset([*indices.read(ended.succeeded), *indices.read(ended.ignored)])
 
 
-async def _one(api: Api, job: GpuJob, name: str) -> list[Job]:
+async def _get_job(api: Api, job: GpuJob, name: str) -> list[Job]:
     try:
         return [await api.get(JOBS, name, namespace=job.metadata.namespace)]
     except errors.NotFound:
         return []
 
 
-async def _all_of(api: Api, job: GpuJob, resource: Resource[T]) -> list[T]:
+async def _list_objects(api: Api, job: GpuJob, resource: Resource[T]) -> list[T]:
     meta = job.metadata
     selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={meta.uid}"}
     found: list[T] = []

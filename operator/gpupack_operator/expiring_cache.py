@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of results for as long as they are useful."""
+"""Cache of values that expire."""
 
 import collections
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 
-class Until(Protocol):
+class Expiring(Protocol):
     """Value that is valid until a given time."""
 
     @property
@@ -16,23 +16,23 @@ class Until(Protocol):
 
 
 K = TypeVar("K")
-V = TypeVar("V", bound=Until)
+V = TypeVar("V", bound=Expiring)
 
 
-class Remembered(Generic[K, V]):
+class ExpiringCache(Generic[K, V]):
     """Latest value of each key; values that expired long ago are dropped as new ones are added.
 
     Args:
         clock: monotonic seconds.
         linger_seconds: how long an expired value stays: the next one may build on it.
-        most: largest number of values; the oldest are dropped first.
+        max_entries: largest number of values; the oldest are dropped first.
     """
 
     def __init__(
-        self, clock: Callable[[], float], *, linger_seconds: float, most: int = 1 << 20
+        self, clock: Callable[[], float], *, linger_seconds: float, max_entries: int = 1 << 20
     ) -> None:
         self._clock = clock
-        self._most = most
+        self._max_entries = max_entries
         self._linger_seconds = linger_seconds
         self._values: collections.OrderedDict[K, V] = collections.OrderedDict()
         """Values by key, the most recently changed at the end."""
@@ -48,11 +48,11 @@ class Remembered(Generic[K, V]):
         value = self._values.get(key)
         return value if value and not self._is_long_over(value) else None
 
-    def keep(self, key: K, value: V) -> None:
+    def put(self, key: K, value: V) -> None:
         """Store a value in place of the last one of its key."""
         self._values[key] = value
         self._values.move_to_end(key)
-        while len(self._values) > self._most or self._is_long_over(
+        while len(self._values) > self._max_entries or self._is_long_over(
             next(iter(self._values.values()))
         ):
             self._values.popitem(last=False)

@@ -7,9 +7,9 @@ from gpupack_kubeclient.objects import Pod
 from gpupack_operator.decision import running
 from gpupack_operator.decision.conditions import Type, get
 from gpupack_operator.decision.decide import decide
-from gpupack_operator.decision.model import Planned, Waits
+from gpupack_operator.decision.excess_requests import find_excess_request
+from gpupack_operator.decision.model import Plan, PlanPending
 from gpupack_operator.decision.reasons import JobReason
-from gpupack_operator.decision.unplanned import beyond_plan
 
 
 def container(name="worker", **requests):
@@ -21,7 +21,7 @@ PLANNED = {"containers": [container(cpu="2", memory="1Gi")], "overhead": {"cpu":
 
 def beyond(**spec):
     pod = msgspec.convert({"spec": PLANNED | spec}, Pod)
-    return beyond_plan([pod], PlannedPod(spec=PLANNED))
+    return find_excess_request([pod], PlannedPod(spec=PLANNED))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def beyond(**spec):
     ],
     ids=["the same", "in other words", "less", "no request"],
 )
-def test_a_pod_that_requests_no_more_is_as_planned(spec):
+def test_a_pod_without_further_requests_is_as_planned(spec):
     assert beyond(**spec) == ""
 
 
@@ -51,13 +51,16 @@ def test_a_pod_that_requests_no_more_is_as_planned(spec):
     ],
     ids=["more", "another resource", "another container", "more overhead"],
 )
-def test_what_a_pod_requests_beyond_its_plan_is_named(spec, said):
+def test_a_request_beyond_the_plan_is_named(spec, said):
     assert beyond(**spec) == said
 
 
-def test_nothing_is_said_where_it_is_not_known_what_was_planned():
+def test_no_request_is_named_if_the_planned_pod_is_not_known():
     pod = msgspec.convert({"spec": PLANNED}, Pod)
-    assert [beyond_plan([pod], each) for each in (None, PlannedPod(omitted=True))] == ["", ""]
+    assert [find_excess_request([pod], each) for each in (None, PlannedPod(omitted=True))] == [
+        "",
+        "",
+    ]
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def admitted(build):
     """A job that was planned as a pod of one GPU without CPU."""
     planned = PlannedPod(spec={"containers": [container(**{"gpupack.dev/gpu": "1"})]})
     fresh = build.gpujob()
-    answer = Planned(build.placement("a"), seconds=9, planned_pod=planned)
+    answer = Plan(build.placement("a"), seconds=9, planned_pod=planned)
     return build.after(fresh, decide(build.see(fresh, answer=answer, now=0)))
 
 
@@ -73,7 +76,7 @@ def heavy(build):
     return build.pod(phase="Pending", node="", limits={"gpupack.dev/gpu": "1", "cpu": "8"})
 
 
-def test_an_attempt_whose_pods_request_more_says_so_while_they_do_not_start(admitted, build):
+def test_the_message_names_excess_requests_while_pods_do_not_start(admitted, build):
     seen = build.see(admitted, jobs=[build.job()], pods=[heavy(build)])
     message = get(decide(seen).status, Type.RUNNING).message
     assert message.startswith(running.STARTING_MESSAGE)
@@ -81,20 +84,20 @@ def test_an_attempt_whose_pods_request_more_says_so_while_they_do_not_start(admi
     assert "container worker requests cpu: 8, planned was 0" in message
 
 
-def test_an_attempt_that_was_not_bound_says_so_too(admitted, build):
+def test_the_message_of_an_unbound_attempt_names_excess_requests(admitted, build):
     seen = build.see(admitted, jobs=[build.job()], pods=[heavy(build)], now=120)
     attempt = decide(seen).status.attempts[-1]
     assert attempt.reason == JobReason.BIND_TIMEOUT
     assert "container worker requests cpu: 8, planned was 0" in attempt.message
 
 
-def test_the_status_says_as_which_pod_a_job_waits(build):
+def test_the_status_records_the_planned_pod_of_a_waiting_job(build):
     planned = PlannedPod(spec=PLANNED)
-    answer = Waits("TooFewFreeGpus", "full", planned_pod=planned)
+    answer = PlanPending("TooFewFreeGpus", "full", planned_pod=planned)
     job = build.gpujob()
     job = build.after(job, decide(build.see(job, answer=answer)))
     assert job.status.planned_pod == planned
-    decision = decide(build.see(job, answer=Waits("TooFewFreeGpus", "full")))
+    decision = decide(build.see(job, answer=PlanPending("TooFewFreeGpus", "full")))
     assert decision.status.planned_pod is None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A higher revision: what runs ends, and the job starts again on the same GPUs."""
+"""A higher revision restarts a job on the same GPUs."""
 
 import dataclasses
 
@@ -7,11 +7,11 @@ from msgspec import structs
 
 from gpupack_operator.decision.decide import decide
 from gpupack_operator.decision.model import (
-    AskPlan,
+    AttemptPreemption,
     CreateChildren,
-    Planned,
-    Preempted,
-    Waits,
+    Plan,
+    PlanPending,
+    RequestPlan,
 )
 from gpupack_operator.decision.notices import notices
 
@@ -26,7 +26,7 @@ def running(build, **spec):
     )
 
 
-def test_a_higher_revision_ends_the_attempt_and_keeps_its_places_in_the_same_write(build):
+def test_a_higher_revision_ends_the_attempt_and_reserves_its_places(build):
     seen = running(build)
     status = decide(seen).status
     attempt = status.attempts[-1]
@@ -39,51 +39,53 @@ def test_a_higher_revision_ends_the_attempt_and_keeps_its_places_in_the_same_wri
     assert (victims.reason, victims.attempts) == ("Revised", (f"{seen.job.metadata.uid}/1",))
 
 
-def test_it_starts_again_at_once_by_that_revision_and_counts_no_restart(build):
+def test_the_job_restarts_with_the_revision_without_counting_a_restart(build):
     seen = running(build)
     ended = build.after(seen.job, decide(seen))
-    assert decide(build.see(ended)).actions == (AskPlan(attempt=2),)
-    planned = decide(build.see(ended, answer=Planned(build.placement("a"), 9)))
+    assert decide(build.see(ended)).actions == (RequestPlan(attempt=2),)
+    planned = decide(build.see(ended, answer=Plan(build.placement("a"), 9)))
     status = planned.status
     assert (status.attempt, status.revision, status.preemption) == (2, 1, None)
     again = decide(build.see(build.after(ended, planned)))
     assert again.actions == (CreateChildren(attempt=2, deadline_seconds=None),)
 
 
-def test_its_places_stand_where_the_queue_has_decided_nothing_about_it(build):
+def test_the_reservation_stays_while_the_queue_decides_nothing(build):
     ended = build.after(running(build).job, decide(running(build)))
-    outside = Waits("QueueFull", "its namespace has more in the queue than it may", queued=False)
+    outside = PlanPending(
+        "QueueFull", "its namespace has more in the queue than it may", queued=False
+    )
     assert decide(build.see(ended, answer=outside)).status.preemption == ended.status.preemption
-    inside = Waits("TooFewFreeGpus", "no room")
+    inside = PlanPending("TooFewFreeGpus", "no room")
     assert decide(build.see(ended, answer=inside)).status.preemption is None
 
 
-def test_a_job_of_whatever_revision_begins_by_it(build):
+def test_a_new_job_starts_with_its_revision(build):
     job = with_revision(build.gpujob(), 7)
-    planned = decide(build.see(job, answer=Planned(build.placement("a"), 9)))
+    planned = decide(build.see(job, answer=Plan(build.placement("a"), 9)))
     assert planned.status.revision == 7
     begun = build.after(job, planned)
     assert decide(build.see(begun)).status.phase == "Admitted"
 
 
-def test_who_is_to_end_for_another_keeps_no_places_by_a_revision(build):
-    seen = dataclasses.replace(running(build), preempted=Preempted("Priority", ("x", "y")))
+def test_a_preempted_job_keeps_no_places_for_a_revision(build):
+    seen = dataclasses.replace(running(build), preemption=AttemptPreemption("Priority", ("x", "y")))
     status = decide(seen).status
     assert (status.attempts[-1].outcome, status.preemption) == ("Preempted", None)
 
 
-def test_who_is_suspended_keeps_no_places_by_a_revision(build):
+def test_a_suspended_job_keeps_no_places_for_a_revision(build):
     seen = running(build, suspend=True)
     status = decide(seen).status
     assert (status.phase, status.preemption) == ("Suspended", None)
 
 
-def test_what_has_ended_by_then_is_not_begun_anew(build):
+def test_a_succeeded_job_is_not_restarted_for_a_revision(build):
     seen = dataclasses.replace(running(build), pods=(build.pod(phase="Succeeded", exit_code=0),))
     assert decide(seen).status.phase == "Succeeded"
 
 
-def test_workers_beyond_the_least_come_back_as_they_came(build):
+def test_a_revision_reserves_no_places_of_extra_workers(build):
     job = with_revision(build.admitted(nodes=("a", "b"), minWorkers=1), 1)
     pods = [build.pod(0, node="a"), build.pod(1, node="b")]
     status = decide(build.see(job, jobs=[build.job()], pods=pods)).status
@@ -91,15 +93,15 @@ def test_workers_beyond_the_least_come_back_as_they_came(build):
 
 
 def again(build, started, now):
-    """It has been revised once already, and again since."""
+    """Observe a job that was revised once and is revised again."""
     first = running(build, maxRestarts=1)
     ended = build.after(first.job, decide(first))
-    planned = decide(build.see(ended, answer=Planned(build.placement("a"), 9), now=started))
+    planned = decide(build.see(ended, answer=Plan(build.placement("a"), 9), now=started))
     job = with_revision(build.after(ended, planned), 2)
     return build.see(job, jobs=[build.job(attempt=2)], pods=[build.pod(attempt=2)], now=now)
 
 
-def test_the_next_revision_stops_what_runs_a_minute_later(build):
+def test_the_next_revision_stops_an_attempt_after_a_minute(build):
     early = decide(again(build, started=10, now=30))
     assert early.status.attempt == 2
     assert early.status.attempts[-1].outcome is None
@@ -108,7 +110,7 @@ def test_the_next_revision_stops_what_runs_a_minute_later(build):
     assert late.status.attempts[-1].outcome == "Revised"
 
 
-def test_it_is_known_since_when_the_job_has_its_gpus_over_all_revisions(build):
+def test_the_status_records_since_when_the_job_holds_its_gpus_over_all_revisions(build):
     first = running(build, maxRestarts=1)
     begun = first.job.status.attempts[0].started_at
     assert decide(first).status.held_since == begun
@@ -120,7 +122,7 @@ def test_it_is_known_since_when_the_job_has_its_gpus_over_all_revisions(build):
     assert decide(lost).status.held_since is None
 
 
-def test_where_another_plugin_chose_the_devices_nothing_is_kept(build):
+def test_no_places_are_reserved_if_another_plugin_chose_the_devices(build):
     seen = running(build, resourceName="nvidia.com/gpu")
     places = tuple(structs.replace(place, gpus=()) for place in seen.job.status.placement)
     job = structs.replace(seen.job, status=structs.replace(seen.job.status, placement=places))
@@ -129,9 +131,9 @@ def test_where_another_plugin_chose_the_devices_nothing_is_kept(build):
     assert (status.attempts[-1].outcome, status.preemption) == ("Revised", None)
 
 
-def test_it_is_told_as_what_it_is_and_as_no_preemption(build):
+def test_a_revision_causes_its_own_event_and_none_of_a_preemption(build):
     seen = running(build)
     before = with_revision(build.admitted(), 0)
-    told = notices(before, decide(seen).status)
-    assert [(each.type, each.reason) for each in told] == [("Normal", "Revised")]
-    assert "it starts again by that" in told[0].note
+    found = notices(before, decide(seen).status)
+    assert [(each.type, each.reason) for each in found] == [("Normal", "Revised")]
+    assert "it restarts with that revision" in found[0].note

@@ -13,5 +13,5 @@ def decide(observation: Observation, status: GpuJobStatus) -> Decision:
     over = None if ttl is None else times.after(finished_at, ttl)
     if over is not None and over <= observation.now:
         return Decision(status=status, actions=(DeleteGpuJob(),))
-    actions, look_at = cleanup.clearing(observation, status)
+    actions, look_at = cleanup.clear_jobs(observation, status)
     return Decision(status=status, actions=actions, again_at=times.earliest(over, look_at))

@@ -19,27 +19,27 @@ from gpupack_operator.decision.view import AttemptView, Verdict
 
 OUTCOME: Final = "Revised"
 
-APART_SECONDS: Final = 60.0
+REVISION_INTERVAL_SECONDS: Final = 60.0
 """Interval between two revisions that stop a running attempt; a job's first revision does so at
 once. Each costs an attempt, as many pods as the job has workers, and GPUs that no other job can use
 during it.
 """
 
 
-def revised(job: GpuJob, seen: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
+def revision_verdict(job: GpuJob, seen: AttemptView) -> tuple[Verdict | None, dt.datetime | None]:
     """Return whether the attempt ends for a higher revision, or else when it will."""
     if job.spec.revision <= job.status.revision:
         return None, None
     before = job.status.attempts[-2] if len(job.status.attempts) > 1 else None
     if before is not None and before.outcome == OUTCOME:
-        begins = times.after(seen.started_at, APART_SECONDS)
+        begins = times.after(seen.started_at, REVISION_INTERVAL_SECONDS)
         if begins > seen.now:
             return None, begins
     message = f"stopped by revision {job.spec.revision} of the job"
     return Verdict(outcome=OUTCOME, reason=JobReason.REVISED, message=message), None
 
 
-def kept(job: GpuJob, now: dt.datetime) -> Preemption | None:
+def own_place_reservation(job: GpuJob, now: dt.datetime) -> Preemption | None:
     """Return the reservation of the gang's places; extra workers are admitted again as before."""
     places = tuple(
         place for place in by_worker(job.status.placement) if place.worker < job.spec.least
