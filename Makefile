@@ -328,7 +328,7 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
 # Folders whose code follows the glossary; the others are renamed one after the other.
-PLAIN_CODE := agent apiserver/compose examples extender hack/images lib simulator
+PLAIN_CODE := agent apiserver/compose examples extender hack/images lib operator simulator
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails
