@@ -93,7 +93,7 @@ def _policies(default: str) -> Callable[[F], F]:
         type=NameList(),
         default=default,
         show_default=True,
-        help="Names of core's policies or weighted sums such as 0.7*fgd+0.3*best-fit.",
+        help="Names of policies or weighted sums such as 0.7*fgd+0.3*best-fit.",
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of queue disciplines: rules of core's queue, under the names of the literature.
+"""The table of queue disciplines: rules of the queue, under the names of the literature.
 
 A new discipline is a line here. Only `fair-share` distinguishes tenants and preempts jobs; it is
 the discipline of the cluster.

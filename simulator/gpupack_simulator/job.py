@@ -115,7 +115,7 @@ class Job:
 
     @property
     def gang(self) -> Gang:
-        """Gang that core plans."""
+        """Gang that placement plans."""
         return Gang(self.least, self.request, self.spread)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is free, computed from what is held: one node of core's, on which core decides. Pure."""
+"""What is free, computed from what is held: one node, on which placement decides. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def before(records: Mapping[str, Record], turn: int | None) -> dict[str, Record]
 
 
 def request_of(config: TrainingGPUConfig) -> core.Request:
-    """Return the request for core: whole GPUs, or a share of one."""
+    """Return the request for placement: whole GPUs, or a share of one."""
     models = (config.gpu_type,) if config.gpu_type else ()
     if config.is_share:
         milli = core.MilliGpu(config.percent * MILLI_PER_PERCENT)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocation of this machine's GPUs, and waiting for them.
 
-    locked: read holders and waiting processes ─► core decides ─► write what this process holds
+    locked: read holders and waiting processes ─► placement decides ─► write what this process holds
                                     └─ not now ─► write that it waits ─► try again, later
 
 Waiting processes are served in the order of their arrival: a later one does not overtake, even if
@@ -75,7 +75,7 @@ class HostLedger:
             return self._books(inventory)
 
     def decide(self, books: Books, config: TrainingGPUConfig) -> core.Placement | core.Refusal:
-        """Return core's decision, without regard to waiting processes."""
+        """Return placement's decision, without regard to waiting processes."""
         return core.decide(books.cluster(), request_of(config), self._policy)
 
     def take(self, config: TrainingGPUConfig, patience: Patience) -> Taken:

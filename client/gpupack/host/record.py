@@ -123,7 +123,7 @@ def uptime_seconds() -> float:
 
 
 def placement_of(record: Record, node: core.NodeName) -> core.Placement:
-    """Return what a record holds as a placement of core.
+    """Return what a record holds as a Placement.
 
     Raises:
         InvalidPlacement: no decision can have made it.

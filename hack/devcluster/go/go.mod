@@ -382,4 +382,4 @@ tool (
 )
 
 // Here because one call of the compiler, with one cache, makes all binaries.
-replace gpupack.dev/launcher => ../../launcher
+replace gpupack.dev/launcher => ../../../agent/launcher

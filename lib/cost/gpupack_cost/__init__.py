@@ -5,7 +5,7 @@
                     ▲                                                          ▲
                  Tariffs: price lists, each with its start ────────────────────┘
 
-The package is pure, as all of core: the cost collector of a cluster and the simulator sum by the
+The package is pure, as are all packages that decide: the cost collector of a cluster and the simulator sum by the
 same code. `charged` defines how much of a GPU a share or a MIG slice counts, as it does for quotas.
 """
 

@@ -3,7 +3,7 @@
 
     Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, Move, …
 
-The package is pure, as all of core. The owner of the queue, the extender or the simulator, has the
+The package is pure, as are all packages that decide. The owner of the queue, the extender or the simulator, has the
 clock and carries out all decisions.
 """
 

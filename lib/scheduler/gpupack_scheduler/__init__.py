@@ -12,8 +12,8 @@ builds the same objects from the same watches and queries them.
 * `ledger`: which pod or worker holds which GPUs. Every other part reads and updates it. It uses
   neither the network nor the system clock.
 * `asks`: the request of a pod or a job, parsed once.
-* `inventory`: the conversion of a Node and its GPUNode into a node of core.
-* `queueing`: core's queue over the ledger.
+* `inventory`: the conversion of a Node and its GPUNode into a node of placement.
+* `queueing`: the queue over the ledger.
 * `planning`: places for all workers of an attempt, or a place in the queue.
 * `policies`: placement policies with the current outlook. `decisions`: the settings of all parts.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The largest amounts that are accepted.
 
-Users write quantities such as 9E into pods. Core counts in 64 bits, and the contents of a GPU in 32
+Users write quantities such as 9E into pods. Placement counts in 64 bits, and the contents of a GPU in 32
 bits. This module cuts or refuses amounts that are larger than any machine, so that sums over all
 pods do not overflow.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of row and GPUs for a job, and their free figures: core's decide and Cluster."""
+"""The choice of row and GPUs for a job, and their free figures: placement's decide and Cluster."""
 
 from gpupack_placement import WHOLE_GPU
 from gpupack_simulator.compiled.loops import compiled

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of compiled loops: a run's nodes, jobs, classes and policy as arrays of whole numbers.
 
-Units as in core's arrays: milli-GPU, milli-CPU, MiB.
+Units as in placement's arrays: milli-GPU, milli-CPU, MiB.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class Nodes(NamedTuple):
     free_milli: IntArray
     free_shares: IntArray
     kind: IntArray
-    """Kind of the node's GPUs, as in core's arrays; ABSENT: it has none."""
+    """Kind of the node's GPUs, as in placement's arrays; ABSENT: it has none."""
     free_cpu: IntArray
     free_memory: IntArray
     free_gpu_milli: IntArray
@@ -132,7 +132,7 @@ class Rules(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Figures of the policy in its present state; parts as in core's fragmentation.py."""
+    """Figures of the policy in its present state; parts as in placement's fragmentation.py."""
 
     policy: int
     """BEST_FIT, FGD or BID_PRICE."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Discrete events over core's cluster, and the records of a run."""
+"""Discrete events over placement's cluster, and the records of a run."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failed nodes and devices, and their state in core's cluster.
+"""Failed nodes and devices, and their state in placement's cluster.
 
 A component can fail again while it is down; it is healthy after as many repairs. A node that is
 down takes its devices with it: it is not ready, and its devices keep their own health.

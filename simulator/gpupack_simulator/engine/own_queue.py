@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A custom queue: an object that decides in the place of core's queue.
+"""A custom queue: an object that decides in the place of the queue.
 
     waiting and running jobs, the cluster, now ─► JobQueue.decide ─► Decisions: Admit, Preempt
 
@@ -47,7 +47,7 @@ class JobQueue(Protocol):
 
 
 class OwnQueue:
-    """An adapter of a JobQueue, with the methods of core's Queue that an engine calls."""
+    """An adapter of a JobQueue, with the methods of Queue that an engine calls."""
 
     def __init__(self, deciding: JobQueue) -> None:
         self._deciding = deciding

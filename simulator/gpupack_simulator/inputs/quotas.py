@@ -64,7 +64,7 @@ class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """The field `queue.preemption`; omitted fields are as in core's rules."""
+    """The field `queue.preemption`; omitted fields are as in the queue's rules."""
 
     nominal: bool | UnsetType = UNSET
     fair_share: bool | UnsetType = UNSET
@@ -76,7 +76,7 @@ class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class ConsolidationSpec(Struct, rename="camel", forbid_unknown_fields=True):
-    """The field `queue.consolidation`; omitted fields are as in core's rules."""
+    """The field `queue.consolidation`; omitted fields are as in the queue's rules."""
 
     ratio: Annotated[float, Meta(ge=0, le=1000)] | UnsetType = UNSET
     min_wait: Time | UnsetType = UNSET
@@ -151,12 +151,12 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
 
 
 def quota_of(spec: QuotaSpec) -> Quota:
-    """Convert the entry to core's type."""
+    """Convert the entry to the queue's type."""
     return Quota(Tenant(spec.tenant), _limits(spec.gpus), CohortName(spec.cohort), spec.weight)
 
 
 def cohort_of(spec: CohortSpec) -> Cohort:
-    """Convert the entry to core's type."""
+    """Convert the entry to the queue's type."""
     return Cohort(
         CohortName(spec.name),
         CohortName(spec.parent),

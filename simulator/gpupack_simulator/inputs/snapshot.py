@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster's state as core writes it (gpupack_placement.snapshot), in a JSON file."""
+"""A cluster's state as placement writes it (gpupack_placement.snapshot), in a JSON file."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,6 +3,6 @@
 
     gaps ─► cutting_stock (HiGHS) ─► knapsack
 
-It is the only package of core that needs more than numpy: highspy, imported when prices are
+It is the only part of placement that needs more than numpy: highspy, imported when prices are
 requested.
 """

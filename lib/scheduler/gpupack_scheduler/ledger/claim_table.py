@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims, and the cluster's arrays kept equal to them.
 
-Invariant: core's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
+Invariant: placement's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
 covers, the devices of lingering pods that their own claim does not cover, and what `tickets` sets
 aside. Only these two modules take from and give back to the cluster.
 
@@ -275,7 +275,7 @@ class ClaimTable:
             self._hold_terminating(node, uid)
 
     def allocation(self, placement: core.Placement) -> Allocation:
-        """Return what a decision of core holds: of observed GPUs only their number."""
+        """Return what a decision of placement holds: of observed GPUs only their number."""
         resource = self._resource_of(placement)
         if not resource:
             return Allocation(placement)

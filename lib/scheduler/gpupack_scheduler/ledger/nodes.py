@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and GPUNodes, joined into core's nodes.
+"""Nodes and GPUNodes, joined into placement's nodes.
 
-Core knows a node while both objects exist. A node whose inventory contradicts itself or another's
+Placement knows a node while both objects exist. A node whose inventory contradicts itself or another's
 gets no work, and is tried again whenever any node changes.
 
 A GPU that the agents of two nodes list belongs to the node that had it before, as long as this

@@ -52,7 +52,7 @@ class TokenReservations:
             self.recompute(node)
 
     def needed(self, node: core.NodeName, resource: str) -> int:
-        """Return how many GPUs of a resource (core's name) the tokens on the node need."""
+        """Return how many GPUs of a resource (placement's name) the tokens on the node need."""
         held = self._on[node].values() if node in self._on else ()
         if resource:
             return _total(held, resource)

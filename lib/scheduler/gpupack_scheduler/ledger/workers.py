@@ -52,23 +52,23 @@ class WorkerKey:
 
     @property
     def holder(self) -> core.Holder:
-        """Return the name of the worker in core's cluster."""
+        """Return the name of the worker in placement's cluster."""
         a = self.attempt
         return core.Holder(f"worker/{a.namespace}/{a.job}/{a.job_uid}/{a.number}/{self.index}")
 
 
 def pod_holder(uid: str) -> core.Holder:
-    """Return the name of a pod in core's cluster."""
+    """Return the name of a pod in placement's cluster."""
     return core.Holder(f"pod/{uid}")
 
 
 def token_holder(node: core.NodeName) -> core.Holder:
-    """Return the name, in core's cluster, of a node's pods that hold device tokens only."""
+    """Return the name, in placement's cluster, of a node's pods that hold device tokens only."""
     return core.Holder(f"tickets/{node}")
 
 
 def terminating_holder(node: core.NodeName, uid: str) -> core.Holder:
-    """Return the name, in core's cluster, of a pod that is gone and whose processes are not.
+    """Return the name, in placement's cluster, of a pod that is gone and whose processes are not.
 
     The name contains the node: only an agent's report says that no other node has the same UID.
     """

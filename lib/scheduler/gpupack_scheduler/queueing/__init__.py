@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""core's queue over the ledger: the next job is chosen where the free GPUs are known.
+"""The queue over the ledger: the next job is chosen where the free GPUs are known.
 
     plan API ── submit ──► Admissions ── cycle ──► core.queueing.Queue
                               │   ▲

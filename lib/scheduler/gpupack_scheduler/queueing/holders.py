@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running jobs in core's terms, from the ledger's claims.
+"""Running jobs in the queue's terms, from the ledger's claims.
 
 Where another device plugin hands out the GPUs, or another scheduler bound the pod, no devices are
 known. A quota counts them all the same: as if the holder had GPUs of its node that no other holder

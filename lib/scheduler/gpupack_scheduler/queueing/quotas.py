@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUQuotas and GPUCohorts from the watch, converted into core's quotas.
+"""GPUQuotas and GPUCohorts from the watch, converted into the queue's quotas.
 
 What administrators wrote counts as far as it makes sense. A cohort that is above itself loses its
 parent. Of several spellings of one model the first in alphabetical order is its name. The status
@@ -88,7 +88,7 @@ class QuotaReading:
     """The effective quotas.
 
     Attributes:
-        quotas: the quotas in core's types.
+        quotas: the quotas in the queue's types.
         problems: by namespace (empty: a cohort) and name, what does not count, and why.
     """
 

@@ -68,7 +68,7 @@ class GangRequest:
 
     @property
     def job(self) -> Job:
-        """Return the job of core's queue."""
+        """Return the job of the queue."""
         return Job(
             id=job_id(self.attempt),
             gang=self.gang,
@@ -112,7 +112,7 @@ class GatedPodRequest:
 
     @property
     def job(self) -> Job:
-        """Return the job of core's queue."""
+        """Return the job of the queue."""
         return waiting_pod(self.ask)
 
 
@@ -159,7 +159,7 @@ def pod_uid(job: str) -> str | None:
 
 
 def extra_worker(job: str) -> tuple[JobId, int] | None:
-    """Return the gang and the number (from 1) of an extra worker, from core's name of it."""
+    """Return the gang and the number (from 1) of an extra worker, from the queue's name of it."""
     gang, plus, number = job.rpartition("+")
     return (JobId(gang), int(number)) if plus and is_attempt(job) and number.isdecimal() else None
 

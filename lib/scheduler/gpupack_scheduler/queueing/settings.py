@@ -89,7 +89,7 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     default: DefaultQuota = DefaultQuota()
 
     def as_rules(self) -> Rules:
-        """Convert the settings into core's rules."""
+        """Convert the settings into the queue's rules."""
         return Rules(
             order=ORDERS[self.order],
             half_life_seconds=self.half_life_seconds,

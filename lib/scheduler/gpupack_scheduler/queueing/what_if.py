@@ -48,7 +48,7 @@ class Other:
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """Convert a job of core's queue."""
+        """Convert a job of the queue."""
         pod = job.name.removeprefix(POD_NAME)
         return cls(job.tenant, pod, is_pod=pod != job.name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of pods and GPUJobs, converted once into core's types.
+"""Requests of pods and GPUJobs, converted once into placement's types.
 
 * `gpu_ask`: GPUs, a share or slices, from limits or a spec; `sharing`: which shares may be on one
   GPU.

@@ -32,7 +32,7 @@ _WHOLE_PERCENT = 100
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRequest:
-    """Exactly one of whole GPUs, a share of one, or MIG slices; `resource` is core's name."""
+    """Exactly one of whole GPUs, a share of one, or MIG slices; `resource` is placement's name."""
 
     gpus: int | None = None
     share: core.Share | None = None
@@ -156,7 +156,7 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
 
 
 def resource_in_core(name: str) -> str:
-    """Return core's name of a resource: core knows no names of gpupack."""
+    """Return placement's name of a resource: placement knows no names of gpupack."""
     return "" if name == names.GPU else name
 
 

@@ -80,7 +80,7 @@ class NodeRules(objects.View, frozen=True):
     affinity: Affinity | None = None
 
     def parse(self) -> tuple[core.NodeSelector | None, tuple[core.Toleration, ...]]:
-        """Convert the rules into core's types.
+        """Convert the rules into placement's types.
 
         Raises:
             RequestInvalid: there are too many.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which shares may be on one GPU: as tenants write it, as it is stored, and as core counts it.
+"""Which shares may be on one GPU: as tenants write it, as it is stored, and as placement counts it.
 
-Core knows groups: only shares of one group are on a GPU together. A group consists of an isolation
+Placement knows groups: only shares of one group are on a GPU together. A group consists of an isolation
 and of the one namespace that may use it, or of all namespaces. The isolation is part of it since
 limits protect nothing next to a share without limits.
 """
@@ -68,7 +68,7 @@ def of_annotations(
 
 
 def group_of(held: DeviceShare) -> str:
-    """Return core's group of a held share."""
+    """Return placement's group of a held share."""
     return _ANYONE if held.whole else _group(held.isolation, held.exclusive_to_namespace)
 
 
