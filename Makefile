@@ -40,7 +40,7 @@ VENV := $(DEV)/venv
 PY := $(VENV)/bin/python
 STAMPS := $(DEV)/stamps
 STEP := .ci/step
-COMPONENTS := $(shell sed -n '/^members = \[/,/^\]/ s/^  "\(.*\)",$$/\1/p' pyproject.toml)
+COMPONENTS := $(shell sed -n '/^components = \[/,/^\]/ s/^  "\(.*\)",$$/\1/p' pyproject.toml)
 # Only our own cluster and its image store need root.
 export SUDO := $(if $(filter kind,$(CLUSTER))$(filter 0,$(shell id -u)),,sudo -E env PATH=$(PATH))
 

@@ -5,8 +5,8 @@
                     ▲                                                          ▲
                  Tariffs: price lists, each with its start ────────────────────┘
 
-The package is pure, as are all packages that decide: the cost collector of a cluster and the simulator sum by the
-same code. `charged` defines how much of a GPU a share or a MIG slice counts, as it does for quotas.
+The package is pure: the cost collector of a cluster and the simulator sum by the same code.
+`charged` defines how much of a GPU a share or a MIG slice counts, as it does for quotas.
 """
 
 from gpupack_cost.amounts import (

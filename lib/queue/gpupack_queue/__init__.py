@@ -3,8 +3,8 @@
 
     Job, Quotas, Rules ─► Queue.cycle(cluster, now, plan) ─► Decisions: Admit, Preempt, Move, …
 
-The package is pure, as are all packages that decide. The owner of the queue, the extender or the simulator, has the
-clock and carries out all decisions.
+The package is pure. The owner of the queue, the extender or the simulator, has the clock and
+carries out all decisions.
 """
 
 from gpupack_queue.charge import ANY, Charge, ModelKey, ModelKeys

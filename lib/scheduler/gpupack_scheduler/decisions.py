@@ -34,7 +34,7 @@ class Decisions:
     policy: str = core.DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
     outlook: core.DemandForecast | None = None
-    """GPUPACK_OUTLOOK, JSON as in demand_forecast_document.py of placement. If absent, it is learned."""
+    """GPUPACK_OUTLOOK, JSON as in demand_forecast_document.py. If absent, it is learned."""
     plan_hold_seconds: float = 10.0
     """GPUPACK_PLAN_HOLD_SECONDS: the time within which the operator writes a plan into the GPUJob,
     or never.

@@ -21,7 +21,7 @@ from gpupack_scheduler.limits import MAX_GPU_MEMORY, MAX_GPUS, MAX_PODS, believe
 from gpupack_scheduler.requests.needs import is_extended
 
 ACCEPTANCE: Final = "acceptance"
-"""Placement's name for the resource of GPUs that only burn-ins get. Kubelets see the usual resource."""
+"""Placement's name for GPUs that only burn-ins get. Kubelets see the usual resource."""
 
 MAX_NAMES_PER_NODE: Final = 64
 """Maximum number of extended resources of one node that are counted; the rest is ignored."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The largest amounts that are accepted.
 
-Users write quantities such as 9E into pods. Placement counts in 64 bits, and the contents of a GPU in 32
-bits. This module cuts or refuses amounts that are larger than any machine, so that sums over all
-pods do not overflow.
+Users write quantities such as 9E into pods. Placement counts in 64 bits, and the contents of a GPU
+in 32 bits. This module cuts or refuses amounts that are larger than any machine, so that sums over
+all pods do not overflow.
 """
 
 from typing import Final

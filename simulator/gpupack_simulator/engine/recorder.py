@@ -140,7 +140,7 @@ def _mean_width(entry: JobState, now: float) -> float | None:
 
 
 def capacity_of(cluster: Cluster) -> int:
-    """Return the milli-GPU of all GPUs in any health; MIG slices have none, as in placement's arrays."""
+    """Return the milli-GPU of all GPUs in any health; MIG slices have none."""
     return WHOLE_GPU * int(cluster.arrays.gpus.sum())
 
 

@@ -297,7 +297,7 @@ class Reading:
         return tuple(found)
 
     def _attempt(self, path: str, make: Any) -> Any:
-        """Return what `make` builds; an error of placement, queue or the simulator becomes a fault."""
+        """Return what `make` builds; an error of what decides becomes a fault."""
         try:
             return make()
         except (DecisionError, SimulatorError) as error:

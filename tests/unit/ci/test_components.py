@@ -10,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-MEMBERS = PROJECT["uv"]["workspace"]["members"]
+MEMBERS = PROJECT["gpupack"]["components"]
 
 
 def package(member):

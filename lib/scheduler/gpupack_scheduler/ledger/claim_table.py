@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims, and the cluster's arrays kept equal to them.
 
-Invariant: placement's cluster holds exactly the pods' claims, those workers' claims that no pod's claim
-covers, the devices of lingering pods that their own claim does not cover, and what `tickets` sets
-aside. Only these two modules take from and give back to the cluster.
+Invariant: placement's cluster holds exactly the pods' claims, those workers' claims that no pod's
+claim covers, the devices of lingering pods that their own claim does not cover, and what `tickets`
+sets aside. Only these two modules take from and give back to the cluster.
 
 Workers have claims of their own, planned and written, whether or not they share a pod: so nothing
 is freed or held twice when a plan is written. A pod claims the place of all its workers together.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes and GPUNodes, joined into placement's nodes.
 
-Placement knows a node while both objects exist. A node whose inventory contradicts itself or another's
-gets no work, and is tried again whenever any node changes.
+Placement knows a node while both objects exist. A node whose inventory contradicts itself or
+another's gets no work, and is tried again whenever any node changes.
 
 A GPU that the agents of two nodes list belongs to the node that had it before, as long as this
 process runs; else to the node on which gpupack has bound pods to the GPUs in dispute; else neither

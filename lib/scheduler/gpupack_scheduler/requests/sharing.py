@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which shares may be on one GPU: as tenants write it, as it is stored, and as placement counts it.
 
-Placement knows groups: only shares of one group are on a GPU together. A group consists of an isolation
-and of the one namespace that may use it, or of all namespaces. The isolation is part of it since
-limits protect nothing next to a share without limits.
+Placement knows groups: only shares of one group are on a GPU together. A group consists of an
+isolation and of the one namespace that may use it, or of all namespaces. The isolation is part of
+it since limits protect nothing next to a share without limits.
 """
 
 from collections.abc import Mapping
